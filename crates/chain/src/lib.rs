@@ -29,9 +29,9 @@
 //! - it is committed here when it is committed at the successors and, if its writer asked for it, durable here; the
 //!   head's answer means that every member has it;
 //! - a promise counts from when the tail has acknowledged it: any later head knows it;
-//! - a read of now ([`ReplicaInput::Look`]) that meets a record not known to be committed asks the tail;
+//! - a read of now ([`ReplicaInput::QueryTail`]) that meets a record not known to be committed asks the tail;
 //! - every message carries its epoch, and messages of another epoch are dropped. A lost message is sent again
-//!   ([`ReplicaInput::Again`]);
+//!   ([`ReplicaInput::Resend`]);
 //! - a returning member offers the epochs of its log, discards records that the chain does not have, receives the
 //!   missing ones from the tail's log, joins as a tail that does not answer reads of now yet, and serves when it has
 //!   committed everything that its predecessor had.

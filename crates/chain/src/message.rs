@@ -121,15 +121,15 @@ pub enum ReplicaInput {
         /// The message.
         message: Message,
     },
-    /// A read of now asks for its cut. Answered by [`ReplicaEffect::Seen`]; after that, not before, the driver checks
-    /// that its lease still holds.
-    Look {
+    /// A read of now asks for its cut. Answered by [`ReplicaEffect::TailCut`]; after that, not before, the driver
+    /// checks that its lease still holds.
+    QueryTail {
         /// The request to answer.
         request: RequestId,
     },
-    /// A message is unanswered for long ([`crate::Replica::waits`]), or a connection was lost: what may have been lost
-    /// is sent again.
-    Again,
+    /// A message is unanswered for long ([`crate::Replica::has_unanswered`]), or a connection was lost: what may have
+    /// been lost is sent again.
+    Resend,
     /// The session is over: its numbers will not come again.
     EndSession(SessionId),
 }
@@ -155,14 +155,14 @@ pub enum ReplicaEffect {
     },
     /// Append this record, which the predecessor has sent with its payload, and index it, then report
     /// [`ReplicaInput::Appended`] or [`ReplicaInput::AppendFailed`].
-    Take {
+    AppendForwarded {
         /// Names the append.
         token: AppendToken,
         /// The record.
         record: Box<Forwarded>,
     },
     /// Send this to another member; a record together with its payload. Messages to one member keep their order where
-    /// the network does; [`ReplicaInput::Again`] sends a lost one again.
+    /// the network does; [`ReplicaInput::Resend`] sends a lost one again.
     Send {
         /// The member.
         to: NodeId,
@@ -171,9 +171,9 @@ pub enum ReplicaEffect {
         /// The message.
         message: Message,
     },
-    /// Answers [`ReplicaInput::Look`]: records stamped up to `cut` are committed, and they include all that was
+    /// Answers [`ReplicaInput::QueryTail`]: records stamped up to `cut` are committed, and they include all that was
     /// committed when the read began.
-    Seen {
+    TailCut {
         /// The request to answer.
         request: RequestId,
         /// Inclusive.

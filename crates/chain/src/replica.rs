@@ -65,7 +65,7 @@ impl Replica {
             closed: Hlc::ZERO,
             closed_follows: 0,
             closing: Vec::new(),
-            looking: Vec::new(),
+            tail_queries: Vec::new(),
             link: NeighbourState::default(),
             sessions: BTreeMap::new(),
             tokens: 0,
@@ -125,8 +125,8 @@ impl Replica {
             }
             ReplicaInput::Configure(configuration) => self.configure(configuration, out),
             ReplicaInput::Receive { from, epoch, message } => self.on_message(at, from, epoch, message, out),
-            ReplicaInput::Look { request } => self.on_look(request, out),
-            ReplicaInput::Again => self.resend(out),
+            ReplicaInput::QueryTail { request } => self.on_query_tail(request, out),
+            ReplicaInput::Resend => self.resend(out),
             ReplicaInput::EndSession(session) => {
                 self.sessions.remove(&session);
             }
@@ -245,7 +245,7 @@ impl Replica {
         self.tokens += 1;
         self.last = n;
         self.last_epoch = self.configuration.epoch;
-        self.note(self.last_epoch, n);
+        self.note_epoch(self.last_epoch, n);
         let memory = self.sessions.get_mut(&write.session).expect("made above");
         memory.begin(write.seq, write.part, n, self.settings.remembered_max);
         self.dirty.push_back(DirtyRecord {
@@ -400,7 +400,7 @@ impl Replica {
             }
             out.extend(record.waiting.into_iter().map(|request| ReplicaEffect::Reply { request, result: Ok(done) }));
         }
-        self.answer_looking(out);
+        self.answer_tail_queries(out);
         self.answer_closing(out);
     }
 

@@ -74,5 +74,7 @@ pub use message::{
 pub use node::{ClusterNode, NodeDevice, NodeInfo, NodeState};
 pub use node_lease::{NodeLease, NodeLeaseEffect, NodeLeaseInput, ProcessIdentity, ReplicaEvent};
 pub use settings::Settings;
-pub use state::{CHAINS_MAX, ClusterState, DEVICES_MAX, FORMER_MAX, Former, NODES_MAX, REPLICAS_MAX, TARGETS_MAX};
+pub use state::{
+    CHAINS_MAX, ClusterState, DEVICES_MAX, FORMER_MAX, FormerIdentity, NODES_MAX, REPLICAS_MAX, TARGETS_MAX,
+};
 pub use voters::{MembershipChange, MetalogMembership};

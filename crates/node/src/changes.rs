@@ -23,7 +23,7 @@ use crate::settling::granted_chains;
 use frieze_coherence::CacheKey;
 use frieze_metadata::{MissingGrant, OtherWriter, WriteRight, WriteTarget, holds_grant};
 use frieze_net::ReceivedPayload;
-use frieze_replication::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
+use frieze_replication::{Content, WriteAsk, WriteCallback as Answer, WritePlace, WriteResult, in_one_record, split};
 use frieze_service::{BINDING_XATTR, TimePlugin};
 use frieze_service::{Bearer, Capability, Presenter};
 use frieze_storage::Ticket;
@@ -55,9 +55,9 @@ impl Engine {
     ) {
         let request = *header;
         let reply_to = responder.clone();
-        let reply = Box::new(move |result: Result<Written, Fault>| {
+        let reply = Box::new(move |result: Result<WriteResult, Fault>| {
             let result =
-                result.map(|Written { stamp, offset, .. }| Reply::Write(WriteReply { stamp: stamp.0, offset }));
+                result.map(|WriteResult { stamp, offset, .. }| Reply::Write(WriteReply { stamp: stamp.0, offset }));
             reply_to.respond(&request, result, &[], 0);
         });
         if let Err((reply, fault)) = self.try_write(principal, header, ask, payload, scratch, reply) {
@@ -126,7 +126,7 @@ impl Engine {
             // Times in a file only increase: all of its times are compared.
             check!(self.check_times_here(id, inode));
         }
-        let turns = self.data.turns();
+        let turns = self.data.membership_count();
         // Asked before other writes have to wait for this one. Writes on other servers from now on are concurrent with
         // this one.
         let elsewhere = match (ask.append, at_end) {
@@ -159,7 +159,7 @@ impl Engine {
                     let (offset, above) = self.append_end(&mut seen, chain, &elsewhere)?;
                     // If this server left a chain since the remote ends were collected, no member of that chain was
                     // asked. Without a lease the chain may have another head, so the file may be longer.
-                    self.data.check_still(turns)?;
+                    self.data.check_lease_and_membership(turns)?;
                     (offset, above, Some(seen.inode))
                 }
                 (true, None) => {
@@ -199,7 +199,7 @@ impl Engine {
                 Some((plugin, inode)) => self.newest_row(plugin, id, inode, offset, &payload, inherited)?,
                 None => record_time,
             };
-            Ok(Placed { spread, user_time, inherited, times_after, above })
+            Ok(WritePlace { spread, user_time, inherited, times_after, above })
         };
         self.data.write(
             WriteAsk {
@@ -228,11 +228,11 @@ impl Engine {
         let inode = self.current(id)?;
         let elsewhere = self.written_elsewhere(id, &inode)?;
         let mut others = granted_chains(id, &inode);
-        others.retain(|other| *other != chain && self.data.is_here(*other));
-        if self.data.has_to_look(others.iter().copied())
+        others.retain(|other| *other != chain && self.data.is_member(*other));
+        if self.data.has_to_query_tail(others.iter().copied())
             && self.append_end(&mut Seen::at(id, inode.clone(), None), chain, &elsewhere).is_err()
         {
-            self.data.look_and_wait(others.into_iter())?;
+            self.data.await_tails(others.into_iter())?;
         }
         let tail_of = |elsewhere: &Elsewhere, upto| {
             elsewhere.of(&Seen::at(id, inode.clone(), upto)).and_then(|(_, tail)| tail.highest)

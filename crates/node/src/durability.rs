@@ -119,7 +119,7 @@ impl Durability {
     /// From now on nothing changes, and every waiter gets the fault.
     fn fail(&self, fault: &Fault, data: &DataPlane, meta: &Metadata) {
         *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
-        data.device_failed(fault.reason);
+        data.on_device_failed(fault.reason);
         meta.device_failed(fault.reason);
         let late = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
         late.into_iter().for_each(|(_, reply)| reply(Err(fault.clone())));
@@ -151,7 +151,7 @@ impl Durability {
             Some(fault) => Err(fault),
             None => {
                 // The guard keeps every write out until the machine is a member.
-                let _held = data.hold_writes();
+                let _held = data.lock_appender();
                 meta.bootstrap(&|| data.device().flush().map(drop))
             }
         }
@@ -176,7 +176,7 @@ impl Durability {
         // Not before the metadata: a footer protects its records from being cut off, even those that depend on lost
         // metadata.
         data.device().write_footers(end)?;
-        data.persisted(end);
+        data.on_persisted(end);
         {
             let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
             durable.ticket = Ticket { data: end, meta: index };

@@ -213,7 +213,7 @@ impl Engine {
                 return Ok(EditReply { stamp: outcome.stamp, id: outcome.id, repeated: true, ..EditReply::default() });
             }
             let now = self.clock.now();
-            let went = self.data.went();
+            let went = self.data.detach_count();
             self.answer(View { at: Some(now.0), user_at: None })?;
             let plan = plan(now);
             if self.has_lost_chains_since(went) {

@@ -241,7 +241,7 @@ impl Engine {
     pub(crate) fn order(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
         let away = self.order_elsewhere(at, entry, chains)?;
         let here: BTreeSet<ChainId> = chains.difference(&away).copied().collect();
-        self.data.order(at, entry, &here)
+        self.data.order_change(at, entry, &here)
     }
 
     /// The same for the chains that this server is no member of. Returns which ones those are.

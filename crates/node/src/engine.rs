@@ -46,7 +46,7 @@ use crate::unshown::Unshown;
 use frieze_coherence::{FileLocks, OpenFiles};
 use frieze_metadata::{Metadata, PeerMetalog, VersionStore};
 use frieze_net::{PeerPayload, Peers, PeersCell, ReceivedPayload};
-use frieze_replication::{DataPlane, Remembered};
+use frieze_replication::{ClosedRecord, DataPlane};
 use frieze_service::{Mint, Shown};
 use frieze_storage::{Identity, IdentityStore, NodeClock};
 
@@ -151,7 +151,7 @@ pub struct Engine {
     pub(crate) clock: Arc<NodeClock>,
     pub(crate) keeper: Arc<IdentityStore>,
     pub(crate) data: DataPlane,
-    pub(crate) remembered: Arc<Remembered>,
+    pub(crate) remembered: Arc<ClosedRecord>,
     pub(crate) meta: Metadata,
     pub(crate) durability: Durability,
     pub(crate) sessions: Sessions,
@@ -254,7 +254,7 @@ impl Engine {
         scratch.may_step = ungated && class.is_some_and(|class| class.may_stream);
         scratch.unread = None;
         let sees_now = class.is_some_and(|class| self.needs_lease(header.session, class.sees));
-        let (turns, went) = (self.data.turns(), self.data.went());
+        let (turns, went) = (self.data.membership_count(), self.data.detach_count());
         let sees_instants = class.is_some_and(|class| class.sees_instants);
         let answer = match body.request {
             Some(Request::Hello(hello)) => self
@@ -406,7 +406,7 @@ impl Engine {
             }
             // The peer sends it again, and by then the entry may be executed here.
             told if self.is_early(&told) => Ok(()),
-            told => self.data.told(from, told, header.payload_crc, payload).map(drop),
+            told => self.data.on_message(from, told, header.payload_crc, payload).map(drop),
         }
     }
 

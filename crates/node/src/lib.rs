@@ -66,7 +66,7 @@ pub use frieze_metadata::{
 };
 pub use frieze_net::ReceivedPayload;
 pub use frieze_net::{PeerPayload, Peers};
-pub use frieze_replication::{ChainEnd, Report as ChainReport};
+pub use frieze_replication::{ChainEnd, ChainEvent};
 pub use frieze_service::{BINDING_XATTR, TimePlugin};
 pub use frieze_storage::FORMAT_VERSION;
 pub use fsck::{CheckProgress, Checkup, fsck};

@@ -305,10 +305,10 @@ impl Engine {
         of_chains(me, &chains, &mut values);
         let behind: u64 = chains.iter().map(|chain| chain.behind).sum();
         values.count("frieze_sync_left_bytes", behind * self.data.mean_record_bytes());
-        values.count("frieze_sync_sent_bytes_total", self.data.supplied_bytes());
-        values
-            .count("frieze_sync_lacked_bytes", chains.iter().map(|chain| self.data.lacks(ChainId(chain.chain))).sum());
-        values.count("frieze_sync_max_bytes_per_second", self.data.supplies_limit());
+        values.count("frieze_sync_sent_bytes_total", self.data.catch_up_bytes());
+        let lag = chains.iter().map(|chain| self.data.lag_bytes(ChainId(chain.chain))).sum();
+        values.count("frieze_sync_lacked_bytes", lag);
+        values.count("frieze_sync_max_bytes_per_second", self.data.catch_up_limit());
         values
     }
 

@@ -21,7 +21,7 @@ use crate::engine::{Engine, Responder};
 use crate::seen::layout_of;
 use crate::session::Principal;
 use frieze_replication::{
-    Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply as Answer, Written, split_hole,
+    Content, HOLE_PARTS_MAX, Spread, WriteAsk, WriteCallback as Answer, WritePlace, WriteResult, split_hole,
 };
 use frieze_service::Presenter;
 
@@ -52,7 +52,7 @@ impl Engine {
         let (request, reply_to) = (*header, responder.clone());
         let ask = &self.within_one_chunk(header, ask);
         let upto_max = ask.offset.saturating_add(ask.len);
-        let reply = Box::new(move |result: Result<Written, Fault>| {
+        let reply = Box::new(move |result: Result<WriteResult, Fault>| {
             let result = result
                 .map(|written| Reply::Punch(PunchReply { stamp: written.stamp.0, upto: written.end.min(upto_max) }));
             reply_to.respond(&request, result, &[], 0);
@@ -100,7 +100,7 @@ impl Engine {
         // A record that reaches into a chunk is of another chain, with stamps of another clock.
         let is_reached = self.data.is_shared()
             && inode.reaches_over((ask.offset.saturating_add(ask.len) / layout.chunk_bytes) as u32);
-        let turns = self.data.turns();
+        let turns = self.data.membership_count();
         let elsewhere = match is_reached.then(|| self.written_elsewhere(id, &inode)).transpose() {
             Ok(elsewhere) => elsewhere,
             Err(fault) => return Err((reply, fault)),
@@ -114,12 +114,12 @@ impl Engine {
             let above = match &elsewhere {
                 Some(elsewhere) => {
                     let (_, _, newest) = self.current_extent_with(id, &inode, elsewhere.clone())?;
-                    self.data.check_still(turns)?;
+                    self.data.check_lease_and_membership(turns)?;
                     newest.unwrap_or_default().max(inode.size_as_of)
                 }
                 None => Hlc::ZERO,
             };
-            Ok(Placed { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above })
+            Ok(WritePlace { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above })
         };
         self.data.write(
             WriteAsk {

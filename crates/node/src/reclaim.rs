@@ -397,13 +397,13 @@ impl Engine {
         }
         let device = self.data.device();
         let lives = |session| self.meta.has_session(session);
-        device.write_index_runs(&|tips| self.data.keep_memory(tips, &lives))
+        device.write_index_runs(&|tips| self.data.encode_dedupe(tips, &lives))
     }
 
     /// The next write begins a new segment, so that the old one can be shelved or freed after the next flushes. The
     /// rest of the old segment stays unused.
     pub fn close_segment(&self) {
-        let _held = self.data.hold_writes();
+        let _held = self.data.lock_appender();
         self.data.device().close_open();
     }
 

@@ -23,7 +23,7 @@ use frieze_cluster::ClusterState;
 use tracing::{debug, info};
 
 use crate::engine::Engine;
-use frieze_replication::Room;
+use frieze_replication::DiscardedSpace;
 
 /// Space that is still to be freed, as far as it is known.
 #[derive(Default)]
@@ -87,7 +87,7 @@ impl Engine {
         if !self.meta.is_member() || self.durability.failure().is_some() {
             return Ok(());
         }
-        let held = self.data.remains();
+        let held = self.data.detachable();
         self.remains.chains.store(held.len() as u64, Ordering::Relaxed);
         if self.kept_of(&held, is_kept).is_empty() {
             return Ok(());
@@ -99,7 +99,7 @@ impl Engine {
             return Ok(());
         }
         let chosen = self.kept_of(&held, is_kept);
-        let gone = match self.data.take_out(&chosen) {
+        let gone = match self.data.detach(&chosen) {
             Err(fault) if fault.reason == Reason::Busy => return Ok(()),
             gone => gone?,
         };
@@ -137,7 +137,7 @@ impl Engine {
             return Ok(());
         }
         let mut counted = self.remains.lock();
-        let Some(room) = self.data.room() else {
+        let Some(room) = self.data.discarded_space() else {
             *counted = Counted::default();
             self.remains.note(&counted);
             return Ok(());
@@ -151,7 +151,7 @@ impl Engine {
     }
 
     /// Reads some more footers.
-    fn count_remains(&self, counted: &mut Counted, room: Room) -> Result<(), Fault> {
+    fn count_remains(&self, counted: &mut Counted, room: DiscardedSpace) -> Result<(), Fault> {
         let device = self.data.device();
         for _ in 0..COUNTED_AT_ONCE {
             let next = device.log().segment_after(counted.upto).filter(|segment| *segment <= room.end);
@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// Frees some of the space that was counted.
-    fn free_counted(&self, counted: &mut Counted, room: Room) -> Result<(), Fault> {
+    fn free_counted(&self, counted: &mut Counted, room: DiscardedSpace) -> Result<(), Fault> {
         let device = self.data.device();
         let (mut bytes, mut is_all) = (0, true);
         while bytes < FREED_AT_ONCE_BYTES
@@ -199,7 +199,7 @@ impl Engine {
         let upto = first.map_or(counted.upto, |first| SegmentId(first.0.saturating_sub(1)));
         let is_end = is_all && upto >= room.end;
         if is_end || upto.0 >= room.upto.0 + KEPT_EVERY_SEGMENTS {
-            self.data.gave_back(room, upto)?;
+            self.data.mark_reclaimed(room, upto)?;
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ impl Engine {
 
     /// True if an answer for an instant has to be computed again: this server left chains while it was computed.
     pub(crate) fn has_lost_chains_since(&self, went: u64) -> bool {
-        self.data.went() != went
+        self.data.detach_count() != went
     }
 }
 

@@ -66,7 +66,7 @@ impl Engine {
     /// entry that it orders has to be received and flushed by other servers and by this one first, and the writes kept
     /// out would delay that; besides, heads on other servers would still write.
     pub(crate) fn hold_alone(&self) -> Option<MutexGuard<'_, Appender>> {
-        let held = self.data.hold_writes();
+        let held = self.data.lock_appender();
         // Founding a cluster waits for this lock.
         (!self.meta.is_member()).then_some(held)
     }
@@ -165,13 +165,13 @@ impl Engine {
             Writers::Out => (self.current_extent(id, &inode)?, None),
             Writers::Racing => {
                 let seen = Seen::at(id, inode.clone(), None);
-                let turns = self.data.turns();
+                let turns = self.data.membership_count();
                 let elsewhere = self.reach_elsewhere(&[&seen])?;
                 let mut chains = granted_chains(id, &inode);
                 chains.retain(|chain| !elsewhere.has(&seen, *chain));
                 // Every acknowledged write counts, even if this member has not received its acknowledgement: this
                 // transaction may end the grant by which the write would count later.
-                self.data.look_and_wait(chains.iter().copied())?;
+                self.data.await_tails(chains.iter().copied())?;
                 let complete = self.data.complete_upto(&chains)?.min(executed);
                 let complete = complete.min(elsewhere.complete.unwrap_or(complete));
                 // Uncommitted records are not settled: they would be visible, and may be lost.
@@ -179,8 +179,8 @@ impl Engine {
                 // If this server left a chain meanwhile, that chain was not asked. A chain still here without a lease
                 // may continue on other servers, with writes that this size would omit.
                 match chains.is_empty() {
-                    true => self.data.check_turns(turns)?,
-                    false => self.data.check_still(turns)?,
+                    true => self.data.check_membership(turns)?,
+                    false => self.data.check_lease_and_membership(turns)?,
                 }
                 ((extent.size, extent.mtime_ns, extent.data), Some(complete.0))
             }
@@ -414,7 +414,7 @@ impl Engine {
                     // Set once.
                     let _ = known.set(result.is_ok());
                 };
-                self.data.order_then(at, entry, &here, Box::new(done));
+                self.data.order_change_then(at, entry, &here, Box::new(done));
             }
             Err(fault) => {
                 debug!("not every head knows that session {session} may write no more: {fault}");

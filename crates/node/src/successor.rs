@@ -130,7 +130,7 @@ impl Engine {
     /// The identities that the cluster had before, for a server of one of them.
     pub(crate) fn former_clusters(&self) -> Vec<FormerCluster> {
         let mut formers = Vec::new();
-        let former = |former: &frieze_cluster::Former| FormerCluster {
+        let former = |former: &frieze_cluster::FormerIdentity| FormerCluster {
             cluster: former.cluster.to_string(),
             node: former.node.0,
             at: former.at,

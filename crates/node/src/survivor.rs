@@ -254,7 +254,7 @@ impl Left {
         let me = identity.node_id();
         let known = (journal.known(), journal.known_stamp());
         let ends = engine.data.ends();
-        let power = engine.data.power_took();
+        let power = engine.data.lost_intervals();
         let chain = |end: &frieze_replication::ChainEnd| {
             let target = state.chain(end.chain).and_then(|chain| chain.target(me));
             let (copy, whole) = match target {

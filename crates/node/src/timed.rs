@@ -103,7 +103,7 @@ impl Engine {
             return Ok(());
         }
         let mut chains = self.chains_of_file(id);
-        chains.retain(|chain| self.data.is_here(*chain));
+        chains.retain(|chain| self.data.is_member(*chain));
         self.data.close_of(at, Some(&chains)).map(drop)
     }
 

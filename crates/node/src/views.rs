@@ -442,7 +442,7 @@ impl Engine {
     /// The newest instant that is closed here, for names and for the chains that this server is a member of, if any.
     pub(crate) fn stable(&self) -> Hlc {
         let chains = (0..self.data.chain_count()).map(ChainId);
-        match chains.into_iter().any(|chain| self.data.is_read_here(chain)) {
+        match chains.into_iter().any(|chain| self.data.is_readable_here(chain)) {
             true => self.data.closed().min(self.meta.closed()),
             false => self.meta.closed(),
         }

@@ -11,14 +11,14 @@ use frieze_wire::peer::{
 };
 
 /// A received message about a chain.
-pub(crate) struct Heard {
+pub(crate) struct ChainMessage {
     pub(crate) chain: ChainId,
     pub(crate) epoch: ChainEpoch,
-    pub(crate) what: What,
+    pub(crate) content: ChainContent,
 }
 
 /// Its content: for the core, or for the driver.
-pub(crate) enum What {
+pub(crate) enum ChainContent {
     Message(Message),
     /// A record of a hole: it has no payload.
     Punch(Message),
@@ -31,7 +31,7 @@ pub(crate) enum What {
 }
 
 /// A message in wire format. `punch`: it is a record of a hole.
-pub(crate) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch: bool) -> ServerMessage {
+pub(crate) fn to_wire(chain: ChainId, epoch: ChainEpoch, message: Message, punch: bool) -> ServerMessage {
     let (chain, epoch) = (chain.0, epoch.0);
     match message {
         Message::Record(record) => ServerMessage::ChainRecord(ChainRecord {
@@ -90,25 +90,26 @@ pub(crate) fn ask(chain: ChainId, epoch: ChainEpoch, ask: ChainAskKind) -> Serve
 ///
 /// # Errors
 /// `BadFrame` for a message that no correct member sends.
-pub(crate) fn heard(told: ServerMessage, payload_len: usize) -> Result<Option<Heard>, Fault> {
-    if payload_len > 0 && !matches!(told, ServerMessage::ChainRecord(_)) {
+pub(crate) fn from_wire(message: ServerMessage, payload_len: usize) -> Result<Option<ChainMessage>, Fault> {
+    if payload_len > 0 && !matches!(message, ServerMessage::ChainRecord(_)) {
         return Err(malformed(format!("{payload_len} bytes beside a message that has none")));
     }
-    let heard = |chain, epoch, what| Ok(Some(Heard { chain: ChainId(chain), epoch: ChainEpoch(epoch), what }));
-    match told {
+    let decoded =
+        |chain, epoch, content| Ok(Some(ChainMessage { chain: ChainId(chain), epoch: ChainEpoch(epoch), content }));
+    match message {
         ServerMessage::ChainRecord(record) => {
             let (chain, epoch, punch) = (record.chain, record.epoch, record.punch);
             let message = Message::Record(Box::new(forwarded(&record, payload_len)?));
-            heard(chain, epoch, if punch { What::Punch(message) } else { What::Message(message) })
+            decoded(chain, epoch, if punch { ChainContent::Punch(message) } else { ChainContent::Message(message) })
         }
         ServerMessage::ChainPromise(ChainPromise { chain, epoch, follows, at }) => {
-            heard(chain, epoch, What::Message(Message::Promise { follows, at: Hlc(at) }))
+            decoded(chain, epoch, ChainContent::Message(Message::Promise { follows, at: Hlc(at) }))
         }
         ServerMessage::ChainAck(ChainAck { chain, epoch, upto, closed, held }) => {
-            heard(chain, epoch, What::Message(Message::Ack { upto, closed: Hlc(closed), held }))
+            decoded(chain, epoch, ChainContent::Message(Message::Ack { upto, closed: Hlc(closed), held }))
         }
         ServerMessage::ChainGreet(ChainGreet { chain, epoch, held, promised }) => {
-            heard(chain, epoch, What::Message(Message::Greet { held, promised: Hlc(promised) }))
+            decoded(chain, epoch, ChainContent::Message(Message::Greet { held, promised: Hlc(promised) }))
         }
         ServerMessage::ChainOffer(ChainOffer { chain, epoch, epochs }) => {
             let (pairs, rest) = epochs.as_chunks();
@@ -117,10 +118,10 @@ pub(crate) fn heard(told: ServerMessage, payload_len: usize) -> Result<Option<He
                 return Err(malformed("an offer whose epochs and numbers do not rise".to_owned()));
             }
             let epochs = pairs.iter().map(|&[epoch, last]| (ChainEpoch(epoch), last)).collect();
-            heard(chain, epoch, What::Message(Message::Offer { epochs }))
+            decoded(chain, epoch, ChainContent::Message(Message::Offer { epochs }))
         }
         ServerMessage::ChainKeep(ChainKeep { chain, epoch, upto }) => {
-            heard(chain, epoch, What::Message(Message::Keep { upto }))
+            decoded(chain, epoch, ChainContent::Message(Message::Keep { upto }))
         }
         ServerMessage::ChainClean(ChainClean { chain, epoch, request, upto }) => {
             let request = RequestId(request);
@@ -128,18 +129,18 @@ pub(crate) fn heard(told: ServerMessage, payload_len: usize) -> Result<Option<He
                 None => Message::AskClean { request },
                 Some(upto) => Message::Clean { request, upto },
             };
-            heard(chain, epoch, What::Message(message))
+            decoded(chain, epoch, ChainContent::Message(message))
         }
         ServerMessage::ChainAsk(ChainAsk { chain, epoch, ask }) => {
-            let what = match ask {
-                Some(ChainAskKind::Close(at)) => What::Message(Message::AskClose { at: Hlc(at) }),
-                Some(ChainAskKind::Persist(n)) => What::Persist(n),
-                Some(ChainAskKind::Persisted(n)) => What::Persisted(n),
-                Some(ChainAskKind::CloseAfter(after)) => What::CloseAfter(after),
-                Some(ChainAskKind::ClosedAfter(after)) => What::ClosedAfter(after),
-                None => What::Unknown,
+            let content = match ask {
+                Some(ChainAskKind::Close(at)) => ChainContent::Message(Message::AskClose { at: Hlc(at) }),
+                Some(ChainAskKind::Persist(n)) => ChainContent::Persist(n),
+                Some(ChainAskKind::Persisted(n)) => ChainContent::Persisted(n),
+                Some(ChainAskKind::CloseAfter(after)) => ChainContent::CloseAfter(after),
+                Some(ChainAskKind::ClosedAfter(after)) => ChainContent::ClosedAfter(after),
+                None => ChainContent::Unknown,
             };
-            heard(chain, epoch, what)
+            decoded(chain, epoch, content)
         }
         _ => Ok(None),
     }

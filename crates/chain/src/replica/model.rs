@@ -50,7 +50,7 @@ pub struct Replica {
     /// Requests that wait for an instant to close.
     pub(super) closing: Vec<PendingClose>,
     /// Requests that wait for the tail's cut for a read of now.
-    pub(super) looking: Vec<RequestId>,
+    pub(super) tail_queries: Vec<RequestId>,
     pub(super) link: NeighbourState,
 
     pub(super) sessions: BTreeMap<SessionId, SessionDedupe>,

@@ -152,9 +152,9 @@ impl World {
             17 => {
                 let request = self.request();
                 self.waiting.insert((at, request), Waiting::Look(self.known));
-                self.step(at, ReplicaInput::Look { request });
+                self.step(at, ReplicaInput::QueryTail { request });
             }
-            18 => self.step(at, ReplicaInput::Again),
+            18 => self.step(at, ReplicaInput::Resend),
             _ if self.rng.chance(5) => self.change(),
             _ if self.rng.chance(4) => self.come_back(at),
             _ => self.install(at),
@@ -281,7 +281,7 @@ impl World {
             // No replica is there to answer.
             if let ReplicaInput::Write(WriteRequest { request, .. })
             | ReplicaInput::Close { request, .. }
-            | ReplicaInput::Look { request } = input
+            | ReplicaInput::QueryTail { request } = input
             {
                 self.waiting.remove(&(at, request));
             }
@@ -321,7 +321,7 @@ impl World {
                 }
                 self.nodes[at].appends.push_back((token, record));
             }
-            ReplicaEffect::Take { token, record } => self.nodes[at].appends.push_back((token, *record)),
+            ReplicaEffect::AppendForwarded { token, record } => self.nodes[at].appends.push_back((token, *record)),
             ReplicaEffect::Send { to, epoch, message } => self.net.push((at, Self::of(to), epoch, message)),
             ReplicaEffect::Reply { request, result } => {
                 let waiting = self.waiting.remove(&(at, request)).expect("answered once, and only who asked");
@@ -336,7 +336,7 @@ impl World {
                 let before = *self.past.entry(instant).or_insert(last);
                 assert_eq!(before, last, "what is read at {instant} changes");
             }
-            ReplicaEffect::Seen { request, cut } => {
+            ReplicaEffect::TailCut { request, cut } => {
                 let Some(Waiting::Look(floor)) = self.waiting.remove(&(at, request)) else { panic!("nobody looks") };
                 self.counts.looks += 1;
                 self.counts.asked += u64::from(cut != Hlc::MAX);
@@ -451,8 +451,8 @@ impl World {
                 self.nodes[at].persisted = self.nodes[at].log.len();
                 let through = end(self.nodes[at].persisted);
                 self.step(at, ReplicaInput::Persisted { through });
-                if self.nodes[at].replica.waits() {
-                    self.step(at, ReplicaInput::Again);
+                if self.nodes[at].replica.has_unanswered() {
+                    self.step(at, ReplicaInput::Resend);
                 }
             }
             while !self.net.is_empty() {
@@ -468,7 +468,7 @@ impl World {
             assert_eq!(node.replica.clean(), node.log.len() as u64, "everything is committed");
             assert!(node.is_up);
             assert_eq!(node.replica.closed(), head.replica.closed(), "everybody knows what is closed");
-            assert!(!node.replica.waits());
+            assert!(!node.replica.has_unanswered());
         }
         let mut names: Vec<_> = head.log.iter().map(|record| (record.session, record.seq)).collect();
         names.sort();

@@ -234,9 +234,9 @@ impl World {
                 assert!(self.appends.iter().all(|(_, record)| record.stamp > at), "closed above a record on its way");
                 self.closed = self.closed.max(at);
             }
-            ReplicaEffect::Take { .. }
+            ReplicaEffect::AppendForwarded { .. }
             | ReplicaEffect::Send { .. }
-            | ReplicaEffect::Seen { .. }
+            | ReplicaEffect::TailCut { .. }
             | ReplicaEffect::Supply { .. }
             | ReplicaEffect::Discard { .. }
             | ReplicaEffect::CaughtUp { .. }

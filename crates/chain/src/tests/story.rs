@@ -19,7 +19,7 @@ macro_rules! stories {
         $(#[test] fn $name() { check(stringify!($name)); })*
 
         #[test]
-        fn every_story_in_testdata_is_told() {
+        fn every_story_in_testdata_runs() {
             let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata");
             let files = std::fs::read_dir(folder).expect("testdata is there").count();
             assert_eq!(files, [$(stringify!($name)),*].len(), "a story without a test tells nothing");
@@ -45,31 +45,31 @@ stories! {
 fn check(name: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/{name}.txt"));
     let written = std::fs::read_to_string(&path).expect("the story is there");
-    let told = tell(&written);
+    let output = run_story(&written);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, &told).expect("the story can be rewritten");
+        std::fs::write(&path, &output).expect("the story can be rewritten");
         return;
     }
-    assert!(told == written, "{name} is told differently:\n{told}\nUPDATE_EXPECT=1 rewrites it");
+    assert!(output == written, "{name} is output differently:\n{output}\nUPDATE_EXPECT=1 rewrites it");
 }
 
 /// The story with every input's effects as they are now.
-fn tell(written: &str) -> String {
+fn run_story(written: &str) -> String {
     let mut replica = Replica::new(ChainId(3), ChainEpoch(1), Settings::default());
-    let mut told = String::new();
+    let mut output = String::new();
     for line in written.lines() {
         let Some(command) = line.strip_prefix("> ") else {
             if line.is_empty() || line.starts_with('#') {
-                told += &format!("{line}\n");
+                output += &format!("{line}\n");
             }
             continue;
         };
-        told += &format!("{line}\n");
+        output += &format!("{line}\n");
         for effect in run(&mut replica, command) {
-            told += &format!("  {effect}\n");
+            output += &format!("  {effect}\n");
         }
     }
-    told
+    output
 }
 
 fn run(replica: &mut Replica, command: &str) -> Vec<String> {
@@ -178,9 +178,9 @@ fn show(effect: &ReplicaEffect) -> String {
             format!("r {}: refused, {:?}: {fault}", request.0, fault.reason)
         }
         ReplicaEffect::Closed { request, at } => format!("r {}: closed {}", request.0, at.0),
-        ReplicaEffect::Take { .. }
+        ReplicaEffect::AppendForwarded { .. }
         | ReplicaEffect::Send { .. }
-        | ReplicaEffect::Seen { .. }
+        | ReplicaEffect::TailCut { .. }
         | ReplicaEffect::Supply { .. }
         | ReplicaEffect::Discard { .. }
         | ReplicaEffect::CaughtUp { .. }

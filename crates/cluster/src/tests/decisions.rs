@@ -52,7 +52,7 @@ fn any_decision(rng: &mut Rng, state: &ClusterState) -> Decision {
 }
 
 #[test]
-fn no_decision_takes_the_last_memory_of_a_chain_or_leaves_a_joining_tail_alone() {
+fn no_decision_removes_the_last_memory_of_a_chain_or_leaves_a_joining_tail_alone() {
     let (mut effects, mut resumed, mut last) = (0, 0, 0);
     for seed in 0..600 {
         let mut rng = Rng::new(seed);

@@ -87,8 +87,8 @@ impl Engine {
         chains: &BTreeSet<ChainId>,
         at: Option<Hlc>,
     ) -> Result<Answered, Fault> {
-        let turns = self.data.turns();
-        self.data.learn(chains, at, LEARNING_MAX)?;
+        let turns = self.data.membership_count();
+        self.data.refresh(chains, at, LEARNING_MAX)?;
         self.check_all_here(chains, at)?;
         let (mut answer, mut payload) = (PeerResponse::default(), Vec::new());
         match (about, at) {
@@ -111,7 +111,7 @@ impl Engine {
         }
         // Everything is read; check that it was known here all the time.
         if at.is_none() {
-            self.data.check_still(turns)?;
+            self.data.check_lease_and_membership(turns)?;
         }
         self.check_all_here(chains, at)?;
         Ok((answer, payload))
@@ -175,7 +175,7 @@ impl Engine {
         }
         let reply = Box::new(move |result: Result<(), Fault>| asker.tell(result.map(|()| Answered::default())));
         match self.check_all_here(chains, None) {
-            Ok(()) => self.data.order_then(Hlc(after.at), LogIndex(after.entry), chains, reply),
+            Ok(()) => self.data.order_change_then(Hlc(after.at), LogIndex(after.entry), chains, reply),
             refused => reply(refused),
         }
     }
@@ -185,8 +185,8 @@ impl Engine {
     fn persist_for(&self, asker: Asker, chains: &BTreeSet<ChainId>) {
         let all = Gather::new(2, Box::new(move |result| asker.tell(result.map(|()| Answered::default()))));
         let flushed = all.clone();
-        self.durability.when_durable(self.ticket(), Box::new(move |result| flushed.one(result)));
-        self.data.barrier(Some(chains), Box::new(move |result| all.one(result)));
+        self.durability.when_durable(self.ticket(), Box::new(move |result| flushed.add(result)));
+        self.data.barrier(Some(chains), Box::new(move |result| all.add(result)));
     }
 }
 

@@ -125,7 +125,7 @@ impl Engine {
             // instant is no member of the chain.
             let is_learned = |part: &Wanted| {
                 let chain = part.chain();
-                self.data.is_here(chain) && self.data.learn(&BTreeSet::from([chain]), at, CLOSING_MAX).is_ok()
+                self.data.is_member(chain) && self.data.refresh(&BTreeSet::from([chain]), at, CLOSING_MAX).is_ok()
             };
             let (learned, parts): (Vec<Wanted>, Vec<Wanted>) = parts.into_iter().partition(is_learned);
             fetch.looked.extend(learned);

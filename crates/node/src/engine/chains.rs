@@ -21,7 +21,7 @@ use super::{Engine, Responder, done};
 use crate::elsewhere::Elsewhere;
 use crate::seen::{Layer, Look, Seen, Sources, layout_of, parts, spread_of};
 use crate::settling::{chains_of_grants, granted_chains};
-use frieze_replication::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
+use frieze_replication::{ChainEnd, ChainEvent, Gather, Layout, REACH_BYTES_MAX};
 use frieze_service::Presenter;
 
 impl Engine {
@@ -40,18 +40,18 @@ impl Engine {
 
     /// The connection with a node broke: messages that may have been lost are sent again.
     pub fn lost(&self, node: NodeId) {
-        self.data.lost(node);
+        self.data.on_disconnect(node);
     }
 
     /// Sets the receiver of reports about chains: the control plane. To be called once.
-    pub fn report_chains_to(&self, reports: Box<dyn Fn(ChainReport) + Send + Sync>) {
-        self.data.report_to(reports);
+    pub fn report_chains_to(&self, reports: Box<dyn Fn(ChainEvent) + Send + Sync>) {
+        self.data.set_reports(reports);
     }
 
     /// Advances timers of chains of several members; to be called about every 20 ms.
     pub fn tick_chains(&self) {
         self.data.tick();
-        if self.data.has_discarded() {
+        if self.data.take_discarded() {
             // The index was built anew: records that were marked dead in it have to be marked again.
             self.reclaim.want();
         }
@@ -79,12 +79,12 @@ impl Engine {
         let chunk = u32::try_from(ask.offset / layout.chunk_bytes).ok()?;
         let fits = end <= (u64::from(chunk) + 1) * layout.chunk_bytes;
         let chain = fits.then(|| layout.chain(chunk))?;
-        Some((chain, self.data.next_of(chain)?))
+        Some((chain, self.data.successor_of(chain)?))
     }
 
     /// The next member that receives records of this chain from here.
     pub(crate) fn next_of(&self, chain: ChainId) -> Option<NodeId> {
-        self.data.next_of(chain)
+        self.data.successor_of(chain)
     }
 
     /// Status of the chains that the cluster made this node a member of.
@@ -142,7 +142,7 @@ impl Engine {
         let end = ask.offset.saturating_add(ask.len.into());
         let sources = self.sources(&seen.inode, ask.offset, end)?;
         let look = self.look_with(&[seen], &[&sources], Elsewhere::unasked(seen, self.chains_elsewhere(None)))?;
-        Ok(losses.may_miss(&look, seen.layer(), &sources, (ask.offset, end), &|chain| self.data.is_here(chain)))
+        Ok(losses.may_miss(&look, seen.layer(), &sources, (ask.offset, end), &|chain| self.data.is_member(chain)))
     }
 
     /// The intervals in which writes may have been lost, oldest first: of this machine while it was alone, and of every
@@ -188,41 +188,41 @@ impl Engine {
 
     /// Sees to it that what a request sees of now is known here.
     pub(super) fn look_now(&self, session: SessionId, sees: Sees<'_>) -> Result<(), Fault> {
-        let all = || (0..self.data.chain_count()).map(ChainId).filter(|chain| self.data.is_here(*chain));
+        let all = || (0..self.data.chain_count()).map(ChainId).filter(|chain| self.data.is_member(*chain));
         match sees {
             Sees::Range(ask) => match self.mint.open(&ask.capability, Presenter::of_now(session)) {
                 Ok(capability) => {
                     let id = capability.inode;
                     // The read itself refuses a file that is not known here.
                     let Some(chunks) = self.meta.file_chunks(id) else {
-                        return self.data.look_and_wait([].into_iter());
+                        return self.data.await_tails([].into_iter());
                     };
                     // The read itself asks other servers about writes on their chains.
                     let layout = spread_of(id, chunks.layout);
                     let mut chains = chains_of_range(layout, ask);
                     let before = parts_before(layout, chunks.reaches_from, ask).into_iter().map(|(chain, ..)| chain);
                     let others = before.chain(chains_of_grants(id, &chunks));
-                    chains.extend(others.filter(|chain| self.data.is_here(*chain)));
+                    chains.extend(others.filter(|chain| self.data.is_member(*chain)));
                     if chunks.is_patched && chunks.has_writers {
                         self.meta.current(id).map_or(Ok(()), |inode| self.order_seen(id, &inode))?;
                     }
                     // By user time the newest record counts, on any chain.
                     if !chunks.is_patched
                         && capability.view.user_at.is_none()
-                        && self.data.has_to_look(chains.iter().copied())
+                        && self.data.has_to_query_tail(chains.iter().copied())
                         && let Some(inode) = self.meta.current(id).filter(|inode| inode.patches().is_empty())
                         && self.is_clean_there(id, inode, ask)?
                     {
                         return Ok(());
                     }
-                    self.data.look_and_wait(chains.into_iter())
+                    self.data.await_tails(chains.into_iter())
                 }
                 // The read itself refuses it.
                 Err(_) => Ok(()),
             },
             // The handler looks at what it finds.
             Sees::Nothing | Sees::Names | Sees::Lengths => Ok(()),
-            Sees::Bytes | Sees::BytesBy(_) => self.data.look_and_wait(all()),
+            Sees::Bytes | Sees::BytesBy(_) => self.data.await_tails(all()),
         }
     }
 
@@ -232,7 +232,7 @@ impl Engine {
             return Ok(());
         }
         // A chain that is not here is refused where its part is read.
-        self.data.look_and_wait(granted_chains(id, inode).into_iter().filter(|chain| self.data.is_here(*chain)))
+        self.data.await_tails(granted_chains(id, inode).into_iter().filter(|chain| self.data.is_member(*chain)))
     }
 
     /// True if this server knows all that a read of now asks of a file without patches, though writes are in flight on
@@ -248,7 +248,7 @@ impl Engine {
         let layout = layout_of(id, &seen.inode);
         let before = parts_before(layout, seen.inode.reaches_from(), ask)
             .into_iter()
-            .filter(|(chain, ..)| self.data.is_here(*chain));
+            .filter(|(chain, ..)| self.data.is_member(*chain));
         let parts = parts_of(layout, start, end);
         Ok(parts.is_some_and(|parts| self.data.is_clean_in(parts.into_iter().chain(before))))
     }
@@ -298,8 +298,8 @@ impl Engine {
         let reply = move |result: Result<(), Fault>| reply_to.respond(&request, result.map(|()| done()), &[], 0);
         let all = Gather::new(2, Box::new(reply));
         let flushed = all.clone();
-        self.durability.when_durable(self.ticket(), Box::new(move |result| flushed.one(result)));
-        self.data.barrier(Some(&here), Box::new(move |result| all.one(result)));
+        self.durability.when_durable(self.ticket(), Box::new(move |result| flushed.add(result)));
+        self.data.barrier(Some(&here), Box::new(move |result| all.add(result)));
     }
 }
 
@@ -418,7 +418,7 @@ fn parts_of(layout: Layout, start: u64, end: u64) -> Option<Vec<(ChainId, ChunkI
 /// other chains only: the lease alone does not protect the answer.
 pub(super) fn under_lease(engine: &Engine, answer: Result<Reply, Fault>, turns: u64) -> Result<Reply, Fault> {
     let reply = answer?;
-    engine.data.check_still(turns)?;
+    engine.data.check_lease_and_membership(turns)?;
     Ok(reply)
 }
 

@@ -26,7 +26,7 @@ use super::Engine;
 use crate::control::{Control, ControlTold, Job, Premises, Reign};
 use crate::node_keys::NodeKeys;
 use crate::session::Principal;
-use frieze_replication::{ChainEnd, Report};
+use frieze_replication::{ChainEnd, ChainEvent};
 use frieze_storage::Identity;
 
 impl Engine {
@@ -64,13 +64,13 @@ impl Engine {
             self.way.clone(),
             self.meta.idle().clone(),
         );
-        for (chain, from, to) in self.data.power_took() {
+        for (chain, from, to) in self.data.lost_intervals() {
             made.note(chain, ReplicaEvent::Lost(LostInterval { from: from.0, to: to.0 }));
         }
         // Called once: where the server begins as a node, or founds a cluster.
         let _ = self.control.set(Arc::new(made));
         let control = Arc::downgrade(self.control.get().expect("just set"));
-        self.data.report_to(Box::new(move |report| {
+        self.data.set_reports(Box::new(move |report| {
             if let Some(control) = control.upgrade() {
                 note(&control, report);
             }
@@ -307,7 +307,7 @@ impl Engine {
         let told = |status| {
             let mut reply = told::status_out(&status, self.node());
             self.name_voters(&mut reply.nodes);
-            reply.sync_bytes_per_s = self.data.supplies_limit();
+            reply.sync_bytes_per_s = self.data.catch_up_limit();
             reply.troubles = troubles_out(self.troubles_of_cluster(&status));
             reply
         };
@@ -431,7 +431,7 @@ impl Engine {
     /// A connection to another node was opened, or broke: messages that may have been lost are sent again.
     pub fn link_changed(&self, node: NodeId, stands: bool) {
         if !stands {
-            self.data.lost(node);
+            self.data.on_disconnect(node);
             self.hung_up(node);
         }
     }
@@ -444,21 +444,21 @@ impl Engine {
 }
 
 /// Forwards a report of a chain.
-fn note(control: &Control, report: Report) {
+fn note(control: &Control, report: ChainEvent) {
     match report {
-        Report::CaughtUp { chain, epoch, node } => control.note(chain, ReplicaEvent::CaughtUp { node, epoch }),
-        Report::Ready { chain, epoch } => control.note(chain, ReplicaEvent::Ready { epoch }),
-        Report::Silent { chain, node } => {
+        ChainEvent::CaughtUp { chain, epoch, node } => control.note(chain, ReplicaEvent::CaughtUp { node, epoch }),
+        ChainEvent::Ready { chain, epoch } => control.note(chain, ReplicaEvent::Ready { epoch }),
+        ChainEvent::Silent { chain, node } => {
             control.note(chain, ReplicaEvent::Health(node.map_or(ReplicaHealth::Good, ReplicaHealth::Unreachable)));
         }
-        Report::Failed { chain, fault } => {
+        ChainEvent::Failed { chain, fault } => {
             warn!("chain {chain}: this server is none of its members any more: {fault}");
             let is_full = fault.reason == Reason::NoSpace;
             control
                 .note(chain, ReplicaEvent::Health(if is_full { ReplicaHealth::Full } else { ReplicaHealth::Failed }));
         }
-        Report::Distrust { chain, peer, why } => warn!("chain {chain}: node {peer} has told what cannot be so: {why}"),
-        Report::Damaged { chain, n, fault } => {
+        ChainEvent::Distrust { chain, peer, why } => warn!("chain {chain}: impossible message of node {peer}: {why}"),
+        ChainEvent::Damaged { chain, n, fault } => {
             warn!("chain {chain}: record {n}, which another server lacks, cannot be read here: {fault}");
         }
     }
@@ -499,7 +499,7 @@ impl Premises for Engine {
         // Leases do not wait for the disk: the next report contains it.
         let ends = self.data.ends_now().unwrap_or_default();
         let told = |end: ChainEnd| {
-            let (last, left_bytes) = ((end.epoch, end.n), self.data.lacks(end.chain));
+            let (last, left_bytes) = ((end.epoch, end.n), self.data.lag_bytes(end.chain));
             (end.chain, ReplicaEvent::Progress { last, newest: end.newest.0, left_bytes })
         };
         ends.into_iter().map(told).collect()

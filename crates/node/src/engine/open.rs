@@ -29,7 +29,7 @@ use crate::unshown::Unshown;
 use frieze_coherence::{CacheLeaseSettings, FileLocks, OpenFiles};
 use frieze_metadata::{Metadata, MetadataHost, NameVersions, RecoverUpto, VersionStore};
 use frieze_net::PeersCell;
-use frieze_replication::{self as data, DataPlane, Remembered, Roles};
+use frieze_replication::{self as data, ClosedRecord, ConfigStore, DataPlane};
 use frieze_service::Mint;
 use frieze_storage::{
     Budget, Device, FORMAT_VERSION, Identity, IdentityStore, ImageBudget, NodeClock, RecoveryLimits, STATE_FILE, Ticket,
@@ -58,7 +58,7 @@ impl Engine {
         let keeper = Arc::new(IdentityStore::new(identity.clone(), file));
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
         let clock_bound = Hlc(identity.clock_bound);
-        let roles = Roles::load(seams.disk.clone())?;
+        let roles = ConfigStore::load(seams.disk.clone())?;
         let way = Arc::new(PeersCell::default());
         let mut recovery = Recovery {
             roles: &roles,
@@ -102,16 +102,16 @@ impl Engine {
             let lost = shared.map(|replica| (replica.chain(), whole(replica.newest()).min(bound), bound));
             let lost: Vec<_> = lost.collect();
             if !lost.is_empty() {
-                roles.lose(&lost)?;
+                roles.record_lost(&lost)?;
             }
         }
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::from(seams.wake);
         let data =
             DataPlane::new(device, clock.clone(), chains, (identity.node_id(), roles), way.clone(), wake.clone());
-        data.wait_by(meta.idle().clone());
-        data.limit_supplies(settings.sync_bytes_per_s);
-        let remembered = Arc::new(Remembered::load(seams.disk.clone())?);
-        data.remember_by(&remembered);
+        data.set_idle(meta.idle().clone());
+        data.limit_catch_up(settings.sync_bytes_per_s);
+        let remembered = Arc::new(ClosedRecord::load(seams.disk.clone())?);
+        data.load_closed_record(&remembered);
         keeper.update(|identity| {
             if went_down {
                 // The machine crashed with the server: unflushed records may be lost. Both logs are whole up to the
@@ -159,7 +159,7 @@ impl Engine {
         let telling = cached.clone();
         let caching = Arc::new(Caching::new(clock.clone(), life, granted, cached));
         meta.observe_by(caching.clone());
-        data.watch(caching.clone());
+        data.set_observer(caching.clone());
         let mint = Mint::new(identity.key());
         let scrub = Scrub::open(seams.disk, &mut notes);
         let unshown = Unshown::of_memory(settings.memory_bytes_max);
@@ -245,7 +245,7 @@ impl Engine {
 
 /// The inputs of recovery.
 struct Recovery<'a> {
-    roles: &'a Roles,
+    roles: &'a ConfigStore,
     settings: &'a Settings,
     identity: &'a Identity,
     keeper: &'a Arc<IdentityStore>,
