@@ -20,7 +20,7 @@ use crate::store::{StoreItem, StoreView, page_of};
 use frieze_net::{PeerPayload, Peers};
 
 /// A snapshot that is sent, shared by the threads that receive what its receiver answers.
-pub(super) type SharedSnapshot = Arc<Mutex<levels::OutgoingSnapshot, OutgoingSnapshot>>;
+type SharedSnapshot = Arc<Mutex<levels::OutgoingSnapshot, OutgoingSnapshot>>;
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;
@@ -115,6 +115,16 @@ impl SnapshotTransfers {
         all.iter().map(|sending| sending.lock().index).min()
     }
 
+    /// Removes the state on its way to `to` if it is `transfer`; false if another has taken its place.
+    pub(super) fn remove(&self, to: NodeId, transfer: u64) -> bool {
+        let mut all = self.sending();
+        let is_same = all.get(&to).is_some_and(|one| one.lock().transfer == transfer);
+        if is_same {
+            all.remove(&to);
+        }
+        is_same
+    }
+
     /// Drops the states on their way: the new leader sends what is needed.
     pub(super) fn forget_sending(&self) {
         self.sending().clear();
@@ -176,4 +186,45 @@ pub(super) fn decode(mut bytes: &[u8]) -> Option<Vec<StoreItem>> {
         bytes = rest;
     }
     Some(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::store::{MemoryStore, VersionStore};
+
+    #[test]
+    fn a_snapshot_that_another_thread_has_locked_is_removed_all_the_same() {
+        let transfers = SnapshotTransfers::new(1);
+        let (to, transfer) = (NodeId(2), 7);
+        let one = Arc::new(Mutex::new(OutgoingSnapshot {
+            to,
+            transfer,
+            index: LogIndex(3),
+            message: MetalogMessage::default(),
+            view: MemoryStore::default().view().expect("it is in memory"),
+            after: Vec::new(),
+            at_end: false,
+            window: VecDeque::new(),
+            next: 0,
+            ticks: 0,
+            over: false,
+        }));
+        transfers.sending().insert(to, one.clone());
+        assert!(!transfers.remove(to, transfer + 1), "another has taken its place");
+        let (locked, is_locked) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let guard = one.lock();
+                locked.send(()).expect("the test waits");
+                std::thread::yield_now();
+                drop(guard);
+            });
+            is_locked.recv().expect("the thread locks it");
+            assert!(transfers.remove(to, transfer));
+        });
+        assert!(transfers.sending().is_empty());
+    }
 }

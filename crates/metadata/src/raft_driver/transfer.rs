@@ -8,7 +8,7 @@ use frieze_wire::peer::metalog::{MetalogHeld, MetalogMessage, MetalogPiece};
 
 use super::super::codec::{self, RaftReceiver};
 use super::super::snapshot_transfer::{
-    AGAIN_TICKS, IncomingSnapshot, OutgoingSnapshot, PATIENCE_TICKS, ReceivedSnapshot, SharedSnapshot, decode, tell,
+    AGAIN_TICKS, IncomingSnapshot, OutgoingSnapshot, PATIENCE_TICKS, ReceivedSnapshot, decode, tell,
 };
 use super::super::state::AppliedState;
 use super::driver::RaftDriver;
@@ -70,16 +70,9 @@ impl RaftDriver {
         }
         let (to, transfer) = (sending.to, sending.transfer);
         drop(sending);
-        {
-            let mut all = self.transfers.sending();
-            let same = |one: &SharedSnapshot| one.try_lock().is_some_and(|sending| sending.transfer == transfer);
-            if !all.get(&to).is_some_and(same) {
-                // Another has taken its place, and will be reported.
-                return;
-            }
-            all.remove(&to);
+        if self.transfers.remove(to, transfer) {
+            self.feed(&mut self.lock(), state, MemberInput::SnapshotSent { to, whole });
         }
-        self.feed(&mut self.lock(), state, MemberInput::SnapshotSent { to, whole });
     }
 
     /// A piece of a state comes.
