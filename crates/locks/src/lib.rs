@@ -11,7 +11,7 @@
 //! Leaves to others: which lock guards what (the crates above), locks of clients and gateways, which are `std`'s.
 //!
 //! # Source
-//! Ranks checked at run time as in `wgpu-core` (`lock/rank.rs`), FreeBSD's `witness` and Linux's `lockdep`; ADR 62 says
+//! Ranks checked at run time as in `wgpu-core` (`lock/rank.rs`), FreeBSD's `witness` and Linux's `lockdep`; ADR 64 says
 //! why ranks are numbers and why the compiler does not check them, as it does in Fuchsia's `lock_order`.
 
 mod condvar;
