@@ -62,9 +62,9 @@ pub struct RecoveryReport {
     pub cut: Option<LogCut>,
     /// End of the recovered log.
     pub end: LogPosition,
-    /// Where the last record ends, and how many bytes are free there, if the last segment takes more. The driver wipes
-    /// what is left of a head there, up to [`crate::RECORD_MARK_BYTES`]: torn once more, the same record sent again
-    /// could make it whole.
+    /// Where the last record ends, and how many bytes are free there, if the last segment takes more. The driver erases
+    /// up to [`crate::RESERVED_BYTES_MAX`] of them, durably: the same record, sent again to the same place, could make
+    /// a torn one whole, or lead to one behind it that this recovery did not reach.
     pub next: Option<(LogPosition, u64)>,
     /// Damage that is no torn tail: the rest of the log is there.
     pub corrupt: Vec<Corruption>,

@@ -1,10 +1,11 @@
-//! One device: its log of segments on a disk, with one appender at a time and concurrent readers.
+//! One device: its log of segments on a disk, with concurrent writers (`append`) and readers.
 //!
 //! Guarantees: a record is visible only when its data is complete; bytes that are returned have passed their block
 //! checksums; a failed append leaves nothing visible. The index is read under a short lock, bytes are moved outside of
 //! it.
 //! Leaves to others: order and stamps (`chain`, through `data`), the place of a record (`multilog`).
 
+mod append;
 mod chains;
 mod checksum_cache;
 mod detached_chains;
@@ -21,22 +22,22 @@ mod tiers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
 use frieze_base::{ChainId, Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{ChainTip, DeadRecord, LogPosition, MultiLog, RecordMeta, RunKey, Seal, Spot};
+use frieze_multilog::{ChainTip, DeadRecord, LogPosition, MultiLog, RunKey, Seal};
 
 use frieze_tier::Shares;
 
-use crate::few::Few;
 use crate::lock_order::{LOG, ReadGuard};
 use crate::read_errors::ReadErrors;
+pub use append::ReservedAppend;
 pub use checksum_cache::SENDFILE_BYTES_MIN;
 pub use preallocate::SpareSegments;
 pub use segment_file::write_surely;
-use segment_file::{TRAILER_BYTES, erase_header, segment_name};
+use segment_file::{TRAILER_BYTES, segment_name};
 use size_histogram::SizeHistogram;
 
 pub use images::{IMAGE_SLOT_BYTES, ImageBudget};
@@ -69,10 +70,13 @@ pub struct Device {
     since_checkpoint: AtomicU64,
     /// Appends and reads so far.
     served: AtomicU64,
-    /// Place of a refused group that could not be erased, and the fault.
-    refused: Mutex<Option<(SegmentId, u64, Fault)>>,
-    /// A group was refused.
-    has_refused: AtomicBool,
+    /// Places of failed groups that could not be erased, and the faults.
+    unerased: Mutex<Vec<(SegmentId, u64, Fault)>>,
+    /// There may be some.
+    has_unerased: AtomicBool,
+    /// Notified when a reservation ends.
+    turn: Condvar,
+    turn_lock: Mutex<()>,
     index_runs: RwLock<BTreeMap<RunKey, Arc<dyn DiskFile>>>,
     /// Locked while index runs are written or replaced.
     index_run_lock: Mutex<()>,
@@ -121,106 +125,7 @@ impl Device {
         self.settings.block_bytes as usize
     }
 
-    /// Appends the records of one group and makes them visible. The caller runs one append at a time.
-    ///
-    /// `block_crcs[i]` are the checksums of the blocks of `payloads[i]`. Returns the end of the last record.
-    ///
-    /// # Errors
-    /// `NoSpace` if no segment can be added; `InputOutput` from the disk. Then nothing is visible, and the space is
-    /// reused.
-    pub fn append(
-        &self,
-        metas: &[RecordMeta],
-        payloads: &[&[u8]],
-        block_crcs: &[Vec<u32>],
-    ) -> Result<LogPosition, Fault> {
-        self.served.fetch_add(1, Ordering::Relaxed);
-        self.erase_refused()?;
-        let (placed, heads) = {
-            let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
-            let placed = log.place(metas);
-            let records = metas.iter().zip(&placed.spots).zip(block_crcs);
-            let heads: Few<Vec<u8>> = records.map(|((meta, spot), crcs)| log.encode(meta, spot, crcs)).collect();
-            (placed, heads)
-        };
-        let written = self.write_group(&placed, &heads, payloads);
-        let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
-        match written {
-            Ok(bytes) => {
-                for (meta, spot) in metas.iter().zip(&placed.spots) {
-                    log.publish(meta, spot);
-                }
-                drop(log);
-                self.note_checksums(metas, &placed.spots, payloads, block_crcs);
-                self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
-                self.since_checkpoint.fetch_add(bytes, Ordering::Relaxed);
-                Ok(placed.spots.last().expect("a group has at least one record").end)
-            }
-            Err(fault) => {
-                let first = placed.spots.first().expect("a group has at least one record");
-                self.erase(first.segment, first.offset);
-                log.abandon(placed);
-                Err(fault)
-            }
-        }
-    }
-
-    /// Readers request a recent write as a whole more often than in parts: its checksum need not be read back for that.
-    fn note_checksums(&self, metas: &[RecordMeta], spots: &[Spot], payloads: &[&[u8]], block_crcs: &[Vec<u32>]) {
-        for (((meta, spot), payload), crcs) in metas.iter().zip(spots).zip(payloads).zip(block_crcs) {
-            let len = payload.len() as u64;
-            if len >= SENDFILE_BYTES_MIN {
-                let span = checksum_cache::CachedSpan::whole(spot.segment, spot.data_offset, len, meta.stamp);
-                self.checksums.put(span, checksum_cache::combined(crcs, len, self.settings.block_bytes.into()));
-            }
-        }
-    }
-
-    /// Erases the remains of a refused group. If the process failed before their space is reused, recovery would find
-    /// them and show a write that the server refused.
-    fn erase(&self, segment: SegmentId, offset: u64) {
-        // A segment whose creation failed holds nothing.
-        let Ok(file) = self.file(segment) else { return };
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        self.has_refused.store(true, Ordering::SeqCst);
-        *refused = erase_header(&*file, offset).err().map(|why| (segment, offset, why));
-        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(segment);
-    }
-
-    /// Erases refused groups before anything is appended or made durable.
-    ///
-    /// # Errors
-    /// The disk's.
-    fn erase_refused(&self) -> Result<(), Fault> {
-        if !self.has_refused.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((segment, offset, why)) = &*refused else { return Ok(()) };
-        erase_header(&*self.file(*segment)?, *offset).map_err(|_| why.clone())?;
-        *refused = None;
-        Ok(())
-    }
-
-    fn write_group(
-        &self,
-        placed: &frieze_multilog::PlacedGroup,
-        heads: &[Vec<u8>],
-        payloads: &[&[u8]],
-    ) -> Result<u64, Fault> {
-        if let Some(roll) = &placed.roll {
-            self.add_segment(roll.id, &roll.header)?;
-        }
-        let mut bytes = 0;
-        for ((spot, payload), head) in placed.spots.iter().zip(payloads).zip(heads) {
-            let file = self.file(spot.segment)?;
-            file.write_at(spot.offset, &[head, payload])?;
-            bytes += (head.len() + payload.len()) as u64;
-            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(spot.segment);
-        }
-        Ok(bytes)
-    }
-
+    /// Creates the file of a new segment and writes its header.
     fn add_segment(&self, id: SegmentId, header: &[u8]) -> Result<(), Fault> {
         let file = match self.spares.take(&*self.disk, &segment_name(id))? {
             Some(file) => file,
@@ -329,13 +234,15 @@ impl Device {
         self.tiers.sweep(&|key| self.file_of(key));
     }
 
-    /// Makes everything appended so far durable. Returns the position that is durable now: once the metadata that it
-    /// depends on is durable too, [`Device::write_footers`] writes footers for it.
+    /// Makes everything appended so far durable, after the reservations made before the call have ended. Returns the
+    /// position that is durable now: once the metadata that it depends on is durable too, [`Device::write_footers`]
+    /// writes footers for it.
     ///
     /// # Errors
     /// The disk's. Data that failed to reach the disk may be lost: the caller must refuse all later writes.
     pub fn flush(&self) -> Result<LogPosition, Fault> {
-        self.erase_refused()?;
+        self.await_reserved();
+        self.erase_failed()?;
         // The count is read before the position: what it counts was published earlier, so the position covers it.
         let bytes = self.dirty_bytes.load(Ordering::Acquire);
         let end = self.log().end();

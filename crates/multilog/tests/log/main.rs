@@ -9,4 +9,5 @@ mod images;
 mod index_runs;
 mod model;
 mod recovery;
+mod reservations;
 mod support;

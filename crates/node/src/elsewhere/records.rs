@@ -52,7 +52,7 @@ impl Engine {
         let mut log = MultiLog::new(settings);
         for record in &records {
             let alone = RecordMeta { part: 0, parts: 1, ..*record };
-            let placed = log.place(std::slice::from_ref(&alone));
+            let placed = log.reserve(std::slice::from_ref(&alone)).expect("nothing is reserved");
             if let [spot] = placed.spots.as_slice() {
                 log.publish(&alone, spot);
             }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Corruption, Discards, LogCutReason, LogPosition, LogSource, MultiLog, RECORD_MARK_BYTES, RecoveryReport, RunKey,
+    Corruption, Discards, LogCutReason, LogPosition, LogSource, MultiLog, RESERVED_BYTES_MAX, RecoveryReport, RunKey,
     SegmentKey,
 };
 
@@ -147,7 +147,9 @@ impl Device {
         if let Some((next, free)) = report.next
             && let Some(file) = files.get(&next.segment)
         {
-            wipe(&**file, next.offset, free.min(RECORD_MARK_BYTES as u64) as usize)?;
+            // The next head could complete one that is torn: the same record, sent again to the same place, has the
+            // same bytes except its checksum. And a whole record behind it would come back with it.
+            wipe(&**file, next.offset, free.min(RESERVED_BYTES_MAX) as usize)?;
         }
         let mut index_runs = std::mem::take(&mut source.index_runs);
         for (key, why) in &report.free_index_runs {
@@ -202,8 +204,10 @@ impl Device {
             dirty_bytes: AtomicU64::new(0),
             since_checkpoint: AtomicU64::new(0),
             served: AtomicU64::new(0),
-            refused: Mutex::default(),
-            has_refused: AtomicBool::new(false),
+            unerased: Mutex::default(),
+            has_unerased: AtomicBool::new(false),
+            turn: Condvar::new(),
+            turn_lock: Mutex::default(),
             index_runs: RwLock::new(index_runs),
             index_run_lock: Mutex::default(),
             tips: Mutex::new(tips),

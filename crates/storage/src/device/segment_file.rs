@@ -30,8 +30,7 @@ pub fn write_surely(file: &dyn DiskFile, offset: u64, bytes: &[u8]) -> Result<()
     Ok(written?)
 }
 
-/// Erases a record head, durably. Otherwise the next head could complete one that a power loss has torn: the same
-/// record, sent again to the same place, has the same bytes except its stamp and its checksum, which is erased.
+/// Erases bytes, durably, if they are not zeros.
 pub(super) fn wipe(file: &dyn DiskFile, offset: u64, len: usize) -> Result<(), Fault> {
     let mut left = vec![0u8; len];
     file.read_at(offset, &mut left)?;
