@@ -23,8 +23,9 @@
 //! - After [`ReplicaInput::AppendFailed`] it is as if the record had never been, but that its stamp is not used again.
 //!
 //! # Several members
-//! Every member runs the same [`Replica`]; a [`Configuration`] names them, head first. Records and promises go down
-//! ([`Message::Record`], [`Message::Promise`]), acknowledgements up ([`Message::Ack`]):
+//! Every member runs the same [`Replica`]; a [`Configuration`](frieze_wire::chain::Configuration) names them, head
+//! first. Records and promises go down ([`Message::Record`], [`Message::Promise`]), acknowledgements up
+//! ([`Message::Ack`]):
 //! - a record is sent on when it is whole here, so each log is a prefix of the one before it;
 //! - it is committed here when it is committed at the successors and, if its writer asked for it, durable here; the
 //!   head's answer means that every member has it;
@@ -55,11 +56,9 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use configuration::{Configuration, Forwarded, Message, RequestId};
+pub use configuration::{ForwardedRecord, Message, RequestId};
 pub use dedupe::SessionMemory;
 pub use error::Error;
-pub use message::{
-    AppendToken, LogEnd, Moment, Replayed, ReplicaEffect, ReplicaInput, ResumePoint, WriteDone, WriteRequest,
-};
+pub use message::{AppendToken, LogEnd, Moment, ReplicaEffect, ReplicaInput, ResumePoint, WriteDone, WriteRequest};
 pub use replica::{Replica, RequestOutcome, RequestState};
 pub use settings::Settings;

@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frieze_base::{ChainEpoch, ChainId, Fault, InodeId, LogIndex, MonoTime, NodeId, Reason, SessionId};
-use frieze_chain::Configuration;
 use frieze_disk::{Disk, MachineTime, TimeSource, TreeCopy, ViewDisk};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::NoReadSet;
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::{Attr, Now, Read, Seek, View};
 use frieze_wire::txn::{Caller, Target};
 

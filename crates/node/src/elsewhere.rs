@@ -25,7 +25,6 @@ use frieze_wire::peer::{CloseAfter, FileReach, PeerRequestKind, PersistAsk, Reac
 
 use self::asking::Inquiry;
 pub(crate) use self::bytes::{Fetch, Wanted};
-pub(crate) use self::records::record_in;
 use crate::engine::Engine;
 use crate::seen::{Seen, layout_of, spread_of};
 use frieze_replication::Layout;

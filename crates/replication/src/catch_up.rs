@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use frieze_base::{ChainId, ErrorKind, Fault, Reason};
-use frieze_chain::{Forwarded, Message};
+use frieze_chain::{ForwardedRecord, Message};
 use frieze_multilog::{NumberedRecord, RecordKind};
 use frieze_net::{PeerPayload, Peers};
+use frieze_wire::chain::RecordHeader;
 use frieze_wire::message::Durability;
 use frieze_wire::peer::ServerMessage;
 
@@ -94,13 +95,13 @@ impl DataPlane {
                 if record.meta.n != sent + 1 {
                     return Err((sent, missing(chain, sent + 1)));
                 }
-                let (punch, payload, crc) = self.payload_to_send(&record).map_err(|fault| (sent, fault))?;
+                let (kind, payload, crc) = self.payload_to_send(&record).map_err(|fault| (sent, fault))?;
                 let len = payload.len() as u64 + RECORD_BYTES;
                 self.pace.charge(len);
                 self.supplied.fetch_add(len, Ordering::Relaxed);
                 bytes += len;
                 sent = record.meta.n;
-                let mut message = to_wire(chain, epoch, Message::Record(Box::new(forwarded(&record))), punch);
+                let mut message = to_wire(chain, epoch, Message::Record(Box::new(forwarded(&record, kind))));
                 if let ServerMessage::ChainRecord(record) = &mut message {
                     record.left_bytes = upto.max(clean).saturating_sub(sent) * mean;
                 }
@@ -110,13 +111,13 @@ impl DataPlane {
         Ok(sent)
     }
 
-    /// Whether a record is a hole, its payload, and the payload's checksum. An expired record whose space was given
+    /// The kind of a record, its payload, and the payload's checksum. An expired record whose space was given
     /// back is a hole: every instant that would show it is refused.
-    fn payload_to_send(&self, record: &NumberedRecord) -> Result<(bool, Bytes, u32), Fault> {
+    fn payload_to_send(&self, record: &NumberedRecord) -> Result<(RecordKind, Bytes, u32), Fault> {
         match self.device.payload_of(record) {
-            Ok((payload, crc)) => Ok((record.meta.kind == RecordKind::Punch, payload, crc)),
+            Ok((payload, crc)) => Ok((record.meta.kind, payload, crc)),
             Err(fault) if fault.kind() == ErrorKind::Corrupt && self.device.is_dead(record)? => {
-                Ok((true, Bytes::new(), 0))
+                Ok((RecordKind::Punch, Bytes::new(), 0))
             }
             Err(fault) => Err(fault),
         }
@@ -125,25 +126,9 @@ impl DataPlane {
 
 /// A log record as it is sent to a member. It is on stable storage here, or will be before it counts towards a commit:
 /// so the member has to make it durable.
-fn forwarded(record: &NumberedRecord) -> Forwarded {
-    let meta = &record.meta;
-    Forwarded {
-        n: meta.n,
-        epoch: meta.epoch,
-        version: meta.version,
-        stamp: meta.stamp,
-        chunk: meta.chunk,
-        offset: meta.offset,
-        len: meta.len,
-        user_time: meta.user_time,
-        durability: Durability::Sync,
-        session: meta.session,
-        seq: meta.seq,
-        acked: frieze_base::Seq(0),
-        part: meta.part,
-        parts: meta.parts,
-        uid: meta.uid,
-    }
+fn forwarded(record: &NumberedRecord, kind: RecordKind) -> ForwardedRecord {
+    let header = RecordHeader { kind, ..record.meta.clone() };
+    ForwardedRecord { header, durability: Durability::Sync, acked: frieze_base::Seq(0) }
 }
 
 fn missing(chain: ChainId, n: u64) -> Fault {

@@ -61,7 +61,6 @@ pub(crate) struct Barrier {
 
 /// A record that is not committed.
 pub(crate) struct UncommittedRecord {
-    pub(crate) punch: bool,
     /// Its bytes, if they may be requested and there is room.
     pub(crate) payload: Option<Bytes>,
     /// The prefix of its bytes that was already sent.
@@ -72,8 +71,8 @@ pub(crate) struct UncommittedRecord {
 }
 
 impl UncommittedRecord {
-    pub(crate) fn of(punch: bool, payload: Option<Bytes>, len: usize, crc: u32) -> UncommittedRecord {
-        UncommittedRecord { punch, payload, ahead: None, len: len as u64, crc }
+    pub(crate) fn of(payload: Option<Bytes>, len: usize, crc: u32) -> UncommittedRecord {
+        UncommittedRecord { payload, ahead: None, len: len as u64, crc }
     }
 
     /// The same record, with the prefix of its bytes that was already sent.

@@ -1,8 +1,8 @@
 //! Conversion of messages between chain members: wire format to and from the core's types.
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
-use frieze_chain::{Forwarded, Message, RequestId};
-use frieze_hlc::{Hlc, UserTime};
+use frieze_base::{ChainEpoch, ChainId, Fault, Reason, Seq};
+use frieze_chain::{ForwardedRecord, Message, RequestId};
+use frieze_hlc::Hlc;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::Durability;
 use frieze_wire::peer::{
@@ -20,8 +20,6 @@ pub(crate) struct ChainMessage {
 /// Its content: for the core, or for the driver.
 pub(crate) enum ChainContent {
     Message(Message),
-    /// A record of a hole: it has no payload.
-    Punch(Message),
     Persist(u64),
     Persisted(u64),
     CloseAfter(CloseAfter),
@@ -30,32 +28,15 @@ pub(crate) enum ChainContent {
     Unknown,
 }
 
-/// A message in wire format. `punch`: it is a record of a hole.
-pub(crate) fn to_wire(chain: ChainId, epoch: ChainEpoch, message: Message, punch: bool) -> ServerMessage {
+/// A message in wire format.
+pub(crate) fn to_wire(chain: ChainId, epoch: ChainEpoch, message: Message) -> ServerMessage {
     let (chain, epoch) = (chain.0, epoch.0);
     match message {
         Message::Record(record) => ServerMessage::ChainRecord(ChainRecord {
-            chain,
             epoch,
-            n: record.n,
-            stamped_under: record.epoch.0,
-            version: record.version,
-            stamp: record.stamp.0,
-            inode: record.chunk.inode.0,
-            index: record.chunk.index,
-            offset: record.offset,
-            len: record.len,
-            user_time: record.user_time.map(|time| time.0),
             sync: record.durability == Durability::Sync,
-            session: record.session.0,
-            seq: record.seq.0,
             acked: record.acked.0,
-            part: record.part.into(),
-            uid: record.uid,
-            punch,
-            left_bytes: 0,
-            ahead: 0,
-            crc: 0,
+            ..ChainRecord::from(&record.header)
         }),
         Message::Promise { follows, at } => {
             ServerMessage::ChainPromise(ChainPromise { chain, epoch, follows, at: at.0 })
@@ -98,9 +79,8 @@ pub(crate) fn from_wire(message: ServerMessage, payload_len: usize) -> Result<Op
         |chain, epoch, content| Ok(Some(ChainMessage { chain: ChainId(chain), epoch: ChainEpoch(epoch), content }));
     match message {
         ServerMessage::ChainRecord(record) => {
-            let (chain, epoch, punch) = (record.chain, record.epoch, record.punch);
             let message = Message::Record(Box::new(forwarded(&record, payload_len)?));
-            decoded(chain, epoch, if punch { ChainContent::Punch(message) } else { ChainContent::Message(message) })
+            decoded(record.chain, record.epoch, ChainContent::Message(message))
         }
         ServerMessage::ChainPromise(ChainPromise { chain, epoch, follows, at }) => {
             decoded(chain, epoch, ChainContent::Message(Message::Promise { follows, at: Hlc(at) }))
@@ -146,40 +126,23 @@ pub(crate) fn from_wire(message: ServerMessage, payload_len: usize) -> Result<Op
     }
 }
 
-fn forwarded(record: &ChainRecord, payload_len: usize) -> Result<Forwarded, Fault> {
+fn forwarded(record: &ChainRecord, payload_len: usize) -> Result<ForwardedRecord, Fault> {
     let expected = if record.punch { 0 } else { record.len as usize };
     if payload_len != expected {
         return Err(malformed(format!("record {} of {expected} bytes came with {payload_len}", record.n)));
     }
     let sound = record.n > 0
         && record.len > 0
-        && record.offset.checked_add(record.len).is_some()
         && (record.punch || record.len <= PAYLOAD_BYTES_MAX)
         && record.version > 0
         && record.stamp > 0
         && record.session > 0
         && record.seq > 0;
-    let part = u8::try_from(record.part).ok().filter(|part| sound && *part < u8::MAX);
-    let Some(part) = part else {
+    let Some(header) = record.header().filter(|header| sound && header.part < u8::MAX) else {
         return Err(malformed(format!("record {} of chain {} cannot be", record.n, record.chain)));
     };
-    Ok(Forwarded {
-        n: record.n,
-        epoch: ChainEpoch(record.stamped_under),
-        version: record.version,
-        stamp: Hlc(record.stamp),
-        chunk: ChunkId { inode: InodeId(record.inode), index: record.index },
-        offset: record.offset,
-        len: record.len,
-        user_time: record.user_time.map(UserTime),
-        durability: if record.sync { Durability::Sync } else { Durability::Async },
-        session: SessionId(record.session),
-        seq: Seq(record.seq),
-        acked: Seq(record.acked),
-        part,
-        parts: part + 1,
-        uid: record.uid,
-    })
+    let durability = if record.sync { Durability::Sync } else { Durability::Async };
+    Ok(ForwardedRecord { header, durability, acked: Seq(record.acked) })
 }
 
 pub(crate) fn malformed(what: String) -> Fault {

@@ -6,7 +6,8 @@
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainId, Fault, Reason};
-use frieze_chain::{Configuration, ReplicaInput};
+use frieze_chain::ReplicaInput;
+use frieze_wire::chain::Configuration;
 
 use crate::chain_state::DeferredWork;
 use crate::plane::DataPlane;

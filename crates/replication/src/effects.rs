@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
-use frieze_chain::{AppendToken, Forwarded, LogEnd, Message, Moment, Replica, ReplicaEffect, ReplicaInput};
-use frieze_multilog::{Discards, RecordKind, RecordMeta, RecoveredItem};
+use frieze_chain::{AppendToken, ForwardedRecord, LogEnd, Message, Moment, Replica, ReplicaEffect, ReplicaInput};
+use frieze_multilog::{Discards, RecordKind, RecoveredItem};
 use frieze_net::{PeerPayload, Peers};
 use frieze_wire::message::Durability;
 use frieze_wire::peer::ChainAskKind;
@@ -118,34 +118,38 @@ impl DataPlane {
         appender: &mut Appender,
         chain: ChainId,
         token: AppendToken,
-        record: &Forwarded,
+        record: &ForwardedRecord,
         incoming: &Incoming<'_>,
         out: &mut DeferredWork,
     ) -> ReplicaInput {
-        let meta = meta_of(chain, record, incoming.punch);
+        let header = &record.header;
         let failed = |fault: Fault, out: &mut DeferredWork| {
             let reason = fault.reason;
             out.reports.push(ChainEvent::Failed { chain, fault });
             ReplicaInput::AppendFailed { token, reason }
         };
-        if !self.device.log().accepts(&meta) {
-            let words = format!("record {} of chain {chain} lies before what its chunk holds", record.n);
+        if !self.device.log().accepts(header) {
+            let words = format!("record {} of chain {chain} lies before what its chunk holds", header.n);
             return failed(Fault::new(Reason::Corrupt, words), out);
         }
         // The replica hid the record before it asked for this append: it becomes visible when it is committed.
         let _publishing = self
             .observer
             .get()
-            .map(|observer| PublishGuard::of(&**observer, (record.session, record.seq), record.chunk.inode));
-        match self.device.append(&[meta], &[incoming.payload.bytes()], std::slice::from_ref(&incoming.block_crcs)) {
+            .map(|observer| PublishGuard::of(&**observer, (header.session, header.seq), header.chunk.inode));
+        match self.device.append(
+            std::slice::from_ref(header),
+            &[incoming.payload.bytes()],
+            std::slice::from_ref(&incoming.block_crcs),
+        ) {
             Ok(end) => {
                 let forwards = appender.chains[chain.0 as usize].successor().is_some();
                 let payload = forwards.then(|| incoming.payload.keep(&incoming.payload));
                 self.keep_uncommitted(
                     appender,
                     chain,
-                    record.n,
-                    UncommittedRecord::of(incoming.punch, payload, incoming.payload.len(), incoming.crc)
+                    header.n,
+                    UncommittedRecord::of(payload, incoming.payload.len(), incoming.crc)
                         .behind(incoming.payload.ahead()),
                 );
                 if record.durability == Durability::Sync && appender.chains[chain.0 as usize].is_whole() {
@@ -175,23 +179,24 @@ impl DataPlane {
     ) {
         out.queued = true;
         let Message::Record(record) = &message else {
-            return self.peers.tell_soon(to, to_wire(chain, epoch, message, false), PeerPayload::none());
+            return self.peers.tell_soon(to, to_wire(chain, epoch, message), PeerPayload::none());
         };
-        let uncommitted = appender.states[chain.0 as usize].uncommitted.get_mut(&record.n);
+        let n = record.header.n;
+        let uncommitted = appender.states[chain.0 as usize].uncommitted.get_mut(&n);
         let mut ahead = None;
-        let (punch, bytes, crc) = match uncommitted {
-            Some(UncommittedRecord { punch: true, .. }) => (true, Bytes::new(), 0),
-            Some(UncommittedRecord { payload: Some(payload), crc, ahead: gone, .. }) => {
-                ahead = gone.take();
-                (false, payload.clone(), *crc)
+        let (bytes, crc) = match uncommitted {
+            _ if record.header.kind == RecordKind::Punch => (Bytes::new(), 0),
+            Some(UncommittedRecord { payload: Some(payload), crc, ahead: prefix, .. }) => {
+                ahead = prefix.take();
+                (payload.clone(), *crc)
             }
             // Committed long ago, or its payload was not kept: read it from the log.
-            _ => match self.device.payload_at(chain, record.n) {
-                Ok((kind, bytes, crc)) => (kind == RecordKind::Punch, bytes, crc),
-                Err(fault) => return out.reports.push(ChainEvent::Damaged { chain, n: record.n, fault }),
+            _ => match self.device.payload_at(chain, n) {
+                Ok((_, bytes, crc)) => (bytes, crc),
+                Err(fault) => return out.reports.push(ChainEvent::Damaged { chain, n, fault }),
             },
         };
-        self.peers.tell_soon(to, to_wire(chain, epoch, message, punch), PeerPayload { bytes, crc: Some(crc), ahead });
+        self.peers.tell_soon(to, to_wire(chain, epoch, message), PeerPayload { bytes, crc: Some(crc), ahead });
     }
 
     pub(crate) fn send_ask(&self, to: NodeId, chain: ChainId, epoch: ChainEpoch, question: ChainAskKind) {
@@ -272,26 +277,5 @@ impl DataPlane {
             Some(reports) => reports(report),
             None => tracing::warn!("{report:?}"),
         }
-    }
-}
-
-/// A chain record in the log's form: the parts of a group arrive one at a time.
-fn meta_of(chain: ChainId, record: &Forwarded, punch: bool) -> RecordMeta {
-    RecordMeta {
-        kind: if punch { RecordKind::Punch } else { RecordKind::Write },
-        chain,
-        epoch: record.epoch,
-        n: record.n,
-        chunk: record.chunk,
-        version: record.version,
-        stamp: record.stamp,
-        user_time: record.user_time,
-        session: record.session,
-        seq: record.seq,
-        uid: record.uid,
-        offset: record.offset,
-        len: record.len,
-        part: record.part,
-        parts: u8::from(record.part == 0),
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId};
 use frieze_chain::{Message, ReplicaInput};
+use frieze_multilog::RecordKind;
 use frieze_net::ReceivedPayload;
 use frieze_storage::block_checksums;
 use frieze_wire::peer::ServerMessage;
@@ -47,17 +48,8 @@ impl DataPlane {
         let mut out = DeferredWork::default();
         let taken = match decoded.content {
             ChainContent::Message(message) => {
-                self.on_chain_message(from, chain, decoded.epoch, message, false, (crc, payload), &mut out)
+                self.on_chain_message(from, chain, decoded.epoch, message, (crc, payload), &mut out)
             }
-            ChainContent::Punch(message) => self.on_chain_message(
-                from,
-                chain,
-                decoded.epoch,
-                message,
-                true,
-                (0, ReceivedPayload::from(&[][..])),
-                &mut out,
-            ),
             ChainContent::Persist(n) => {
                 self.on_persist_request(from, chain, decoded.epoch, n, &mut out);
                 Ok(())
@@ -77,27 +69,25 @@ impl DataPlane {
         taken.map(|()| true)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a message consists of, handed on once")]
     fn on_chain_message(
         &self,
         from: NodeId,
         chain: ChainId,
         epoch: ChainEpoch,
         message: Message,
-        punch: bool,
         (crc, payload): (u32, ReceivedPayload<'_>),
         out: &mut DeferredWork,
     ) -> Result<(), Fault> {
         let incoming = match &message {
             Message::Record(record) => {
                 if !self.device.fits(payload.len()) {
-                    return Err(malformed(format!("record {} is longer than a segment", record.n)));
+                    return Err(malformed(format!("record {} is longer than a segment", record.header.n)));
                 }
                 let (block_crcs, found) = block_checksums(&payload, self.device.block_bytes());
-                if !punch && found != crc {
+                if record.header.kind == RecordKind::Write && found != crc {
                     return Err(crate::fault::damaged());
                 }
-                Some(Incoming { payload, block_crcs, crc: found, punch })
+                Some(Incoming { payload, block_crcs, crc: found })
             }
             _ => None,
         };

@@ -7,5 +7,4 @@ pub(crate) struct Incoming<'a> {
     pub(crate) payload: ReceivedPayload<'a>,
     pub(crate) block_crcs: Vec<u32>,
     pub(crate) crc: u32,
-    pub(crate) punch: bool,
 }

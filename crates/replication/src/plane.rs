@@ -8,10 +8,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use frieze_base::{ChainEpoch, ChainId, MonoTime, NodeId};
-use frieze_chain::{Configuration, Moment, Replica, ReplicaInput};
+use frieze_chain::{Moment, Replica, ReplicaInput};
 use frieze_hlc::Hlc;
 use frieze_net::{Idle, PeersCell};
 use frieze_storage::{Device, NodeClock};
+use frieze_wire::chain::Configuration;
 
 use crate::appender::Appender;
 use crate::bounds::{Bounds, ServingLease};

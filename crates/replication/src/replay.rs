@@ -1,8 +1,9 @@
 //! Chains at the start of a process: fresh replicas, and recovered records replayed into them.
 
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
-use frieze_chain::{Configuration, Replayed, Replica};
+use frieze_chain::Replica;
 use frieze_multilog::RecordMeta;
+use frieze_wire::chain::Configuration;
 
 use crate::config_store::ConfigStore;
 
@@ -42,16 +43,5 @@ pub fn replay(chains: &mut [Replica], meta: &RecordMeta) -> Result<u64, Fault> {
             format!("a record of chain {} was found, but this directory has {} chains", meta.chain, chains.len()),
         ));
     };
-    chain
-        .replay(&Replayed {
-            epoch: meta.epoch,
-            n: meta.n,
-            stamp: meta.stamp,
-            session: meta.session,
-            seq: meta.seq,
-            part: meta.part,
-            chunk: meta.chunk,
-            offset: meta.offset,
-        })
-        .map_err(Fault::from)
+    chain.replay(meta).map_err(Fault::from)
 }

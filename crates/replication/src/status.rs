@@ -4,8 +4,8 @@ use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainEpoch, ChainId, NodeId};
-use frieze_chain::Configuration;
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::ReplicaStatus;
 
 use crate::appender::Appender;

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, Reason};
 use frieze_chain::{AppendToken, LogEnd, Moment, ReplicaEffect, ReplicaInput, RequestId, WriteRequest};
 use frieze_hlc::Hlc;
-use frieze_multilog::{LogPosition, RecordKind, RecordMeta};
+use frieze_multilog::LogPosition;
 use frieze_net::SentPrefix;
 use frieze_storage::{Few, block_checksums};
+use frieze_wire::chain::RecordHeader;
 use frieze_wire::message::Durability;
 
 use crate::appender::{Appender, Group};
@@ -215,31 +216,40 @@ impl DataPlane {
         );
         appender.in_flight.insert((ask.session, ask.seq), group_id);
         let mut effects = Vec::new();
-        let (mut metas, mut payloads): (Few<RecordMeta>, Few<&[u8]>) = (Few::new(), Few::new());
+        let (mut metas, mut payloads): (Few<RecordHeader>, Few<&[u8]>) = (Few::new(), Few::new());
         let (mut tokens, mut numbers): (Few<(ChainId, AppendToken)>, Few<usize>) = (Few::new(), Few::new());
         for (index, part) in parts.iter().enumerate() {
             let chunk = ChunkId { inode: ask.inode, index: part.chunk };
             let chain = ask.layout.chain(part.chunk);
-            let request = WriteRequest {
-                request: RequestId(group_id << 8 | index as u64),
-                session: ask.session,
-                seq: ask.seq,
-                acked: ask.acked,
+            let header = RecordHeader {
+                kind: ask.content.kind(),
+                chain,
                 epoch: match appender.states[chain.0 as usize].shared {
                     // The client has found the head, which is all that matters here: chains have epochs of their own.
                     true => appender.chains[chain.0 as usize].epoch(),
                     false if ask.epoch == ChainEpoch(0) => self.epoch,
                     false => ask.epoch,
                 },
-                seen: ask.seen,
+                // The head gives number, version and stamp.
+                n: 0,
+                version: 0,
+                stamp: Hlc::ZERO,
                 chunk,
+                user_time,
+                session: ask.session,
+                seq: ask.seq,
+                uid: ask.uid,
                 offset: part.offset,
                 len: part.len,
-                file_offset: part.at(ask.layout),
                 part: index as u8,
                 parts: parts.len() as u8,
-                user_time,
-                uid: ask.uid,
+            };
+            let request = WriteRequest {
+                request: RequestId(group_id << 8 | index as u64),
+                header,
+                acked: ask.acked,
+                seen: ask.seen,
+                file_offset: part.at(ask.layout),
                 durability,
                 chunk_version: chunk_versions[index],
                 newest_user_time,
@@ -249,30 +259,14 @@ impl DataPlane {
             let mut others = Vec::new();
             for effect in effects.drain(..) {
                 match effect {
-                    ReplicaEffect::Append { token, n, epoch, version, stamp, .. } => {
+                    ReplicaEffect::Append { token, header, .. } => {
                         tokens.push((chain, token));
                         numbers.push(index);
                         payloads.push(match ask.content {
                             Content::Bytes(payload, _) => part.bytes(payload.bytes()),
                             Content::Hole => &[],
                         });
-                        metas.push(RecordMeta {
-                            kind: ask.content.kind(),
-                            chain,
-                            epoch,
-                            n,
-                            chunk,
-                            version,
-                            stamp,
-                            user_time,
-                            session: ask.session,
-                            seq: ask.seq,
-                            uid: ask.uid,
-                            offset: part.offset,
-                            len: part.len,
-                            part: index as u8,
-                            parts: parts.len() as u8,
-                        });
+                        metas.push(header);
                     }
                     other => others.push(other),
                 }
@@ -316,12 +310,11 @@ impl DataPlane {
                             Content::Bytes(all, Some(crc)) if all.len() == payload.len() => crc,
                             _ => frieze_base::crc32c(payload),
                         };
-                        let punch = meta.kind == RecordKind::Punch;
                         self.keep_uncommitted(
                             appender,
                             *chain,
                             meta.n,
-                            UncommittedRecord::of(punch, bytes, payload.len(), crc).behind(gone.take()),
+                            UncommittedRecord::of(bytes, payload.len(), crc).behind(gone.take()),
                         );
                     }
                     let mut more = Vec::new();

@@ -8,9 +8,10 @@
 
 use frieze_base::{ByteRange, ChainEpoch, ChunkId, NodeId, Reason};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::{Configuration, RecordHeader};
 
 use super::model::{ClosePromise, DirtyRecord, NeighbourState, PendingClose, Replica};
-use crate::configuration::{Configuration, Forwarded, Message, RequestId};
+use crate::configuration::{ForwardedRecord, Message, RequestId};
 use crate::dedupe::BelowFloor;
 use crate::error::Error;
 use crate::message::{AppendToken, Moment, ReplicaEffect};
@@ -44,7 +45,7 @@ impl Replica {
     /// True if a read of now of these bytes of a chunk may be answered at once with the records stamped up to
     /// [`Replica::now_cut`]: the uncommitted records lie beside them. Says nothing of where the chunk ends.
     pub fn is_clean_in(&self, chunk: ChunkId, range: ByteRange) -> bool {
-        let touches = |header: &Forwarded| {
+        let touches = |header: &RecordHeader| {
             let (start, end) = (u64::from(header.offset), u64::from(header.offset) + u64::from(header.len));
             header.chunk == chunk && start < range.end() && range.start() < end
         };
@@ -198,7 +199,7 @@ impl Replica {
         // An up-to-date member has at least what is committed.
         let rest = self.dirty.iter().skip((sent - self.clean) as usize);
         for record in rest.take_while(|record| record.header.n <= self.appended) {
-            let message = Message::Record(Box::new(record.header.clone()));
+            let message = Message::Record(Box::new(record.forwarded()));
             out.push(ReplicaEffect::Send { to, epoch, message });
         }
         let sent = sent.max(self.appended);
@@ -363,7 +364,8 @@ impl Replica {
     }
 
     /// The next record, from the predecessor.
-    fn on_record(&mut self, header: Forwarded, out: &mut Vec<ReplicaEffect>) -> Result<(), &'static str> {
+    fn on_record(&mut self, record: ForwardedRecord, out: &mut Vec<ReplicaEffect>) -> Result<(), &'static str> {
+        let header = &record.header;
         if header.n != self.last + 1 {
             // Already present, or one before it was lost and comes again.
             return Ok(());
@@ -383,7 +385,7 @@ impl Replica {
             return Ok(());
         }
         let memory = self.sessions.entry(header.session).or_default();
-        memory.acknowledge(header.acked);
+        memory.acknowledge(record.acked);
         match memory.recall(header.seq, header.part) {
             Ok(None) => memory.begin(header.seq, header.part, header.n, self.settings.remembered_max),
             Ok(Some(_)) => return Err("a second record of one request"),
@@ -392,11 +394,13 @@ impl Replica {
         }
         let token = AppendToken(self.tokens);
         self.tokens += 1;
-        self.note_epoch(header.epoch, header.n);
+        let (epoch, n) = (header.epoch, header.n);
         (self.last, self.last_epoch) = (header.n, header.epoch);
         (self.newest, self.newest_group) = (header.stamp, group);
-        out.push(ReplicaEffect::AppendForwarded { token, record: Box::new(header.clone()) });
-        self.dirty.push_back(DirtyRecord { token, header, waiting: Vec::new(), end: None });
+        self.note_epoch(epoch, n);
+        out.push(ReplicaEffect::AppendForwarded { token, record: Box::new(record.clone()) });
+        let ForwardedRecord { header, durability, acked } = record;
+        self.dirty.push_back(DirtyRecord { token, header, durability, acked, waiting: Vec::new(), end: None });
         Ok(())
     }
 

@@ -2,11 +2,12 @@
 
 use frieze_base::{ChainEpoch, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::RecordHeader;
 
 use super::model::Replica;
 use crate::dedupe::SessionMemory;
 use crate::error::Error;
-use crate::message::{Replayed, ResumePoint, WriteDone};
+use crate::message::{ResumePoint, WriteDone};
 
 impl Replica {
     /// Restores the position after one record of this chain, instead of a [`Replica::replay`] of every record up to it.
@@ -65,7 +66,7 @@ impl Replica {
     ///
     /// # Errors
     /// `OutOfOrder` if number, stamp or epoch lie before those of the last record; the record is left out.
-    pub fn replay(&mut self, record: &Replayed) -> Result<u64, Error> {
+    pub fn replay(&mut self, record: &RecordHeader) -> Result<u64, Error> {
         assert!(self.dirty.is_empty() && self.tokens == 0, "records are replayed before the first step");
         let group = (record.session, record.seq);
         let stamp_rises = record.stamp > self.newest || self.is_further_part(record.stamp, group, record.part);

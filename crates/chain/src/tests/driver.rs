@@ -4,11 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use frieze_base::{ChainEpoch, ChainId, NodeId, Reason};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 
-use crate::{
-    AppendToken, Configuration, LogEnd, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings, WriteRequest,
-};
+use crate::{AppendToken, LogEnd, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings};
 
 use super::write_of;
 
@@ -21,7 +20,9 @@ fn write(seq: u64) -> ReplicaInput {
 }
 
 fn write_under(epoch: u64, seq: u64) -> ReplicaInput {
-    ReplicaInput::Write(WriteRequest { epoch: ChainEpoch(epoch), ..write_of(1, seq) })
+    let mut request = write_of(1, seq);
+    request.header.epoch = ChainEpoch(epoch);
+    ReplicaInput::Write(request)
 }
 
 /// Steps and expects the replica to stop with `words`.
@@ -165,7 +166,7 @@ fn a_promise_from_before_a_restart_is_received_again_from_a_member_that_was_offl
     let ack = crate::Message::Ack { upto: 0, closed: Hlc(400), held: 0 };
     let said = step_at(&mut replica, 500, ReplicaInput::Receive { from: tail, epoch: ChainEpoch(5), message: ack });
     let is_record = |effect: &ReplicaEffect| match effect {
-        ReplicaEffect::Send { message: crate::Message::Record(record), .. } => record.n == 1,
+        ReplicaEffect::Send { message: crate::Message::Record(record), .. } => record.header.n == 1,
         _ => false,
     };
     assert!(said.iter().any(is_record), "{said:?}");

@@ -2,8 +2,9 @@
 
 use frieze_base::{ChainEpoch, ChainId, NodeId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 
-use crate::{Configuration, Message, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings};
+use crate::{Message, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings};
 
 const ME: NodeId = NodeId(3);
 const OTHER: NodeId = NodeId(2);

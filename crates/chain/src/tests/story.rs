@@ -7,11 +7,12 @@ use std::path::PathBuf;
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Reason, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
+use frieze_wire::chain::{Configuration, RecordHeader};
 use frieze_wire::message::Durability;
 
 use crate::{
-    AppendToken, Configuration, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId,
-    RequestOutcome, RequestState, Settings, WriteRequest,
+    AppendToken, LogEnd, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, RequestOutcome, RequestState,
+    Settings, WriteRequest,
 };
 
 macro_rules! stories {
@@ -106,7 +107,7 @@ fn run(replica: &mut Replica, command: &str) -> Vec<String> {
         }],
         "sessions" => vec![replica.sessions().map(|session| session.to_string()).collect::<Vec<_>>().join(" ")],
         "replay" => {
-            let record = Replayed {
+            let record = RecordHeader {
                 epoch: ChainEpoch(words.number("epoch").unwrap_or(1)),
                 n: words.need("n"),
                 stamp: Hlc(words.need("at")),
@@ -115,6 +116,7 @@ fn run(replica: &mut Replica, command: &str) -> Vec<String> {
                 part: words.number("part").unwrap_or(0) as u8,
                 chunk: words.chunk(),
                 offset: words.number("offset").unwrap_or(0) as u32,
+                ..RecordHeader::ZERO
             };
             vec![match replica.replay(&record) {
                 Ok(0) => "taken".to_owned(),
@@ -137,19 +139,22 @@ fn input(words: &Words<'_>) -> ReplicaInput {
     match words.verb {
         "write" => ReplicaInput::Write(WriteRequest {
             request: request(),
-            session: SessionId(words.number("s").unwrap_or(1)),
-            seq: Seq(words.need("seq")),
+            header: RecordHeader {
+                session: SessionId(words.number("s").unwrap_or(1)),
+                seq: Seq(words.need("seq")),
+                epoch: ChainEpoch(words.number("epoch").unwrap_or(1)),
+                chunk: words.chunk(),
+                offset: words.number("offset").unwrap_or(0) as u32,
+                len: words.number("len").unwrap_or(100) as u32,
+                part: words.number("part").unwrap_or(0) as u8,
+                parts: words.number("parts").unwrap_or(1) as u8,
+                user_time: words.number("user").map(|time| UserTime(time as i64)),
+                uid: 1000,
+                ..RecordHeader::ZERO
+            },
             acked: Seq(words.number("acked").unwrap_or(0)),
-            epoch: ChainEpoch(words.number("epoch").unwrap_or(1)),
             seen: Hlc(words.number("seen").unwrap_or(0)),
-            chunk: words.chunk(),
-            offset: words.number("offset").unwrap_or(0) as u32,
-            len: words.number("len").unwrap_or(100) as u32,
             file_offset: words.number("offset").unwrap_or(0),
-            part: words.number("part").unwrap_or(0) as u8,
-            parts: words.number("parts").unwrap_or(1) as u8,
-            user_time: words.number("user").map(|time| UserTime(time as i64)),
-            uid: 1000,
             durability: if words.values.contains_key("sync") { Durability::Sync } else { Durability::Async },
             chunk_version: words.number("version").unwrap_or(0),
             newest_user_time: words.number("newest").map(|time| UserTime(time as i64)),
@@ -168,7 +173,7 @@ fn input(words: &Words<'_>) -> ReplicaInput {
 
 fn show(effect: &ReplicaEffect) -> String {
     match effect {
-        ReplicaEffect::Append { token, request, n, epoch, version, stamp } => {
+        ReplicaEffect::Append { token, request, header: RecordHeader { n, epoch, version, stamp, .. } } => {
             format!("append {}: r {} is n {n}, version {version}, epoch {epoch}, stamp {}", token.0, request.0, stamp.0)
         }
         ReplicaEffect::Reply { request, result: Ok(done) } => {

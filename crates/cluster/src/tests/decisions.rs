@@ -2,10 +2,11 @@
 //! they were.
 
 use frieze_base::{ChainId, NodeId, Rng};
+use frieze_wire::chain::Configuration;
 
 use super::STAMP;
 use super::states::{founded, newcomer};
-use crate::{ChainStep, ClusterChange, ClusterState, Configuration, Decision, Error, NodeDevice, NodeStep, TargetRole};
+use crate::{ChainStep, ClusterChange, ClusterState, Decision, Error, NodeDevice, NodeStep, TargetRole};
 
 /// A random decision, based on the present state or on an older one.
 fn any_decision(rng: &mut Rng, state: &ClusterState) -> Decision {

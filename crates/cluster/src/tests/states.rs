@@ -2,11 +2,12 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 
 use super::STAMP;
 use crate::{
-    ChainStep, ClusterChange, ClusterState, Configuration, Decision, Error, LostInterval, NodeDevice, NodeInfo,
-    NodeState, NodeStep, RemainingCopies, TargetRole, TargetState,
+    ChainStep, ClusterChange, ClusterState, Decision, Error, LostInterval, NodeDevice, NodeInfo, NodeState, NodeStep,
+    RemainingCopies, TargetRole, TargetState,
 };
 
 pub(super) const GIB: u64 = 1 << 30;

@@ -1,11 +1,12 @@
 //! What a node does with its lease, one rule a test.
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
+use frieze_wire::chain::Configuration;
 
 use super::states::newcomer;
 use crate::{
-    Assignment, Configuration, Heartbeat, LeaseGrant, NodeLease, NodeLeaseEffect, NodeLeaseInput, ProcessIdentity,
-    ReplicaEvent, Settings, WallMoment,
+    Assignment, Heartbeat, LeaseGrant, NodeLease, NodeLeaseEffect, NodeLeaseInput, ProcessIdentity, ReplicaEvent,
+    Settings, WallMoment,
 };
 
 const MS: u64 = 1_000_000;

@@ -9,13 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Rng};
+use frieze_wire::chain::Configuration;
 
 use super::STAMP;
 use super::states::GIB;
 use crate::{
-    Assignment, ChainStep, ClusterChange, ClusterState, Configuration, Controller, ControllerEffect, ControllerInput,
-    Decision, Heartbeat, LeaseGrant, NodeDevice, NodeInfo, NodeLease, NodeLeaseEffect, NodeLeaseInput, NodeState,
-    OperatorReply, OperatorRequest, ProcessIdentity, ReplicaEvent, Settings, TargetRole, WallMoment,
+    Assignment, ChainStep, ClusterChange, ClusterState, Controller, ControllerEffect, ControllerInput, Decision,
+    Heartbeat, LeaseGrant, NodeDevice, NodeInfo, NodeLease, NodeLeaseEffect, NodeLeaseInput, NodeState, OperatorReply,
+    OperatorRequest, ProcessIdentity, ReplicaEvent, Settings, TargetRole, WallMoment,
 };
 
 pub(super) const MS: u64 = 1_000_000;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
-use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{MultiLog, NumberedRecord, RecordKind, RecordMeta};
+use frieze_base::{ChainId, Fault, InodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_multilog::{MultiLog, NumberedRecord, RecordMeta};
 use frieze_wire::peer::{ChainRecord, PeerRequestKind, PeerResponse, RecordAsk, RecordsAsk};
 
 use super::Inquiry;
@@ -75,7 +75,7 @@ impl Engine {
                 // The records of the other chains are in another server's answer.
                 let told = heard.answer.records.into_iter().filter(|told| heard.chains.contains(&ChainId(told.chain)));
                 for told in told {
-                    records.push(record_in(&told).ok_or_else(|| {
+                    records.push(told.header().ok_or_else(|| {
                         Fault::new(Reason::BadFrame, format!("a record of {id} that cannot be was told"))
                     })?);
                 }
@@ -103,7 +103,7 @@ impl Engine {
         let is_meant = |found: &&NumberedRecord| (found.meta.n, found.meta.stamp) == (ask.n, Hlc(ask.stamp));
         let found = found.first().filter(is_meant).ok_or_else(not_here)?;
         let (payload, _) = device.payload_of(found).map_err(another_may_have_it)?;
-        let records = vec![record_out(&found.meta)];
+        let records = vec![ChainRecord::from(&found.meta)];
         Ok((PeerResponse { records, ..PeerResponse::default() }, payload.to_vec()))
     }
 
@@ -129,52 +129,9 @@ impl Engine {
         let is_theirs = |record: &&RecordMeta| {
             chains.contains(&record.chain) && (upto != Hlc::MAX || record.stamp <= cuts.of(record.chain))
         };
-        answer.records = found.iter().filter(is_theirs).map(record_out).collect();
+        answer.records = found.iter().filter(is_theirs).map(ChainRecord::from).collect();
         Ok(())
     }
-}
-
-fn record_out(record: &RecordMeta) -> ChainRecord {
-    ChainRecord {
-        chain: record.chain.0,
-        n: record.n,
-        stamped_under: record.epoch.0,
-        version: record.version,
-        stamp: record.stamp.0,
-        inode: record.chunk.inode.0,
-        index: record.chunk.index,
-        offset: record.offset,
-        len: record.len,
-        user_time: record.user_time.map(|time| time.0),
-        session: record.session.0,
-        seq: record.seq.0,
-        part: record.part.into(),
-        uid: record.uid,
-        punch: record.kind == RecordKind::Punch,
-        ..ChainRecord::default()
-    }
-}
-
-/// A record from another server's answer; `None` if it is malformed.
-pub(crate) fn record_in(told: &ChainRecord) -> Option<RecordMeta> {
-    told.offset.checked_add(told.len)?;
-    Some(RecordMeta {
-        kind: if told.punch { RecordKind::Punch } else { RecordKind::Write },
-        chain: ChainId(told.chain),
-        epoch: ChainEpoch(told.stamped_under),
-        n: told.n,
-        chunk: ChunkId { inode: InodeId(told.inode), index: told.index },
-        version: told.version,
-        stamp: Hlc(told.stamp),
-        user_time: told.user_time.map(UserTime),
-        session: SessionId(told.session),
-        seq: Seq(told.seq),
-        uid: told.uid,
-        offset: told.offset,
-        len: told.len,
-        part: u8::try_from(told.part).ok()?,
-        parts: u8::from(told.part == 0),
-    })
 }
 
 /// Records in one answer: some 300 KB.

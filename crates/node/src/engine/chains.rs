@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, SessionId};
-use frieze_chain::Configuration;
 use frieze_cluster::LostInterval;
 use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PatchSource};
+use frieze_wire::chain::Configuration;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Read, ReplicaStatus, Reply, Request, View};
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
-use frieze_chain::Configuration;
 use frieze_cluster::{
     ClusterChange, ClusterState, ClusterStatus, Decision, Error as ClusterError, LostInterval, MembershipChange,
     MetalogMembership, NodeDevice, NodeInfo, NodeState, OperatorReply, OperatorRequest, ProcessIdentity as Process,
@@ -17,6 +16,7 @@ use frieze_cluster::{
 };
 use frieze_metalog::MemberChange;
 use frieze_net::ServerAddr;
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::{
     ChainMembers, Cluster, ClusterMapReply, ClusterOp, ClusterReply, Join, JoinReply, NodeAddress,
 };

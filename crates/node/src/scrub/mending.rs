@@ -11,10 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChainId, Fault, MonoTime, NodeId, SegmentId};
 use frieze_multilog::{Damage, DamageKind, NumberedRecord, RecordMeta};
-use frieze_wire::peer::{PeerRequestKind, RecordAsk};
+use frieze_wire::peer::{ChainRecord, PeerRequestKind, RecordAsk};
 use tracing::{debug, info};
 
-use crate::elsewhere::record_in;
 use crate::engine::Engine;
 
 /// Most records that wait for repair: the next scrub reports the others again.
@@ -103,7 +102,7 @@ impl Engine {
         for node in self.who_may_have(record.chain) {
             let ask = PeerRequestKind::Record(RecordAsk { n: record.n, stamp: record.stamp.0 });
             let Some((answer, payload)) = self.ask_one(node, record.chain, &ask) else { continue };
-            let told = answer.records.first().and_then(record_in);
+            let told = answer.records.first().and_then(ChainRecord::header);
             if told.is_some_and(|told| is_same(&told, found)) && device.repair_record(found, &payload)? {
                 info!(chain = %record.chain, n = record.n, "a damaged record is whole again, as node {node} has it");
                 return Ok(true);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use frieze_base::{NodeId, Reason};
-use frieze_chain::Configuration;
 use frieze_disk::Disk;
+use frieze_wire::chain::Configuration;
 
 use crate::client::Client;
 use crate::elsewhere::{chunk_headed_by, spread};

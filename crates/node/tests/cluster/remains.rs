@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use frieze_base::{ChainId, InodeId, NodeId, Reason};
-use frieze_chain::Configuration;
 use frieze_cluster::{ChainStep, ClusterState, Decision, NodeStep};
 use frieze_disk::{CrashKind, Disk};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 
 use crate::client::Client;
 use crate::elsewhere::{chunk_headed_by, spread};

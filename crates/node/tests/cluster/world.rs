@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use frieze_base::{ChainEpoch, ChainId, Fault, LogIndex, MonoTime, NodeId, Rng, crc32c};
-use frieze_chain::Configuration;
 use frieze_disk::{CrashKind, SimDisk, SimTime};
 use frieze_node::{
     Engine, Joining, MemoryStore, MetalogStatus, PeerPayload, Peers, ProcessStats, Seams, Settings, no_wake,
 };
+use frieze_wire::chain::Configuration;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::peer::ServerMessage;
 use frieze_wire::txn::Caller;

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use frieze_base::{
     ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Rng, Seq, SessionId, crc32c,
 };
-use frieze_chain::Configuration;
 use frieze_disk::{CrashKind, Disk, SimDisk, SimTime, StateFile};
 use frieze_hlc::{ClockSettings, Hlc, HlcClock};
 use frieze_multilog::{LogPosition, RecoveredItem};
 use frieze_tier::{MemoryDemand, Shares};
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 use frieze_wire::peer::ServerMessage;
 use prost::Message as _;
