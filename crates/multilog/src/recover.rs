@@ -63,9 +63,13 @@ pub struct RecoveryReport {
     /// End of the recovered log.
     pub end: LogPosition,
     /// Where the last record ends, and how many bytes are free there, if the last segment takes more. The driver erases
-    /// up to [`crate::RESERVED_BYTES_MAX`] of them, durably: the same record, sent again to the same place, could make
-    /// a torn one whole, or lead to one behind it that this recovery did not reach.
+    /// [`crate::RECORD_MARK_BYTES`] there, or the same record, sent again to the same place, could make a torn one
+    /// whole. It erases [`crate::RESERVED_BYTES_MAX`] from there on, or from `torn_end`, or that record could lead to
+    /// one behind it that this recovery did not reach. Both durably.
     pub next: Option<(LogPosition, u64)>,
+    /// Offset behind a record at `next` of which the head is whole and the payload is not. It may be a damaged one: its
+    /// payload can stay for a repair by hand, because no payload is taken for a head.
+    pub torn_end: Option<u64>,
     /// Damage that is no torn tail: the rest of the log is there.
     pub corrupt: Vec<Corruption>,
     /// Which file holds which segment of the log.
@@ -377,7 +381,8 @@ impl LogRecovery<'_> {
                 NextRecord::End if group.is_empty() => break None,
                 NextRecord::End => break Some(LogCutReason::IncompleteGroup),
                 NextRecord::TornHead => break Some(LogCutReason::TornHeader),
-                NextRecord::TornPayload(_) if mode == RecoveryMode::Tail => {
+                NextRecord::TornPayload(read) if mode == RecoveryMode::Tail => {
+                    self.report.torn_end = group.is_empty().then_some(read.span.end);
                     break Some(LogCutReason::TornPayload);
                 }
                 NextRecord::TornPayload(read) => (read, false),

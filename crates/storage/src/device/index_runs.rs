@@ -21,11 +21,11 @@ const RUN_RECORDS_MAX: usize = 1 << 18;
 /// Attempts to find files in memory before the reader locks out eviction.
 const TRIES: u32 = 4;
 /// Name of an index run that is being written.
-const UNFINISHED: &str = "run-unfinished";
+const UNFINISHED: &str = "shelf-unfinished";
 
 /// The name of a run's file.
 pub(super) fn index_run_name(key: RunKey) -> String {
-    format!("run-{:016x}-{:016x}", key.first.0, key.last.0)
+    format!("shelf-{:016x}-{:016x}", key.first.0, key.last.0)
 }
 
 /// The run of that name.
@@ -439,3 +439,17 @@ impl RunSource for RunOnMedium<'_> {
 
 /// Files that are evicted under one lock.
 const EVICT_AT_ONCE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_run_is_read_back_and_is_that_of_earlier_versions() {
+        let key = RunKey { first: SegmentId(0x1a), last: SegmentId(0x2b) };
+        let name = index_run_name(key);
+        assert_eq!(name, "shelf-000000000000001a-000000000000002b");
+        assert_eq!(index_run_of(&name), Some(key));
+        assert_eq!(index_run_of(UNFINISHED), None);
+    }
+}

@@ -8,8 +8,8 @@ use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Corruption, Discards, LogCutReason, LogPosition, LogSource, MultiLog, RESERVED_BYTES_MAX, RecoveryReport, RunKey,
-    SegmentKey,
+    Corruption, Discards, LogCutReason, LogPosition, LogSource, MultiLog, RECORD_MARK_BYTES, RESERVED_BYTES_MAX,
+    RecoveryReport, RunKey, SegmentKey,
 };
 
 use super::images::{ImageBudget, ImageStore};
@@ -149,7 +149,10 @@ impl Device {
         {
             // The next head could complete one that is torn: the same record, sent again to the same place, has the
             // same bytes except its checksum. And a whole record behind it would come back with it.
-            wipe(&**file, next.offset, free.min(RESERVED_BYTES_MAX) as usize)?;
+            let mark = free.min(RECORD_MARK_BYTES as u64);
+            wipe(&**file, next.offset, mark as usize)?;
+            let (begin, end) = (report.torn_end.unwrap_or(next.offset), next.offset + free);
+            wipe(&**file, begin, end.saturating_sub(begin).min(RESERVED_BYTES_MAX) as usize)?;
         }
         let mut index_runs = std::mem::take(&mut source.index_runs);
         for (key, why) in &report.free_index_runs {
