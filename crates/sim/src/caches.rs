@@ -15,7 +15,7 @@ use frieze_wire::holding::Recalls;
 use frieze_wire::message::{Now, Reply, Request, RequestBody, Stat, Txn, View};
 use frieze_wire::txn::{Make, MakeKind, Op, OpenSession, Remove, Target};
 
-use crate::machine::{Answer, ConnId, Hardware, Machine, user};
+use crate::machine::{ConnId, Hardware, Machine, MachineResponse, user};
 use crate::violation::{Rule, Verdict, broken};
 use crate::world::{WALL_US, settings};
 
@@ -33,13 +33,13 @@ const STEPS: usize = 1500;
 const LOST_US: u64 = 1_500_000;
 
 /// A name: the number of its directory, 0 for the root, and its number in it.
-type Name = (u32, u32);
+type CachedName = (u32, u32);
 
 /// The inode of each name; absent names are missing.
-type State = BTreeMap<Name, u64>;
+type NameTable = BTreeMap<CachedName, u64>;
 
 #[derive(Default)]
-struct Believer {
+struct CachingClient {
     conn: ConnId,
     session: u64,
     seq: u64,
@@ -52,18 +52,18 @@ struct Believer {
     recalls: u64,
     /// Its own changes in flight: answers that arrive meanwhile may be older.
     changing: u32,
-    believed: BTreeMap<Name, (Option<u64>, u64)>,
+    believed: BTreeMap<CachedName, (Option<u64>, u64)>,
 }
 
-enum Asked {
+enum SentQuestion {
     Look {
-        name: Name,
+        name: CachedName,
         began: u64,
         sent_us: u64,
         state: usize,
     },
     Change {
-        name: Name,
+        name: CachedName,
         state: usize,
     },
     /// A new directory: while it is empty, the session that created it may have a grant on its names.
@@ -77,20 +77,20 @@ enum Asked {
     },
 }
 
-struct Play {
+struct CacheRun {
     rng: Rng,
     now_us: u64,
     machine: Machine,
-    believers: Vec<Believer>,
+    believers: Vec<CachingClient>,
     /// Every state the names have had.
-    states: Vec<State>,
+    states: Vec<NameTable>,
     /// The directories that were made.
     directories: Vec<u64>,
     /// Grants on an empty new directory that a believer cached.
     promises: u64,
-    asked: BTreeMap<u64, (usize, Asked)>,
+    asked: BTreeMap<u64, (usize, SentQuestion)>,
     to_server: Vec<(u64, ConnId, FrameHeader, RequestBody)>,
-    to_client: Vec<(u64, Answer)>,
+    to_client: Vec<(u64, MachineResponse)>,
     last_id: u64,
     last_conn: u64,
 }
@@ -99,7 +99,7 @@ struct Play {
 pub(crate) fn recalls_lost_and_crossed(seed: u64) -> Verdict {
     let mut promises = 0;
     for round in 0..ROUNDS {
-        let mut play = Play::new(seed.wrapping_mul(ROUNDS).wrapping_add(round))?;
+        let mut play = CacheRun::new(seed.wrapping_mul(ROUNDS).wrapping_add(round))?;
         play.run()?;
         promises += play.promises;
     }
@@ -111,20 +111,20 @@ pub(crate) fn recalls_lost_and_crossed(seed: u64) -> Verdict {
 
 const ROUNDS: u64 = 8;
 
-impl Play {
-    fn new(seed: u64) -> Verdict<Play> {
+impl CacheRun {
+    fn new(seed: u64) -> Verdict<CacheRun> {
         let mut rng = Rng::new(seed);
         let hardware = Hardware { seed: rng.next(), settings: settings(), wall_us: WALL_US, breakage: None };
         let mut machine = Machine::new(hardware);
         if let Err(fault) = machine.start() {
             return broken(Rule::Restarts, format!("the first start: {fault}")).map(|()| unreachable!("it is broken"));
         }
-        let mut play = Play {
+        let mut play = CacheRun {
             rng,
             now_us: 0,
             machine,
             believers: Vec::new(),
-            states: vec![State::default()],
+            states: vec![NameTable::default()],
             directories: Vec::new(),
             promises: 0,
             asked: BTreeMap::new(),
@@ -136,8 +136,8 @@ impl Play {
         for _ in 0..CLIENTS {
             let conn = play.connect();
             let op = Op::OpenSession(OpenSession { command: "cache".into(), host: "sim".into(), uid: 0, keeps: false });
-            let session = play.at_once(&Believer { conn, ..Believer::default() }, op);
-            play.believers.push(Believer { conn, session, ..Believer::default() });
+            let session = play.at_once(&CachingClient { conn, ..CachingClient::default() }, op);
+            play.believers.push(CachingClient { conn, session, ..CachingClient::default() });
         }
         let kind = Some(MakeKind::Symlink(b"/".to_vec()));
         let make = Make { target: Target::path(LINK), mode: 0o777, or_open: false, kind, ..Make::default() };
@@ -180,7 +180,7 @@ impl Play {
     }
 
     /// Runs a transaction before the play begins: the id that it answers.
-    fn at_once(&mut self, client: &Believer, op: Op) -> u64 {
+    fn at_once(&mut self, client: &CachingClient, op: Op) -> u64 {
         let header = FrameHeader {
             session: SessionId(client.session),
             seq: Seq(client.seq),
@@ -225,7 +225,7 @@ impl Play {
     }
 
     /// One of the names, often in a recently created directory: the answer may not have reached its creator yet.
-    fn name(&mut self) -> Name {
+    fn name(&mut self) -> CachedName {
         let newest = self.directories.len() as u32;
         let directory = match self.rng.chance(2) {
             true => 0,
@@ -235,7 +235,7 @@ impl Play {
     }
 
     /// As this client names it.
-    fn target_of(&mut self, who: usize, (directory, name): Name) -> Target {
+    fn target_of(&mut self, who: usize, (directory, name): CachedName) -> Target {
         if who < BELIEVERS {
             return self.target((directory, name));
         }
@@ -247,15 +247,15 @@ impl Play {
     }
 
     /// As a mount names it: by directory and name.
-    fn target(&self, (directory, name): Name) -> Target {
+    fn target(&self, (directory, name): CachedName) -> Target {
         let base = if directory == 0 { 1 } else { self.directories[directory as usize - 1] };
         Target { base, path: format!("n{name}").into_bytes(), follow: false }
     }
 
-    fn look(&mut self, who: usize, name: Name) {
+    fn look(&mut self, who: usize, name: CachedName) {
         let began = self.believers[who].recalls;
         let stat = Stat { target: self.target_of(who, name), view: View::NOW, ..Stat::default() };
-        let asked = Asked::Look { name, began, sent_us: self.now_us, state: 0 };
+        let asked = SentQuestion::Look { name, began, sent_us: self.now_us, state: 0 };
         self.send(who, 0, Request::Stat(stat), asked);
     }
 
@@ -268,10 +268,10 @@ impl Play {
         let began = believer.recalls;
         let kind = Some(MakeKind::Directory(true));
         let make = Make { target: directory(number), mode: 0o755, or_open: false, kind, ..Make::default() };
-        self.txn(who, Op::Make(make), Asked::MakeDirectory { number, began, sent_us: self.now_us });
+        self.txn(who, Op::Make(make), SentQuestion::MakeDirectory { number, began, sent_us: self.now_us });
     }
 
-    fn change(&mut self, who: usize, name: Name) {
+    fn change(&mut self, who: usize, name: CachedName) {
         let target = self.target_of(who, name);
         let op = match self.rng.chance(2) {
             true => Op::Make(Make {
@@ -288,10 +288,10 @@ impl Play {
         believer.recalls += 1;
         believer.changing += 1;
         believer.believed.remove(&name);
-        self.txn(who, op, Asked::Change { name, state: 0 });
+        self.txn(who, op, SentQuestion::Change { name, state: 0 });
     }
 
-    fn txn(&mut self, who: usize, op: Op, asked: Asked) {
+    fn txn(&mut self, who: usize, op: Op, asked: SentQuestion) {
         self.believers[who].seq += 1;
         let seq = self.believers[who].seq;
         self.send(who, seq, Request::Txn(Txn { durability: 0, op: Some(op) }), asked);
@@ -304,11 +304,11 @@ impl Play {
         }
         let request = Request::Recalls(Recalls { acked: believer.acked, life: believer.life, ..Recalls::default() });
         let sent_us = self.now_us;
-        let id = self.send(who, 0, request, Asked::Recalls { sent_us });
+        let id = self.send(who, 0, request, SentQuestion::Recalls { sent_us });
         self.believers[who].asked = Some((id, sent_us));
     }
 
-    fn send(&mut self, who: usize, seq: u64, request: Request, asked: Asked) -> u64 {
+    fn send(&mut self, who: usize, seq: u64, request: Request, asked: SentQuestion) -> u64 {
         self.last_id += 1;
         let believer = &self.believers[who];
         let header = FrameHeader {
@@ -336,12 +336,12 @@ impl Play {
                 continue;
             }
             // A lookup sees the present state, or one that follows before its answer.
-            if let Some((_, Asked::Look { state, .. })) = self.asked.get_mut(&header.request_id) {
+            if let Some((_, SentQuestion::Look { state, .. })) = self.asked.get_mut(&header.request_id) {
                 *state = self.states.len() - 1;
             }
             self.machine.handle(conn, &header, body, &[]);
             let answers = self.machine.take_answers();
-            if let Some((_, Asked::MakeDirectory { number, .. })) = self.asked.get(&header.request_id)
+            if let Some((_, SentQuestion::MakeDirectory { number, .. })) = self.asked.get(&header.request_id)
                 && *number as usize > self.directories.len()
                 && let Some(Reply::Stat(reply)) = self.machine.look(Request::Stat(Stat {
                     target: directory(*number),
@@ -352,7 +352,7 @@ impl Play {
                 self.directories.push(reply.attr.inode);
             }
             self.observe();
-            if let Some((_, Asked::Change { state, .. })) = self.asked.get_mut(&header.request_id) {
+            if let Some((_, SentQuestion::Change { state, .. })) = self.asked.get_mut(&header.request_id) {
                 *state = self.states.len() - 1;
             }
             self.answered(answers)?;
@@ -396,12 +396,14 @@ impl Play {
     }
 
     /// The server answers: from now on every other client may know what the answers show.
-    fn answered(&mut self, answers: Vec<Answer>) -> Verdict {
+    fn answered(&mut self, answers: Vec<MachineResponse>) -> Verdict {
         for answer in answers {
             let known = match self.asked.get(&answer.header.request_id) {
-                Some((who, Asked::Look { name, state, .. })) => Some((*who, *name, *state)),
+                Some((who, SentQuestion::Look { name, state, .. })) => Some((*who, *name, *state)),
                 // A refusal shows whether the name exists, too.
-                Some((who, Asked::Change { name, state })) if tells_of_a_name(&answer) => Some((*who, *name, *state)),
+                Some((who, SentQuestion::Change { name, state })) if tells_of_a_name(&answer) => {
+                    Some((*who, *name, *state))
+                }
                 _ => None,
             };
             if let Some((who, name, state)) = known {
@@ -414,7 +416,7 @@ impl Play {
         Ok(())
     }
 
-    fn judge(&self, by: usize, name: Name, state: usize) -> Verdict {
+    fn judge(&self, by: usize, name: CachedName, state: usize) -> Verdict {
         for (who, believer) in self.believers.iter().enumerate().filter(|(who, _)| *who != by) {
             let Some((believed, until_us)) = believer.believed.get(&name) else { continue };
             if *until_us > self.now_us
@@ -434,11 +436,11 @@ impl Play {
         Ok(())
     }
 
-    fn hear(&mut self, answer: Answer) {
+    fn hear(&mut self, answer: MachineResponse) {
         let Some((who, asked)) = self.asked.remove(&answer.header.request_id) else { return };
         let believer = &mut self.believers[who];
         match (asked, answer.result) {
-            (Asked::Look { name, began, sent_us, .. }, result) => {
+            (SentQuestion::Look { name, began, sent_us, .. }, result) => {
                 let found = match result {
                     Ok(Reply::Stat(reply)) => Some(reply.attr.inode),
                     Err(fault) if fault.reason == Reason::NotFound => None,
@@ -451,7 +453,7 @@ impl Play {
                     believer.believed.insert(name, (found, until_us.min(believer.lease_until_us)));
                 }
             }
-            (Asked::MakeDirectory { number, began, sent_us }, result) => {
+            (SentQuestion::MakeDirectory { number, began, sent_us }, result) => {
                 let empty_ms = match result {
                     Ok(Reply::Txn(reply)) if !reply.existed => reply.empty_ms,
                     _ => 0,
@@ -464,11 +466,11 @@ impl Play {
                 believer.recalls += 1;
                 believer.changing -= 1;
             }
-            (Asked::Change { .. }, _) => {
+            (SentQuestion::Change { .. }, _) => {
                 believer.recalls += 1;
                 believer.changing -= 1;
             }
-            (Asked::Recalls { sent_us }, Ok(Reply::Recalls(reply))) => {
+            (SentQuestion::Recalls { sent_us }, Ok(Reply::Recalls(reply))) => {
                 if believer.asked.is_none_or(|(id, _)| id != answer.header.request_id) {
                     return;
                 }
@@ -484,7 +486,7 @@ impl Play {
                 believer.life = reply.life;
                 believer.lease_until_us = sent_us + u64::from(reply.lease_ms) * 950;
             }
-            (Asked::Recalls { .. }, _) => believer.asked = None,
+            (SentQuestion::Recalls { .. }, _) => believer.asked = None,
         }
     }
 }
@@ -493,7 +495,7 @@ fn body(request: Request) -> RequestBody {
     RequestBody { caller: None, request: Some(request) }
 }
 
-fn tells_of_a_name(answer: &Answer) -> bool {
+fn tells_of_a_name(answer: &MachineResponse) -> bool {
     match &answer.result {
         Ok(_) => true,
         Err(fault) => matches!(fault.reason, Reason::Exists | Reason::NotFound),

@@ -6,7 +6,7 @@
 //! drops unsynced writes, clocks that jump and stop, a full disk, bit rot, failing syncs. A witness keeps a second,
 //! simplest record of everything, and compares every answer.
 //!
-//! Guarantees: the same plan gives the same run, to the last byte of every message ([`Outcome::trace_hash`]); a run
+//! Guarantees: the same plan gives the same run, to the last byte of every message ([`ServerOutcome::trace_hash`]); a run
 //! that ends without a [`Violation`] broke none of the promises of [`Rule`]. Leaves to others: threads and sockets (the
 //! tests of `node` and `client`), rights (those of `namespace`).
 //!
@@ -36,10 +36,10 @@ mod witness;
 mod workload;
 mod world;
 
-pub use breakage::Break;
+pub use breakage::ServerBreak;
 pub use cluster::{ClusterBreak, ClusterCounts, ClusterOutcome, ClusterPlan, run_cluster};
 pub use metalog::{MetalogBreak, MetalogOutcome, MetalogPlan, run_metalog};
-pub use plan::{Counts, Outcome, Plan};
+pub use plan::{ServerCounts, ServerOutcome, ServerPlan};
 pub use scenarios::{SCENARIOS, Scenario};
 pub use violation::{Rule, Verdict, Violation};
-pub use world::run;
+pub use world::run_one_server;

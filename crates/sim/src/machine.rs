@@ -17,7 +17,7 @@ use frieze_wire::message::{Hello, Reply, Request, RequestBody, Status, StatusRep
 use frieze_wire::txn::{Batch, Caller};
 use prost::Message;
 
-use crate::breakage::{self, Break, Lie};
+use crate::breakage::{self, DiskCorruption, ServerBreak};
 use crate::store::SimStore;
 
 /// The user that every simulated client is, and that owns the file system.
@@ -33,7 +33,7 @@ pub(crate) struct ConnId(pub(crate) u64);
 
 /// An answer on its way out of the server.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct MachineResponse {
     pub(crate) conn: ConnId,
     pub(crate) header: FrameHeader,
     pub(crate) result: Result<Reply, Fault>,
@@ -61,7 +61,7 @@ pub(crate) struct Hardware {
     pub(crate) seed: u64,
     pub(crate) settings: Settings,
     pub(crate) wall_us: u64,
-    pub(crate) breakage: Option<Break>,
+    pub(crate) breakage: Option<ServerBreak>,
 }
 
 pub(crate) struct Machine {
@@ -72,33 +72,33 @@ pub(crate) struct Machine {
     rng: Rng,
     boot: u64,
     engine: Option<Engine>,
-    conns: BTreeMap<ConnId, Line>,
-    outbox: Arc<Mutex<Vec<Answer>>>,
+    conns: BTreeMap<ConnId, MachineConn>,
+    outbox: Arc<Mutex<Vec<MachineResponse>>>,
     woken: Arc<AtomicBool>,
     scratch: Scratch,
     probe: (Conn, Arc<Probe>, Arc<dyn Responder>),
 }
 
 /// A connection, and the server's state of it.
-struct Line {
+struct MachineConn {
     conn: Conn,
     responder: Arc<dyn Responder>,
     scratch: Scratch,
 }
 
-struct Outbox {
+struct MachineResponder {
     conn: ConnId,
     disk: SimDisk,
-    answers: Arc<Mutex<Vec<Answer>>>,
+    answers: Arc<Mutex<Vec<MachineResponse>>>,
 }
 
-impl Responder for Outbox {
+impl Responder for MachineResponder {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
         if self.disk.is_crashed() {
             return;
         }
         let (conn, header, payload) = (self.conn, *request, payload.to_vec());
-        let answer = Answer { conn, header, result, payload, payload_crc, hlc: Hlc::ZERO };
+        let answer = MachineResponse { conn, header, result, payload, payload_crc, hlc: Hlc::ZERO };
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
     }
 }
@@ -119,7 +119,7 @@ impl Machine {
         let mut rng = Rng::new(hardware.seed);
         let disk = SimDisk::new(rng.next());
         let store = SimStore::new(disk.clone(), rng.next());
-        if hardware.breakage == Some(Break::StoreForgets) {
+        if hardware.breakage == Some(ServerBreak::StoreForgets) {
             store.forget_commits(3);
         }
         let probe = Arc::new(Probe::default());
@@ -146,12 +146,14 @@ impl Machine {
         self.rng.fill(&mut entropy);
         let woken = self.woken.clone();
         let boot = match self.hardware.breakage {
-            Some(Break::BootUnnoticed) => 1,
+            Some(ServerBreak::BootUnnoticed) => 1,
             _ => self.boot,
         };
         let disk: Arc<dyn Disk> = match self.hardware.breakage {
-            Some(Break::SyncLies(prefix)) => breakage::lying_disk(self.disk.clone(), Lie::Syncs(prefix)),
-            Some(Break::HolesWander) => breakage::lying_disk(self.disk.clone(), Lie::Holes),
+            Some(ServerBreak::SyncLies(prefix)) => {
+                breakage::faulty_disk(self.disk.clone(), DiskCorruption::Syncs(prefix))
+            }
+            Some(ServerBreak::HolesWander) => breakage::faulty_disk(self.disk.clone(), DiskCorruption::Holes),
             _ => Arc::new(self.disk.clone()),
         };
         let seams = Seams {
@@ -223,9 +225,9 @@ impl Machine {
     pub(crate) fn connect(&mut self, id: ConnId, caller: Caller) {
         let mut challenge = [0u8; 32];
         self.rng.fill(&mut challenge);
-        let outbox = Outbox { conn: id, disk: self.disk.clone(), answers: self.outbox.clone() };
+        let outbox = MachineResponder { conn: id, disk: self.disk.clone(), answers: self.outbox.clone() };
         let conn = Conn::new(Some(caller), challenge);
-        self.conns.insert(id, Line { conn, responder: Arc::new(outbox), scratch: Scratch::default() });
+        self.conns.insert(id, MachineConn { conn, responder: Arc::new(outbox), scratch: Scratch::default() });
         let hello = RequestBody { caller: None, request: Some(Request::Hello(Hello::default())) };
         self.handle(id, &FrameHeader::of(FrameKind::Request), hello, &[]);
         self.take_answers();
@@ -245,7 +247,7 @@ impl Machine {
     /// Hands a request to the server.
     pub(crate) fn handle(&mut self, id: ConnId, header: &FrameHeader, body: RequestBody, payload: &[u8]) {
         let (Some(engine), Some(line)) = (&self.engine, self.conns.get_mut(&id)) else { return };
-        let Line { conn, responder, scratch } = line;
+        let MachineConn { conn, responder, scratch } = line;
         let (header, body) = match self.hardware.breakage {
             Some(broken) => broken.mangle(*header, body, &mut self.rng),
             None => (*header, body),
@@ -254,7 +256,7 @@ impl Machine {
     }
 
     /// The answers given since the last look.
-    pub(crate) fn take_answers(&mut self) -> Vec<Answer> {
+    pub(crate) fn take_answers(&mut self) -> Vec<MachineResponse> {
         let mut answers = std::mem::take(&mut *self.outbox.lock().unwrap_or_else(PoisonError::into_inner));
         let hlc = self.engine.as_ref().map_or(Hlc::ZERO, Engine::newest);
         for answer in &mut answers {

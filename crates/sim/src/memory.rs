@@ -10,12 +10,12 @@ use prost::Message;
 pub(crate) struct Question {
     pub(crate) target: Target,
     pub(crate) view: View,
-    pub(crate) what: Asks,
+    pub(crate) what: QuestionKind,
 }
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
+pub(crate) enum QuestionKind {
     Stat,
     List,
     Link,
@@ -24,20 +24,20 @@ pub(crate) enum Asks {
 }
 
 /// An answer in a form that can be compared: the code of a refusal, or bytes.
-pub(crate) type Told = Result<Vec<u8>, u32>;
+pub(crate) type ComparableAnswer = Result<Vec<u8>, u32>;
 
 /// The answers given.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Memory {
-    answers: Vec<(Question, Told)>,
+pub(crate) struct PastAnswers {
+    answers: Vec<(Question, ComparableAnswer)>,
 }
 
 /// Answers kept; beyond, a new one takes the place of some older one.
 const ANSWERS_MAX: usize = 256;
 
-impl Memory {
+impl PastAnswers {
     /// Remembers an answer.
-    pub(crate) fn remember(&mut self, question: Question, told: Told) {
+    pub(crate) fn remember(&mut self, question: Question, told: ComparableAnswer) {
         if self.answers.len() < ANSWERS_MAX {
             self.answers.push((question, told));
         } else {
@@ -57,19 +57,19 @@ impl Memory {
     }
 
     /// Question and answer `place`.
-    pub(crate) fn get(&self, place: usize) -> (Question, Told) {
+    pub(crate) fn get(&self, place: usize) -> (Question, ComparableAnswer) {
         self.answers[place].clone()
     }
 
     /// The answer has changed, as it may inside a gap.
-    pub(crate) fn replace(&mut self, place: usize, told: Told) {
+    pub(crate) fn replace(&mut self, place: usize, told: ComparableAnswer) {
         self.answers[place].1 = told;
     }
 
     /// An expiry without an answer was lost: what it refused, or left out of a listing, is answered again.
     pub(crate) fn forget_refusals(&mut self) {
         self.answers.retain(|(question, told)| {
-            let lists = question.what == Asks::List;
+            let lists = question.what == QuestionKind::List;
             let leaves_out = lists && entries_of(told).iter().any(|entry| entry.attr.is_none());
             *told != Err(Reason::HistoryExpired as u32) && !leaves_out
         });
@@ -82,7 +82,7 @@ impl Memory {
 }
 
 /// The entries of a listing as it is remembered.
-pub(crate) fn entries_of(told: &Told) -> Vec<DirEntry> {
+pub(crate) fn entries_of(told: &ComparableAnswer) -> Vec<DirEntry> {
     let (mut entries, mut rest) = (Vec::new(), told.as_deref().unwrap_or_default());
     while let Ok(entry) = DirEntry::decode_length_delimited(&mut rest) {
         entries.push(entry);

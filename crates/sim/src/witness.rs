@@ -25,15 +25,15 @@ pub(crate) use edit::is_dry_run;
 use liveness::Liveness;
 
 use crate::journal::{Act, Effect, Journal, LogPlace};
-use crate::machine::{Answer, ConnId, Hardware, Machine};
-use crate::memory::Memory;
-use crate::model::{Model, Ran};
+use crate::machine::{ConnId, Hardware, Machine, MachineResponse};
+use crate::memory::PastAnswers;
+use crate::model::{Model, RequestEffect};
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
 
 /// A request on its way in.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct ClientRequest {
     pub(crate) header: FrameHeader,
     pub(crate) body: RequestBody,
     pub(crate) payload: Arc<[u8]>,
@@ -57,20 +57,20 @@ pub(crate) struct Handle {
 }
 
 /// A request that waits for its answer, and the allowed answers.
-pub(crate) struct Asked {
-    pub(crate) ask: Ask,
-    pub(crate) expect: Expect,
+pub(crate) struct WitnessedRequest {
+    pub(crate) ask: ClientRequest,
+    pub(crate) expect: Expectation,
 }
 
-pub(crate) enum Expect {
+pub(crate) enum Expectation {
     /// An answer that changes nothing, judged by the model when it comes.
     Read,
     /// A transaction: its effect, or the effect it would have had if it is not in the log.
-    Txn { logged: bool, did: Result<Ran, Result<(), Reason>> },
+    Txn { logged: bool, did: Result<RequestEffect, Result<(), Reason>> },
     /// A write: its effect, and the allowed refusals.
-    Write { did: Option<Ran>, refusals: Vec<Reason> },
+    Write { did: Option<RequestEffect>, refusals: Vec<Reason> },
     /// An edit or an expiry: its effect if it is in the log, now or from its first run.
-    Planned { logged: bool, did: Option<Ran> },
+    Planned { logged: bool, did: Option<RequestEffect> },
     /// A barrier after so many changes.
     Sync { count: usize },
 }
@@ -94,7 +94,7 @@ pub(crate) struct Witness {
     pub(crate) model: Model,
     pub(crate) journal: Journal,
     pub(crate) excuses: Excuses,
-    pub(crate) memory: Memory,
+    pub(crate) memory: PastAnswers,
     pub(crate) trace: Trace,
     /// Writes that may or may not be visible yet, by stamp: no client has their answers.
     pub(crate) unsure: BTreeMap<Hlc, u64>,
@@ -107,7 +107,7 @@ pub(crate) struct Witness {
     /// Changes during which a crash came: of these at most the first that is complete has happened.
     doubts: Vec<Effect>,
     lost_power: bool,
-    asked: BTreeMap<(ConnId, u64), VecDeque<Asked>>,
+    asked: BTreeMap<(ConnId, u64), VecDeque<WitnessedRequest>>,
     /// Newest stamp given to a change, and newest instant answered.
     newest_stamp: Hlc,
     pub(crate) newest_answered: Hlc,
@@ -115,7 +115,7 @@ pub(crate) struct Witness {
     /// The user whose answer is judged.
     pub(crate) asker: u32,
     /// Answers of the server that the network has not collected yet.
-    pub(crate) said: Vec<Answer>,
+    pub(crate) said: Vec<MachineResponse>,
     /// A flush failed: the server changes nothing until it is started again.
     pub(crate) read_only: bool,
     /// Changes that losses of power took.
@@ -136,7 +136,7 @@ impl Witness {
             model: Model::default(),
             journal: Journal::default(),
             excuses: Excuses::default(),
-            memory: Memory::default(),
+            memory: PastAnswers::default(),
             trace,
             unsure: BTreeMap::new(),
             gaps: Vec::new(),
@@ -179,7 +179,7 @@ impl Witness {
     }
 
     /// Gives a request to the server, and judges its effects and answers.
-    pub(crate) fn deliver(&mut self, conn: ConnId, ask: Ask) -> Verdict {
+    pub(crate) fn deliver(&mut self, conn: ConnId, ask: ClientRequest) -> Verdict {
         if !self.machine.is_up() || !self.machine.is_connected(conn) {
             return Ok(());
         }
@@ -194,7 +194,7 @@ impl Witness {
         *newest = ask.header.seq.0.max(*newest);
         let expect = self.account(&ask, before, after)?;
         let key = (conn, ask.header.request_id);
-        self.asked.entry(key).or_default().push_back(Asked { ask, expect });
+        self.asked.entry(key).or_default().push_back(WitnessedRequest { ask, expect });
         self.judge_answers(Some(key))
     }
 
@@ -284,7 +284,7 @@ impl Witness {
         }
     }
 
-    fn notice_session(&mut self, conn: ConnId, ask: &Ask) {
+    fn notice_session(&mut self, conn: ConnId, ask: &ClientRequest) {
         let session = ask.header.session.0;
         let uid = self.sessions.conns.get(&conn).map(|(uid, _)| *uid);
         if session != 0

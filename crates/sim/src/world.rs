@@ -9,31 +9,31 @@ use frieze_base::{ErrorKind, Reason, Rng};
 use frieze_disk::CrashKind;
 use frieze_node::Settings;
 
-use faults::Healing;
+use faults::ServerRepair;
 
 use crate::auditor::{Auditor, told};
-use crate::client::{Client, Next};
-use crate::machine::{Answer, ConnId, Hardware, STRANGER, SUPERUSER, USER};
+use crate::client::{ClientAction, SimClient};
+use crate::machine::{ConnId, Hardware, MachineResponse, STRANGER, SUPERUSER, USER};
 use crate::model::tree::ROOT;
-use crate::plan::{Counts, Outcome, Plan};
+use crate::plan::{ServerCounts, ServerOutcome, ServerPlan};
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, Violation, broken};
-use crate::witness::{Ask, CHUNK_BYTES, SESSION_TIMEOUT_NS, Witness};
-use crate::workload::{Mix, Workload};
+use crate::witness::{CHUNK_BYTES, ClientRequest, SESSION_TIMEOUT_NS, Witness};
+use crate::workload::{Workload, WorkloadMix};
 
 /// Something that will happen.
-enum Event {
+enum ServerEvent {
     /// A client looks for something to do.
     Think {
         client: usize,
     },
     ToServer {
         conn: ConnId,
-        ask: Box<Ask>,
+        ask: Box<ClientRequest>,
     },
     ToClient {
         client: usize,
-        answer: Box<Answer>,
+        answer: Box<MachineResponse>,
     },
     /// No answer arrived for too long.
     Timeout {
@@ -47,13 +47,13 @@ enum Event {
     Flush,
     Tend,
     Restart,
-    Heal(Healing),
+    Heal(ServerRepair),
 }
 
 struct Scheduled {
     at_us: u64,
     order: u64,
-    event: Event,
+    event: ServerEvent,
 }
 
 impl PartialEq for Scheduled {
@@ -76,13 +76,13 @@ impl Ord for Scheduled {
     }
 }
 
-struct World {
-    plan: Plan,
+struct ServerWorld {
+    plan: ServerPlan,
     rng: Rng,
     work: Rng,
     witness: Witness,
     auditor: Auditor,
-    clients: Vec<Client>,
+    clients: Vec<SimClient>,
     conns: BTreeMap<ConnId, usize>,
     /// When the last message of a connection arrives: they do not overtake each other.
     arrivals: BTreeMap<(ConnId, bool), u64>,
@@ -97,17 +97,17 @@ struct World {
     hurried: bool,
     /// Operations after which the next faults come, last first.
     faults: Vec<u64>,
-    mix: Mix,
+    mix: WorkloadMix,
     /// Kind of crash when the device stops during a call.
     next_crash: CrashKind,
     calm: bool,
     rotten: Option<(u64, u8)>,
-    counts: Counts,
+    counts: ServerCounts,
 }
 
 /// Runs a plan to its end, or to the first promise that is broken.
-pub fn run(plan: &Plan) -> Outcome {
-    let mut world = World::new(*plan);
+pub fn run_one_server(plan: &ServerPlan) -> ServerOutcome {
+    let mut world = ServerWorld::new(*plan);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.live()));
     let violation = match caught {
         Ok(verdict) => verdict.err(),
@@ -121,7 +121,7 @@ pub fn run(plan: &Plan) -> Outcome {
     world.counts.lost = world.witness.lost;
     world.counts.remembered = world.witness.memory.len() as u64;
     let trace_hash = world.witness.trace.hash();
-    Outcome { violation, trace_hash, trace: world.witness.trace.take_lines(), counts: world.counts }
+    ServerOutcome { violation, trace_hash, trace: world.witness.trace.take_lines(), counts: world.counts }
 }
 
 /// The settings that simulated servers run with: small chunks and segments, so that their edges are met.
@@ -158,20 +158,22 @@ const ATTEMPTS_MAX: u32 = 8;
 /// Simulated time in which everything has to be answered once faults have stopped: beyond an hour's jump of the clock.
 const CALM_US_MAX: u64 = 3 * 3_600_000_000;
 
-impl World {
-    fn new(plan: Plan) -> World {
+impl ServerWorld {
+    fn new(plan: ServerPlan) -> ServerWorld {
         let mut rng = Rng::new(plan.seed);
         let hardware = Hardware { seed: rng.next(), settings: settings(), wall_us: WALL_US, breakage: plan.breakage };
         let work = rng.split();
-        let mix =
-            Mix { sync_one_in: *rng.choose(&[2, 3, 5, 20]), large_one_in: if rng.chance(8) { 12 } else { 100_000 } };
+        let mix = WorkloadMix {
+            sync_one_in: *rng.choose(&[2, 3, 5, 20]),
+            large_one_in: if rng.chance(8) { 12 } else { 100_000 },
+        };
         let usual_flush_delay_us = *rng.choose(&[50_000, 50_000, 400_000, 2_000_000]);
         let mut faults: Vec<u64> = (0..plan.faults).map(|_| rng.between(5, plan.operations.max(6) - 1)).collect();
         faults.sort_unstable_by_key(|at| Reverse(*at));
-        World {
+        ServerWorld {
             witness: Witness::new(hardware, Trace::new(plan.keep_trace)),
             auditor: Auditor::default(),
-            clients: (0..plan.clients).map(|_| USER).chain([SUPERUSER, STRANGER]).map(Client::new).collect(),
+            clients: (0..plan.clients).map(|_| USER).chain([SUPERUSER, STRANGER]).map(SimClient::new).collect(),
             conns: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             queue: BinaryHeap::new(),
@@ -186,7 +188,7 @@ impl World {
             next_crash: CrashKind::Process,
             calm: false,
             rotten: None,
-            counts: Counts::default(),
+            counts: ServerCounts::default(),
             plan,
             rng,
             work,
@@ -198,9 +200,9 @@ impl World {
             return broken(Rule::Restarts, "the first start died");
         }
         for client in 0..self.clients.len() {
-            self.after(client as u64 * 100, Event::Think { client });
+            self.after(client as u64 * 100, ServerEvent::Think { client });
         }
-        self.after(500_000, Event::Tend);
+        self.after(500_000, ServerEvent::Tend);
         while self.counts.operations < self.plan.operations || !self.faults.is_empty() {
             self.step()?;
         }
@@ -246,25 +248,25 @@ impl World {
             let at = self.now_us + delay;
             if (hurries || dirty) && self.flush_at.is_none_or(|flush_at| at < flush_at) {
                 self.flush_at = Some(at);
-                self.after(delay, Event::Flush);
+                self.after(delay, ServerEvent::Flush);
             }
         }
         Ok(())
     }
 
-    fn after(&mut self, delay_us: u64, event: Event) {
+    fn after(&mut self, delay_us: u64, event: ServerEvent) {
         self.order += 1;
         self.queue.push(Reverse(Scheduled { at_us: self.now_us + delay_us, order: self.order, event }));
     }
 
-    fn happen(&mut self, event: Event) -> Verdict {
+    fn happen(&mut self, event: ServerEvent) -> Verdict {
         match event {
-            Event::Think { client } => self.think(client),
-            Event::ToServer { conn, ask } => return self.witness.deliver(conn, *ask),
-            Event::ToClient { client, answer } => self.hear(client, &answer),
-            Event::Timeout { client, request_id } => self.time_out(client, request_id),
-            Event::Gone { conn } => self.witness.disconnect(conn),
-            Event::Flush => {
+            ServerEvent::Think { client } => self.think(client),
+            ServerEvent::ToServer { conn, ask } => return self.witness.deliver(conn, *ask),
+            ServerEvent::ToClient { client, answer } => self.hear(client, &answer),
+            ServerEvent::Timeout { client, request_id } => self.time_out(client, request_id),
+            ServerEvent::Gone { conn } => self.witness.disconnect(conn),
+            ServerEvent::Flush => {
                 if self.flush_at.is_some_and(|at| at <= self.now_us) {
                     self.flush_at = None;
                     if !self.witness.read_only {
@@ -273,20 +275,20 @@ impl World {
                     if self.witness.read_only && self.witness.machine.is_up() {
                         // The operator of the server notices that and restarts it.
                         let delay = self.rng.between(100_000, 3_000_000);
-                        self.after(delay, Event::Restart);
+                        self.after(delay, ServerEvent::Restart);
                     }
                 }
             }
-            Event::Tend => {
+            ServerEvent::Tend => {
                 // Segments end as if they were full, so that a short run has many.
                 if self.rng.chance(3) {
                     self.witness.machine.close_segment();
                 }
                 self.witness.tend()?;
-                self.after(500_000, Event::Tend);
+                self.after(500_000, ServerEvent::Tend);
             }
-            Event::Restart => return self.restart(),
-            Event::Heal(healing) => self.heal(healing),
+            ServerEvent::Restart => return self.restart(),
+            ServerEvent::Heal(healing) => self.heal(healing),
         }
         Ok(())
     }
@@ -306,8 +308,8 @@ impl World {
         }
         match self.clients[client].begin() {
             true => self.send(client),
-            false if self.clients[client].uid == USER => self.after(1000, Event::Think { client }),
-            false => self.after(20_000, Event::Think { client }),
+            false if self.clients[client].uid == USER => self.after(1000, ServerEvent::Think { client }),
+            false => self.after(20_000, ServerEvent::Think { client }),
         }
     }
 
@@ -326,7 +328,7 @@ impl World {
                 // Connection refused.
                 let Some(ask) = self.clients[client].attempt() else { return };
                 let request_id = ask.header.request_id;
-                return self.after(100_000, Event::Timeout { client, request_id });
+                return self.after(100_000, ServerEvent::Timeout { client, request_id });
             }
         };
         let Some(ask) = self.clients[client].attempt() else { return };
@@ -334,10 +336,10 @@ impl World {
         let copies = self.copies();
         for _ in 0..copies {
             let at = self.arrival(conn, true);
-            self.after(at - self.now_us, Event::ToServer { conn, ask: Box::new(ask.clone()) });
+            self.after(at - self.now_us, ServerEvent::ToServer { conn, ask: Box::new(ask.clone()) });
         }
         let patience = self.rng.between(800_000, 1_500_000);
-        self.after(patience, Event::Timeout { client, request_id });
+        self.after(patience, ServerEvent::Timeout { client, request_id });
     }
 
     /// How often a message arrives.
@@ -367,15 +369,15 @@ impl World {
             let Some(&client) = self.conns.get(&answer.conn) else { continue };
             for _ in 0..self.copies() {
                 let at = self.arrival(answer.conn, false);
-                self.after(at - self.now_us, Event::ToClient { client, answer: Box::new(answer.clone()) });
+                self.after(at - self.now_us, ServerEvent::ToClient { client, answer: Box::new(answer.clone()) });
             }
         }
     }
 
-    fn hear(&mut self, client: usize, answer: &Answer) {
+    fn hear(&mut self, client: usize, answer: &MachineResponse) {
         match self.clients[client].hear(answer) {
-            Next::Nothing => {}
-            Next::Done(question) => {
+            ClientAction::Nothing => {}
+            ClientAction::Done(question) => {
                 let lasting = answer.result.as_ref().err().is_none_or(|fault| {
                     !matches!(fault.kind(), ErrorKind::Corrupt | ErrorKind::Conflict)
                         && !matches!(fault.reason, Reason::Future | Reason::StaleHandle)
@@ -391,12 +393,12 @@ impl World {
                 }
                 self.counts.operations += 1;
                 let pause = if self.rng.chance(10) { self.rng.below(100_000) } else { self.rng.between(10, 1_000) };
-                self.after(pause, Event::Think { client });
+                self.after(pause, ServerEvent::Think { client });
             }
-            Next::Later => {
+            ClientAction::Later => {
                 let pause = self.rng.between(50_000, 500_000);
                 let request_id = answer.header.request_id;
-                self.after(pause, Event::Timeout { client, request_id });
+                self.after(pause, ServerEvent::Timeout { client, request_id });
             }
         }
     }
@@ -409,7 +411,7 @@ impl World {
         if waiting.attempts >= ATTEMPTS_MAX && !self.calm {
             self.clients[client].give_up();
             self.counts.operations += 1;
-            return self.after(1000, Event::Think { client });
+            return self.after(1000, ServerEvent::Think { client });
         }
         if let Some(conn) = self.clients[client].conn
             && self.rng.chance(2)
@@ -417,7 +419,7 @@ impl World {
             // It opens a new connection; messages in flight on the old one may still arrive.
             self.clients[client].conn = None;
             let late = self.rng.between(0, 6_000_000);
-            self.after(late, Event::Gone { conn });
+            self.after(late, ServerEvent::Gone { conn });
         }
         self.send(client);
     }
@@ -436,7 +438,7 @@ impl World {
             client.conn = None;
         }
         let delay = self.rng.between(1_000, 2_000_000);
-        self.after(delay, Event::Restart);
+        self.after(delay, ServerEvent::Restart);
     }
 
     fn restart(&mut self) -> Verdict {
@@ -469,14 +471,14 @@ impl World {
     fn calm_down(&mut self) -> Verdict {
         self.witness.trace.line(|| "calm".to_owned());
         self.calm = true;
-        self.heal(Healing::Space);
+        self.heal(ServerRepair::Space);
         self.flush_delay_us = 50_000;
         let until = self.now_us + CALM_US_MAX;
         for client in 0..self.clients.len() {
-            self.after(0, Event::Think { client });
+            self.after(0, ServerEvent::Think { client });
         }
-        let busy = |world: &World| {
-            let waits = |client: &Client| client.waiting.is_some() || !client.steps.is_empty();
+        let busy = |world: &ServerWorld| {
+            let waits = |client: &SimClient| client.waiting.is_some() || !client.steps.is_empty();
             world.clients.iter().any(waits) || !world.witness.machine.is_up() || world.witness.excuses.device
         };
         while busy(self) {

@@ -11,8 +11,8 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{ReadReply, Reply, Request, RequestBody};
 use frieze_wire::peer::ServerMessage;
 
-use super::net::Letter;
-use super::node::Answer;
+use super::net::Envelope;
+use super::node::NodeResponse;
 
 /// A way to break the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl ClusterBreak {
 
 /// State of a broken cluster.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct ClusterBreakState {
     /// The newest promise that was made in each chain.
     promised: BTreeMap<u32, u64>,
     tries: u64,
@@ -111,14 +111,14 @@ pub(super) struct Memory {
     incarnations: BTreeMap<NodeId, u64>,
 }
 
-impl Memory {
+impl ClusterBreakState {
     /// Breaks a message that arrives at a node. `None`: it is lost.
     pub(super) fn hear(
         &mut self,
         broken: ClusterBreak,
-        mut letter: Box<Letter>,
+        mut letter: Box<Envelope>,
         engine: &Engine,
-    ) -> Option<Box<Letter>> {
+    ) -> Option<Box<Envelope>> {
         if let ServerMessage::ChainPromise(promise) = &letter.told {
             let known = self.promised.entry(promise.chain).or_default();
             *known = (*known).max(promise.at);
@@ -255,7 +255,7 @@ impl Memory {
 }
 
 /// Breaks an answer on its way out of a server.
-pub(super) fn answer(broken: ClusterBreak, has_gone_on: bool, answer: &mut Answer) {
+pub(super) fn answer(broken: ClusterBreak, has_gone_on: bool, answer: &mut NodeResponse) {
     if broken == ClusterBreak::GapForgotten && has_gone_on {
         if let Ok(Reply::Read(reply)) = &mut answer.result {
             reply.answered.incomplete = false;

@@ -138,7 +138,7 @@ fn unsure(history: &History) -> BTreeSet<Value> {
 }
 
 /// Reads and writes of one value of one cell.
-struct Cluster {
+struct ValueZone {
     value: Value,
     /// Earliest end and latest beginning of its reads and writes.
     first_end: u64,
@@ -201,7 +201,7 @@ fn cell_between(
     unsure: &BTreeSet<Value>,
     together: &BTreeMap<Value, u64>,
 ) -> Verdict {
-    let mut clusters: BTreeMap<Value, Cluster> = BTreeMap::new();
+    let mut clusters: BTreeMap<Value, ValueZone> = BTreeMap::new();
     let mut durable = Hlc::ZERO;
     for write in writes.iter().filter(|write| write.invoked_us < to) {
         let done_us = write.done.map_or(u64::MAX, |(done_us, _)| done_us);
@@ -220,7 +220,7 @@ fn cell_between(
             _ => first_end,
         };
         let cluster =
-            Cluster { value: write.value, first_end, last_begin: begin, written_from: begin, by: String::new() };
+            ValueZone { value: write.value, first_end, last_begin: begin, written_from: begin, by: String::new() };
         clusters.insert(write.value, cluster);
     }
     for (read, value) in reads.iter().filter(|(read, _)| read.invoked_us >= from && read.done_us <= to) {
@@ -235,7 +235,7 @@ fn cell_between(
                 return broken(Rule::Durable, what);
             }
             let cluster =
-                Cluster { value: *value, first_end: from, last_begin: from, written_from: 0, by: String::new() };
+                ValueZone { value: *value, first_end: from, last_begin: from, written_from: 0, by: String::new() };
             clusters.insert(*value, cluster);
         }
         let Some(cluster) = clusters.get_mut(value) else { continue };
@@ -252,9 +252,9 @@ fn cell_between(
     cell_is_linear(cell, &clusters)
 }
 
-fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Verdict {
+fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, ValueZone>) -> Verdict {
     // A write without an answer and without a read may lie anywhere, or nowhere.
-    let mut zones: Vec<(u64, u64, &Cluster)> = clusters
+    let mut zones: Vec<(u64, u64, &ValueZone)> = clusters
         .values()
         .filter(|cluster| cluster.first_end != u64::MAX)
         .map(|cluster| {
@@ -263,8 +263,8 @@ fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Ve
         })
         .collect();
     zones.sort_by_key(|(low, high, _)| (*low, *high));
-    let tell = |one: &Cluster, other: &Cluster| {
-        let words = |cluster: &Cluster| {
+    let tell = |one: &ValueZone, other: &ValueZone| {
+        let words = |cluster: &ValueZone| {
             format!(
                 "{} (there by {} us, still asked for at {} us{}{})",
                 cluster.value,
@@ -276,8 +276,8 @@ fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Ve
         };
         format!("cell {cell:?} cannot have held {} and {} one after the other", words(one), words(other))
     };
-    let is_forward = |cluster: &Cluster| cluster.first_end < cluster.last_begin;
-    let mut last: Option<(u64, &Cluster)> = None;
+    let is_forward = |cluster: &ValueZone| cluster.first_end < cluster.last_begin;
+    let mut last: Option<(u64, &ValueZone)> = None;
     for (low, high, cluster) in &zones {
         if !is_forward(cluster) {
             continue;

@@ -14,7 +14,7 @@ use frieze_wire::peer::ServerMessage;
 
 /// A message on its way.
 #[derive(Clone)]
-pub(super) struct Letter {
+pub(super) struct Envelope {
     pub(super) from: NodeId,
     pub(super) to: NodeId,
     pub(super) header: FrameHeader,
@@ -38,17 +38,17 @@ pub(super) const FAIR: Weather = Weather { breaks: u64::MAX, late: u64::MAX, lat
 
 /// A way from one node to another.
 #[derive(Default)]
-struct Way {
+struct PeerPath {
     /// Rises when the connection breaks: letters of an older one are lost.
     connection: u64,
     /// Start of a partition, and the messages sent since.
-    cut: Option<(u64, VecDeque<Box<Letter>>)>,
+    cut: Option<(u64, VecDeque<Box<Envelope>>)>,
     /// When the last letter of each of its lanes arrives.
     last_arrivals_us: [u64; 2],
 }
 
 /// Fate of a message.
-pub(super) enum Fate {
+pub(super) enum SendOutcome {
     /// It arrives then, if this connection still lives.
     Arrives { at_us: u64, connection: u64, twice: bool },
     /// It is held until the way is free again.
@@ -60,22 +60,24 @@ pub(super) enum Fate {
 pub(super) struct Net {
     rng: Rng,
     pub(super) weather: Weather,
-    ways: BTreeMap<(NodeId, NodeId), Way>,
+    ways: BTreeMap<(NodeId, NodeId), PeerPath>,
 }
 
 /// Orders have a connection of their own (`node/src/serve/links.rs`): they do not wait behind bytes.
 #[derive(Clone, Copy)]
-enum Lane {
+enum PeerChannel {
     Orders,
     Bytes,
 }
 
-impl Lane {
-    fn of(told: &ServerMessage) -> Lane {
+impl PeerChannel {
+    fn of(told: &ServerMessage) -> PeerChannel {
         match told {
-            ServerMessage::Heartbeat(_) | ServerMessage::Grant(_) | ServerMessage::Refused(_) => Lane::Orders,
-            ServerMessage::Metalog(_) | ServerMessage::MetalogHeld(_) | ServerMessage::MetalogClose(_) => Lane::Orders,
-            _ => Lane::Bytes,
+            ServerMessage::Heartbeat(_) | ServerMessage::Grant(_) | ServerMessage::Refused(_) => PeerChannel::Orders,
+            ServerMessage::Metalog(_) | ServerMessage::MetalogHeld(_) | ServerMessage::MetalogClose(_) => {
+                PeerChannel::Orders
+            }
+            _ => PeerChannel::Bytes,
         }
     }
 }
@@ -90,11 +92,11 @@ impl Net {
         Net { rng, weather: FAIR, ways: BTreeMap::new() }
     }
 
-    fn way(&mut self, from: NodeId, to: NodeId) -> &mut Way {
+    fn way(&mut self, from: NodeId, to: NodeId) -> &mut PeerPath {
         self.ways.entry((from, to)).or_default()
     }
 
-    pub(super) fn send(&mut self, now_us: u64, letter: &Letter) -> Fate {
+    pub(super) fn send(&mut self, now_us: u64, letter: &Envelope) -> SendOutcome {
         let weather = self.weather;
         let mut delay = 50 + self.rng.below(150);
         if self.rng.chance(weather.late) {
@@ -107,15 +109,15 @@ impl Net {
             if held.len() < HELD_MAX {
                 held.push_back(Box::new(letter.clone()));
             }
-            return Fate::Held;
+            return SendOutcome::Held;
         }
         if breaks {
-            return Fate::Broke;
+            return SendOutcome::Broke;
         }
         let connection = way.connection;
-        let last = &mut way.last_arrivals_us[Lane::of(&letter.told) as usize];
+        let last = &mut way.last_arrivals_us[PeerChannel::of(&letter.told) as usize];
         *last = (now_us + delay).max(*last);
-        Fate::Arrives { at_us: *last, connection, twice }
+        SendOutcome::Arrives { at_us: *last, connection, twice }
     }
 
     /// True if a letter of this connection still arrives.
@@ -142,7 +144,7 @@ impl Net {
     }
 
     /// Ends a partition. Returns the waiting messages if both ends kept the connection; `None` if it broke.
-    pub(super) fn heal(&mut self, now_us: u64, from: NodeId, to: NodeId) -> Option<VecDeque<Box<Letter>>> {
+    pub(super) fn heal(&mut self, now_us: u64, from: NodeId, to: NodeId) -> Option<VecDeque<Box<Envelope>>> {
         let way = self.way(from, to);
         let Some((since_us, held)) = way.cut.take() else { return Some(VecDeque::new()) };
         if now_us - since_us < SILENT_US {

@@ -19,20 +19,20 @@ use frieze_wire::txn::Caller;
 
 use super::breakage::ClusterBreak;
 use super::clock::NodeTime;
-use super::net::Letter;
+use super::net::Envelope;
 use super::tasks::{Task, rest};
-use crate::breakage::{Lie, lying_disk};
+use crate::breakage::{DiskCorruption, faulty_disk};
 use crate::world::WALL_US;
 
 /// Names a connection of a client, never used twice.
-pub(super) type ConnId = u64;
+pub(super) type NodeConnId = u64;
 
 /// An answer on its way out of a server.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct NodeResponse {
     pub(super) node: NodeId,
     pub(super) client: usize,
-    pub(super) conn: ConnId,
+    pub(super) conn: NodeConnId,
     pub(super) request_id: u64,
     pub(super) result: Result<Reply, Fault>,
     pub(super) payload: Vec<u8>,
@@ -42,36 +42,37 @@ pub(super) struct Answer {
 /// Messages of servers that the world has not collected yet.
 #[derive(Default)]
 pub(super) struct Outbox {
-    pub(super) told: VecDeque<Box<Letter>>,
-    pub(super) answers: Vec<Answer>,
+    pub(super) told: VecDeque<Box<Envelope>>,
+    pub(super) answers: Vec<NodeResponse>,
 }
 
 /// Shared by all nodes.
 pub(super) type Post = Arc<Mutex<Outbox>>;
 
-struct Teller {
+struct NodePeers {
     from: NodeId,
     post: Post,
 }
 
-impl Peers for Teller {
+impl Peers for NodePeers {
     fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         // Its header is that of the sender's connection.
-        let letter = Box::new(Letter { from: self.from, to, header: FrameHeader::of(FrameKind::Peer), told, payload });
+        let letter =
+            Box::new(Envelope { from: self.from, to, header: FrameHeader::of(FrameKind::Peer), told, payload });
         self.post.lock().unwrap_or_else(PoisonError::into_inner).told.push_back(letter);
     }
 }
 
-struct Answerer {
+struct NodeResponder {
     node: NodeId,
     client: usize,
-    conn: ConnId,
+    conn: NodeConnId,
     post: Post,
 }
 
-impl Responder for Answerer {
+impl Responder for NodeResponder {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], _: u32) {
-        let answer = Answer {
+        let answer = NodeResponse {
             node: self.node,
             client: self.client,
             conn: self.conn,
@@ -84,9 +85,9 @@ impl Responder for Answerer {
     }
 }
 
-type Door = (Arc<Conn>, Arc<dyn Responder>);
+type NodeConn = (Arc<Conn>, Arc<dyn Responder>);
 
-pub(super) struct Node {
+pub(super) struct SimNode {
     pub(super) id: NodeId,
     pub(super) disk: SimDisk,
     pub(super) store: MemoryStore,
@@ -108,11 +109,11 @@ pub(super) struct Node {
     /// It has begun to serve.
     pub(super) serves: bool,
     pub(super) tasks: Vec<Task>,
-    doors: BTreeMap<ConnId, Door>,
+    doors: BTreeMap<NodeConnId, NodeConn>,
     /// Connections of earlier processes: a request on one of them fails with its end.
-    stale: BTreeSet<ConnId>,
+    stale: BTreeSet<NodeConnId>,
     /// Those of the last process, whose other ends are not notified yet.
-    ended: Vec<ConnId>,
+    ended: Vec<NodeConnId>,
     /// No process runs there, and the machine refuses connections.
     pub(super) refuses: bool,
     pub(super) paused_until_us: u64,
@@ -155,21 +156,21 @@ pub(super) fn address(id: NodeId) -> String {
     format!("10.0.0.{}:7470", id.0)
 }
 
-impl Node {
+impl SimNode {
     pub(super) fn new(
         id: NodeId,
         mut rng: Rng,
         settings: &Settings,
         post: &Post,
         broken: Option<ClusterBreak>,
-    ) -> Node {
+    ) -> SimNode {
         let settings = Settings {
             advertise: address(id),
             name: format!("node{}", id.0),
             machine: "machine0".to_owned(),
             ..settings.clone()
         };
-        Node {
+        SimNode {
             id,
             disk: SimDisk::new(rng.next()),
             store: MemoryStore::default(),
@@ -228,7 +229,7 @@ impl Node {
         stunned_us
     }
 
-    /// Opens the content of the disk. It serves when [`Node::serve`] says so.
+    /// Opens the content of the disk. It serves when [`SimNode::serve`] says so.
     pub(super) fn start(&mut self) -> Result<(), Fault> {
         assert!(self.engine.is_none(), "it runs already");
         self.life += 1;
@@ -243,7 +244,7 @@ impl Node {
         self.rng.fill(&mut entropy);
         let woken = self.woken.clone();
         let disk: Arc<dyn Disk> = match self.broken {
-            Some(ClusterBreak::SyncLies) => lying_disk(self.disk.clone(), Lie::Syncs("raft-")),
+            Some(ClusterBreak::SyncLies) => faulty_disk(self.disk.clone(), DiskCorruption::Syncs("raft-")),
             _ => Arc::new(self.disk.clone()),
         };
         let seams = Seams {
@@ -292,7 +293,7 @@ impl Node {
         if wait_us > 0 {
             return Ok(Some(Duration::from_micros(wait_us)));
         }
-        engine.connect(Arc::new(Teller { from: self.id, post: self.post.clone() }));
+        engine.connect(Arc::new(NodePeers { from: self.id, post: self.post.clone() }));
         engine.while_waiting(Box::new(rest));
         engine.begin_node()?;
         self.serves = true;
@@ -354,7 +355,7 @@ impl Node {
     pub(super) fn request(
         &mut self,
         client: usize,
-        conn: ConnId,
+        conn: NodeConnId,
         header: FrameHeader,
         body: RequestBody,
         payload: Vec<u8>,
@@ -366,11 +367,11 @@ impl Node {
             let mut challenge = [0u8; 32];
             rng.fill(&mut challenge);
             let conn = Arc::new(Conn::new(Some(Caller::root()), challenge));
-            let nobody: Arc<dyn Responder> = Arc::new(Answerer { node, client, conn: id, post: Post::default() });
+            let nobody: Arc<dyn Responder> = Arc::new(NodeResponder { node, client, conn: id, post: Post::default() });
             let hello = RequestBody { caller: None, request: Some(Request::Hello(Hello::default())) };
             let greeting = FrameHeader::of(FrameKind::Request);
             engine.handle(&conn, &greeting, hello, [][..].into(), &nobody, &mut Scratch::default());
-            (conn, Arc::new(Answerer { node, client, conn: id, post }))
+            (conn, Arc::new(NodeResponder { node, client, conn: id, post }))
         });
         let (conn, responder) = (conn.clone(), responder.clone());
         self.begin(move |engine| {
@@ -380,12 +381,12 @@ impl Node {
 
     /// Connections whose other ends can be notified of the end from now on: by its machine when a process dies, and
     /// after a power loss when the machine is back.
-    pub(super) fn take_ended(&mut self) -> Vec<ConnId> {
+    pub(super) fn take_ended(&mut self) -> Vec<NodeConnId> {
         std::mem::take(&mut self.ended)
     }
 
     /// True if the machine, without a server, rejects messages on this connection: it is over.
-    pub(super) fn rejects(&self, conn: ConnId) -> bool {
+    pub(super) fn rejects(&self, conn: NodeConnId) -> bool {
         match self.serves {
             true => self.stale.contains(&conn),
             false => self.refuses,
@@ -393,7 +394,7 @@ impl Node {
     }
 
     /// A connection of a client is gone.
-    pub(super) fn disconnect(&mut self, conn: ConnId) {
+    pub(super) fn disconnect(&mut self, conn: NodeConnId) {
         if let (Some((conn, _)), Some(engine)) = (self.doors.remove(&conn), &self.engine) {
             engine.disconnected(&conn);
         }

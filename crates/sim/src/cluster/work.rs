@@ -11,7 +11,7 @@ use frieze_wire::edit::CopyRange;
 use frieze_wire::message::{Cluster, ClusterOp, Join, List, Open, Read, Reply, Request, Sync, TxnReply, View, Write};
 use frieze_wire::txn::{Grant, Make, MakeKind, MakeNameless, Op, Remove, Rename, SetAttr, Target};
 
-use super::client::{Client, Route};
+use super::client::{ClusterClient, Route};
 use super::history::{
     Cells, CutRecord, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, SyncRecord, TogetherRecord, Value,
     WriteRecord,
@@ -45,7 +45,7 @@ pub(super) fn chunk_of(cell: u64) -> u32 {
 
 /// How often each thing is done.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mix {
+pub(super) struct ClusterMix {
     pub(super) write: u64,
     pub(super) read: u64,
     pub(super) past: u64,
@@ -64,9 +64,9 @@ pub(super) struct Mix {
 }
 
 pub(super) struct Worker {
-    pub(super) client: Client,
+    pub(super) client: ClusterClient,
     pub(super) history: Arc<Mutex<History>>,
-    pub(super) mix: Mix,
+    pub(super) mix: ClusterMix,
     /// The right to read and write a file, of this session.
     capabilities: BTreeMap<u64, Vec<u8>>,
     pub(super) granted: BTreeSet<(u64, u32)>,
@@ -75,7 +75,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(client: Client, history: Arc<Mutex<History>>, mix: Mix) -> Worker {
+    pub(super) fn new(client: ClusterClient, history: Arc<Mutex<History>>, mix: ClusterMix) -> Worker {
         let (capabilities, granted, ends) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         Worker { client, history, mix, capabilities, granted, ends }
     }
@@ -266,7 +266,7 @@ impl Worker {
     }
 
     fn one_thing(&mut self) -> Result<(), Fault> {
-        let Mix { write, read, past, append, sync, names, cut, leave, together, .. } = self.mix;
+        let ClusterMix { write, read, past, append, sync, names, cut, leave, together, .. } = self.mix;
         let kinds =
             [(write, 0), (read, 1), (past, 2), (append, 3), (sync, 4), (names, 5), (cut, 6), (leave, 7), (together, 8)];
         let mut drawn = self.client.rng.below(kinds.iter().map(|(weight, _)| weight).sum());

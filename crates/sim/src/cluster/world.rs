@@ -22,22 +22,22 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::ReplicaStatus;
 
 use super::breakage;
-use super::client::{Outgoing, Port};
+use super::client::{OutgoingRequest, Port};
 use super::history::History;
 use super::judge;
-use super::net::{Fate, Letter, Net};
-use super::node::{Answer, ConnId, Node, Post, address};
+use super::net::{Envelope, Net, SendOutcome};
+use super::node::{NodeConnId, NodeResponse, Post, SimNode, address};
 use super::plan::{ClusterCounts, ClusterOutcome, ClusterPlan};
 use super::tasks::Task;
-use super::work::{CHUNK_BYTES, Mix, Worker};
+use super::work::{CHUNK_BYTES, ClusterMix, Worker};
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, Violation, broken};
 use chains::chain_words;
 use faults::Swarm;
-use losses::{Once, once_in};
+use losses::{MachineEvent, once_in};
 
 /// Something that will happen.
-enum Event {
+enum ClusterEvent {
     /// Periodic work of a server's threads; of one process.
     Beat(usize, u64),
     Control(usize, u64),
@@ -49,7 +49,7 @@ enum Event {
     Serve(usize, u64),
     Start(usize),
     Told {
-        letter: Box<Letter>,
+        letter: Box<Envelope>,
         connection: u64,
     },
     /// A node is notified that its connection with another broke, or is up.
@@ -59,24 +59,24 @@ enum Event {
         stands: bool,
     },
     Ask {
-        outgoing: Box<Outgoing>,
+        outgoing: Box<OutgoingRequest>,
         client: usize,
     },
     Gone {
         node: NodeId,
         conn: u64,
     },
-    Answered(Box<Answer>),
+    Answered(Box<NodeResponse>),
     /// A client is notified that one of its connections has ended.
     Ended {
         client: usize,
-        conn: ConnId,
+        conn: NodeConnId,
     },
     Alarm {
         client: usize,
         at_us: u64,
     },
-    Heal(faults::Healing),
+    Heal(faults::ClusterRepair),
     /// Another server asks to join.
     Join,
     /// A node is lost for ever, with its disk.
@@ -89,7 +89,7 @@ enum Event {
 struct Scheduled {
     at_us: u64,
     order: u64,
-    event: Event,
+    event: ClusterEvent,
 }
 
 impl PartialEq for Scheduled {
@@ -113,18 +113,18 @@ impl Ord for Scheduled {
 }
 
 /// A client, and the data exchanged with the world.
-struct Person {
+struct ClientTask {
     port: Arc<Mutex<Port>>,
     task: Option<Task>,
 }
 
-struct World {
+struct ClusterWorld {
     plan: ClusterPlan,
     rng: Rng,
     net: Net,
     post: Post,
-    nodes: Vec<Node>,
-    people: Vec<Person>,
+    nodes: Vec<SimNode>,
+    people: Vec<ClientTask>,
     history: Arc<Mutex<History>>,
     queue: BinaryHeap<Reverse<Scheduled>>,
     now_us: u64,
@@ -133,7 +133,7 @@ struct World {
     /// Operations after which the next faults come, last first.
     faults: Vec<u64>,
     /// Events that happen once, and after how many operations, last first.
-    once: Vec<(u64, Once)>,
+    once: Vec<(u64, MachineEvent)>,
     calm: bool,
     /// Operations that clients have finished, and whether a client has been resumed since the last check.
     operations: u64,
@@ -148,14 +148,14 @@ struct World {
     /// In which life, and up to which entry, a node was compared last.
     audited: BTreeMap<NodeId, (u64, LogIndex)>,
     counts: ClusterCounts,
-    broken: breakage::Memory,
+    broken: breakage::ClusterBreakState,
     /// One server continues alone.
     has_gone_on: bool,
 }
 
 /// Runs a plan to its end, or to the first promise that is broken.
 pub fn run_cluster(plan: &ClusterPlan) -> ClusterOutcome {
-    let mut world = World::new(*plan);
+    let mut world = ClusterWorld::new(*plan);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.live()));
     let violation = match caught {
         Ok(verdict) => verdict.err(),
@@ -229,18 +229,18 @@ fn newcomer(index: usize) -> NodeInfoProto {
     }
 }
 
-impl World {
-    fn new(plan: ClusterPlan) -> World {
+impl ClusterWorld {
+    fn new(plan: ClusterPlan) -> ClusterWorld {
         let mut rng = Rng::new(plan.seed);
         let post = Post::default();
         let settings = settings_of(&plan);
         let founders = plan.nodes - plan.joins;
         let nodes =
-            (1..=founders).map(|id| Node::new(NodeId(id), rng.split(), &settings, &post, plan.breakage)).collect();
+            (1..=founders).map(|id| SimNode::new(NodeId(id), rng.split(), &settings, &post, plan.breakage)).collect();
         let swarm = Swarm::draw(&mut rng);
         let mut faults: Vec<u64> = (0..plan.faults).map(|_| rng.between(5, plan.operations.max(6) - 1)).collect();
         faults.sort_unstable_by_key(|at| Reverse(*at));
-        World {
+        ClusterWorld {
             net: Net::new(rng.split()),
             rng,
             post,
@@ -261,7 +261,7 @@ impl World {
             epochs: BTreeMap::new(),
             audited: BTreeMap::new(),
             counts: ClusterCounts::default(),
-            broken: breakage::Memory::default(),
+            broken: breakage::ClusterBreakState::default(),
             has_gone_on: false,
             plan,
         }
@@ -271,7 +271,7 @@ impl World {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn after(&mut self, delay_us: u64, event: Event) {
+    fn after(&mut self, delay_us: u64, event: ClusterEvent) {
         self.order += 1;
         self.queue.push(Reverse(Scheduled { at_us: self.now_us + delay_us, order: self.order, event }));
     }
@@ -284,7 +284,7 @@ impl World {
         self.found()?;
         self.net.weather = self.swarm.weather;
         self.unset_clocks();
-        let mix = Mix {
+        let mix = ClusterMix {
             leave: u64::from(self.plan.leaves),
             together: 2 * u64::from(self.plan.together),
             is_apart: self.plan.breakage == Some(breakage::ClusterBreak::TogetherApart),
@@ -297,7 +297,7 @@ impl World {
         if operator || copies < nodes {
             self.add_person(self.people.len(), mix, move |worker| worker.operate(copies, operator));
         }
-        self.after(1_000_000, Event::Audit);
+        self.after(1_000_000, ClusterEvent::Audit);
         let mut last = (0, self.now_us);
         while self.operations < self.plan.operations || !self.faults.is_empty() {
             self.step()?;
@@ -316,9 +316,9 @@ impl World {
             while let Some((_, once)) = self.once.pop_if(|(at, _)| *at <= operations) {
                 let node = self.rng.below(self.nodes.len() as u64) as usize;
                 match once {
-                    Once::Join => self.after(0, Event::Join),
-                    Once::Lose => self.after(0, Event::Lose(node)),
-                    Once::Rot => self.after(0, Event::Rot(node)),
+                    MachineEvent::Join => self.after(0, ClusterEvent::Join),
+                    MachineEvent::Lose => self.after(0, ClusterEvent::Lose(node)),
+                    MachineEvent::Rot => self.after(0, ClusterEvent::Rot(node)),
                 }
             }
         }
@@ -329,7 +329,7 @@ impl World {
         }
         let index = self.people.len();
         self.add_person(index, mix, Worker::look_back);
-        self.until(CALM_US_MAX, "everything is looked at once more", World::nobody_asks)?;
+        self.until(CALM_US_MAX, "everything is looked at once more", ClusterWorld::nobody_asks)?;
         self.settle()?;
         let remembered = self.history().cells_at.len() as u64;
         self.counts.remembered = remembered;
@@ -345,7 +345,7 @@ impl World {
         Ok(())
     }
 
-    fn until(&mut self, within_us: u64, what: &str, is: impl Fn(&World) -> bool) -> Verdict {
+    fn until(&mut self, within_us: u64, what: &str, is: impl Fn(&ClusterWorld) -> bool) -> Verdict {
         let deadline = self.now_us + within_us;
         while !is(self) {
             // Some answers take as long as many events do.
@@ -406,7 +406,7 @@ impl World {
             return false;
         }
         // A machine that is lost has none.
-        let of = |node: &Node| node.serving().map(|engine| engine.chains()).unwrap_or_default();
+        let of = |node: &SimNode| node.serving().map(|engine| engine.chains()).unwrap_or_default();
         let all: Vec<Vec<ReplicaStatus>> = self.nodes.iter().map(of).collect();
         let at = |node: u32, chain: u32| all[self.index_of(NodeId(node))].iter().find(|status| status.chain == chain);
         let is_served = |chain: u32| {
@@ -465,26 +465,29 @@ impl World {
         id.0 as usize - 1
     }
 
-    fn happen(&mut self, event: Event) -> Verdict {
+    fn happen(&mut self, event: ClusterEvent) -> Verdict {
         let node = match &event {
-            Event::Beat(node, life)
-            | Event::Control(node, life)
-            | Event::Pulse(node, life)
-            | Event::Tend(node, life)
-            | Event::Flush(node, life)
-            | Event::Journal(node, life)
-            | Event::Serve(node, life) => {
+            ClusterEvent::Beat(node, life)
+            | ClusterEvent::Control(node, life)
+            | ClusterEvent::Pulse(node, life)
+            | ClusterEvent::Tend(node, life)
+            | ClusterEvent::Flush(node, life)
+            | ClusterEvent::Journal(node, life)
+            | ClusterEvent::Serve(node, life) => {
                 if self.nodes[*node].life != *life {
                     return Ok(());
                 }
                 Some(*node)
             }
-            Event::Start(node) | Event::Link { node, .. } => Some(*node),
-            Event::Told { letter, .. } => Some(self.index_of(letter.to)),
-            Event::Ask { outgoing, .. } => Some(self.index_of(outgoing.to)),
-            Event::Gone { node, .. } => Some(self.index_of(*node)),
-            Event::Answered(_) | Event::Ended { .. } | Event::Alarm { .. } | Event::Heal(_) => None,
-            Event::Join | Event::Lose(_) | Event::Rot(_) | Event::Audit => None,
+            ClusterEvent::Start(node) | ClusterEvent::Link { node, .. } => Some(*node),
+            ClusterEvent::Told { letter, .. } => Some(self.index_of(letter.to)),
+            ClusterEvent::Ask { outgoing, .. } => Some(self.index_of(outgoing.to)),
+            ClusterEvent::Gone { node, .. } => Some(self.index_of(*node)),
+            ClusterEvent::Answered(_)
+            | ClusterEvent::Ended { .. }
+            | ClusterEvent::Alarm { .. }
+            | ClusterEvent::Heal(_) => None,
+            ClusterEvent::Join | ClusterEvent::Lose(_) | ClusterEvent::Rot(_) | ClusterEvent::Audit => None,
         };
         let Some(node) = node else {
             self.all_clocks();
@@ -500,9 +503,9 @@ impl World {
         self.settle_node(node)
     }
 
-    fn happen_elsewhere(&mut self, event: Event) -> Verdict {
+    fn happen_elsewhere(&mut self, event: ClusterEvent) -> Verdict {
         match event {
-            Event::Answered(mut answer) => {
+            ClusterEvent::Answered(mut answer) => {
                 if let Some(broken) = self.plan.breakage {
                     breakage::answer(broken, self.has_gone_on, &mut answer);
                 }
@@ -516,12 +519,12 @@ impl World {
                 person.port.lock().unwrap_or_else(PoisonError::into_inner).answers.push(*answer);
                 return self.wake(index);
             }
-            Event::Ended { client, conn } => {
+            ClusterEvent::Ended { client, conn } => {
                 let Some(person) = self.people.get_mut(client) else { return Ok(()) };
                 person.port.lock().unwrap_or_else(PoisonError::into_inner).over.push(conn);
                 return self.wake(client);
             }
-            Event::Alarm { client, at_us } => {
+            ClusterEvent::Alarm { client, at_us } => {
                 let due = {
                     let port = self.people[client].port.lock().unwrap_or_else(PoisonError::into_inner);
                     port.alarm_us == at_us
@@ -530,43 +533,43 @@ impl World {
                     return self.wake(client);
                 }
             }
-            Event::Heal(healing) => self.heal(healing),
-            Event::Join => self.ask_to_join(),
-            Event::Lose(node) => return self.lose(node),
-            Event::Rot(node) => return self.rot(node),
-            Event::Audit => {
+            ClusterEvent::Heal(healing) => self.heal(healing),
+            ClusterEvent::Join => self.ask_to_join(),
+            ClusterEvent::Lose(node) => return self.lose(node),
+            ClusterEvent::Rot(node) => return self.rot(node),
+            ClusterEvent::Audit => {
                 self.audit()?;
                 self.judge_health()?;
-                self.after(1_000_000, Event::Audit);
+                self.after(1_000_000, ClusterEvent::Audit);
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn happen_at(&mut self, node: usize, event: Event) -> Verdict {
+    fn happen_at(&mut self, node: usize, event: ClusterEvent) -> Verdict {
         match event {
-            Event::Start(_) => return self.start(node),
-            Event::Serve(..) => return self.serve(node),
+            ClusterEvent::Start(_) => return self.start(node),
+            ClusterEvent::Serve(..) => return self.serve(node),
             _ => {}
         }
-        if let Event::Ask { outgoing, client } = &event
+        if let ClusterEvent::Ask { outgoing, client } = &event
             && self.nodes[node].rejects(outgoing.conn)
         {
             let delay_us = 50 + self.rng.below(200);
-            self.after(delay_us, Event::Ended { client: *client, conn: outgoing.conn });
+            self.after(delay_us, ClusterEvent::Ended { client: *client, conn: outgoing.conn });
             return Ok(());
         }
         let life = self.nodes[node].life;
         let Some(engine) = self.nodes[node].serving().cloned() else { return Ok(()) };
         match event {
-            Event::Beat(..) => {
+            ClusterEvent::Beat(..) => {
                 let next = engine.beat().unwrap_or(Duration::from_millis(100));
-                self.after(next.as_micros() as u64, Event::Beat(node, life));
+                self.after(next.as_micros() as u64, ClusterEvent::Beat(node, life));
             }
-            Event::Control(..) => {
+            ClusterEvent::Control(..) => {
                 let next = engine.beat_control().unwrap_or(Duration::from_millis(100));
-                self.after(next.as_micros() as u64, Event::Control(node, life));
+                self.after(next.as_micros() as u64, ClusterEvent::Control(node, life));
                 let node = &mut self.nodes[node];
                 let busy = node.control_busy.clone();
                 if !busy.swap(true, Ordering::Relaxed) {
@@ -576,16 +579,16 @@ impl World {
                     });
                 }
             }
-            Event::Pulse(..) => {
+            ClusterEvent::Pulse(..) => {
                 engine.tick_chains();
                 engine.tick();
-                self.after(20_000, Event::Pulse(node, life));
+                self.after(20_000, ClusterEvent::Pulse(node, life));
                 if self.nodes[node].flush_at_us.is_none() && !self.nodes[node].failed && engine.is_dirty() {
                     self.flush_after(node, self.swarm.flush_delay_us);
                 }
             }
-            Event::Tend(..) => {
-                self.after(500_000, Event::Tend(node, life));
+            ClusterEvent::Tend(..) => {
+                self.after(500_000, ClusterEvent::Tend(node, life));
                 let broken = self.plan.breakage;
                 let node = &mut self.nodes[node];
                 let busy = node.tend_busy.clone();
@@ -601,7 +604,7 @@ impl World {
                                 chains::lock(&needed).insert(chain, words);
                             }
                         };
-                        let _given_up = breakage::Memory::give_up(broken, engine, judge);
+                        let _given_up = breakage::ClusterBreakState::give_up(broken, engine, judge);
                         let _given_back = engine.give_back_remains();
                         // Damage that readers met is repaired from other members.
                         let _looked = engine.scrub(&|_| true);
@@ -609,38 +612,38 @@ impl World {
                     });
                 }
             }
-            Event::Flush(..) if self.nodes[node].flush_at_us.is_some_and(|at| at <= self.now_us) => {
+            ClusterEvent::Flush(..) if self.nodes[node].flush_at_us.is_some_and(|at| at <= self.now_us) => {
                 self.nodes[node].flush_at_us = None;
                 let flushed = engine.flush();
                 self.flushed(node, flushed);
             }
-            Event::Journal(..) => {
+            ClusterEvent::Journal(..) => {
                 self.nodes[node].journal_at_us = None;
                 let flushed = engine.journal(Duration::ZERO);
                 self.flushed(node, flushed);
             }
-            Event::Told { letter, connection } if self.net.arrives(letter.from, letter.to, connection) => {
+            ClusterEvent::Told { letter, connection } if self.net.arrives(letter.from, letter.to, connection) => {
                 let asks = matches!(letter.told, frieze_wire::peer::ServerMessage::Question(_));
                 self.hear(&engine, letter);
                 if asks {
                     self.nodes[node].begin(Engine::answer_what_is_asked);
                 }
             }
-            Event::Link { other, stands, .. } => engine.link_changed(other, stands),
-            Event::Ask { outgoing, client } => {
-                let Outgoing { conn, mut header, mut body, payload, .. } = *outgoing;
+            ClusterEvent::Link { other, stands, .. } => engine.link_changed(other, stands),
+            ClusterEvent::Ask { outgoing, client } => {
+                let OutgoingRequest { conn, mut header, mut body, payload, .. } = *outgoing;
                 if let Some(broken) = self.plan.breakage {
                     self.broken.ask(broken, &mut header, &mut body, &engine);
                 }
                 self.nodes[node].request(client, conn, header, body, payload);
             }
-            Event::Gone { conn, .. } => self.nodes[node].disconnect(conn),
+            ClusterEvent::Gone { conn, .. } => self.nodes[node].disconnect(conn),
             _ => {}
         }
         Ok(())
     }
 
-    fn hear(&mut self, engine: &Engine, letter: Box<Letter>) {
+    fn hear(&mut self, engine: &Engine, letter: Box<Envelope>) {
         self.counts.letters += 1;
         let letter = match self.plan.breakage {
             Some(broken) => self.broken.hear(broken, letter, engine),
@@ -650,7 +653,7 @@ impl World {
         if self.plan.keep_trace && !matches!(letter.told, frieze_wire::peer::ServerMessage::Metalog(_)) {
             self.history().trace.words(format!("      {} to {}: {:?}", letter.from, letter.to, letter.told));
         }
-        let Letter { from, header, told, payload, .. } = *letter;
+        let Envelope { from, header, told, payload, .. } = *letter;
         if let Err(fault) = engine.told(from, &header, told, (&payload.bytes).into()) {
             self.say(|| format!("{from} was not heard: {fault}"));
         }
@@ -661,7 +664,7 @@ impl World {
         if self.nodes[node].flush_at_us.is_none_or(|at| at_us < at) {
             self.nodes[node].flush_at_us = Some(at_us);
             let life = self.nodes[node].life;
-            self.after(delay_us, Event::Flush(node, life));
+            self.after(delay_us, ClusterEvent::Flush(node, life));
         }
     }
 
@@ -715,12 +718,12 @@ impl World {
             let delay_us = *self.rng.choose(&self.swarm.sync_us);
             self.flush_after(node, delay_us);
         }
-        let has_journal = |world: &World| world.nodes[node].serving().is_some_and(|engine| engine.has_journal());
+        let has_journal = |world: &ClusterWorld| world.nodes[node].serving().is_some_and(|engine| engine.has_journal());
         if self.nodes[node].journal_at_us.is_none() && !self.nodes[node].failed && has_journal(self) {
             let delay_us = *self.rng.choose(&self.swarm.sync_us);
             self.nodes[node].journal_at_us = Some(self.now_us + delay_us);
             let life = self.nodes[node].life;
-            self.after(delay_us, Event::Journal(node, life));
+            self.after(delay_us, ClusterEvent::Journal(node, life));
         }
         Ok(())
     }
@@ -758,22 +761,22 @@ impl World {
         for mut answer in answers {
             answer.hlc = hlc;
             if let Some(delay_us) = self.client_delay(answer.node, answer.client, answer.conn) {
-                self.after(stunned_us + delay_us, Event::Answered(Box::new(answer)));
+                self.after(stunned_us + delay_us, ClusterEvent::Answered(Box::new(answer)));
             }
         }
     }
 
-    fn send(&mut self, letter: Box<Letter>, later_us: u64) {
+    fn send(&mut self, letter: Box<Envelope>, later_us: u64) {
         match self.net.send(self.now_us + later_us, &letter) {
-            Fate::Arrives { at_us, connection, twice } => {
+            SendOutcome::Arrives { at_us, connection, twice } => {
                 let delay_us = at_us - self.now_us;
                 if twice {
-                    self.after(delay_us + 500, Event::Told { letter: letter.clone(), connection });
+                    self.after(delay_us + 500, ClusterEvent::Told { letter: letter.clone(), connection });
                 }
-                self.after(delay_us, Event::Told { letter, connection });
+                self.after(delay_us, ClusterEvent::Told { letter, connection });
             }
-            Fate::Held => {}
-            Fate::Broke => self.break_link(letter.from, letter.to),
+            SendOutcome::Held => {}
+            SendOutcome::Broke => self.break_link(letter.from, letter.to),
         }
     }
 
@@ -783,9 +786,9 @@ impl World {
         for (node, other) in [(one, other), (other, one)] {
             let node = self.index_of(node);
             let noticed = self.rng.between(100, 20_000);
-            self.after(noticed, Event::Link { node, other, stands: false });
+            self.after(noticed, ClusterEvent::Link { node, other, stands: false });
             let again = self.rng.between(1_000, 200_000);
-            self.after(noticed + again, Event::Link { node, other, stands: true });
+            self.after(noticed + again, ClusterEvent::Link { node, other, stands: true });
         }
     }
 
@@ -799,7 +802,7 @@ impl World {
         self.say(|| format!("{id} starts"));
         match self.nodes[node].start() {
             Ok(()) => {
-                self.after(0, Event::Serve(node, self.nodes[node].life));
+                self.after(0, ClusterEvent::Serve(node, self.nodes[node].life));
                 Ok(())
             }
             Err(_) if self.nodes[node].disk.is_crashed() => {
@@ -817,14 +820,14 @@ impl World {
     fn serve(&mut self, node: usize) -> Verdict {
         let life = self.nodes[node].life;
         match self.nodes[node].serve() {
-            Ok(Some(wait)) => self.after(wait.as_micros() as u64, Event::Serve(node, life)),
+            Ok(Some(wait)) => self.after(wait.as_micros() as u64, ClusterEvent::Serve(node, life)),
             Ok(None) => {
                 self.tell_ended(node);
                 for event in [
-                    Event::Beat(node, life),
-                    Event::Control(node, life),
-                    Event::Pulse(node, life),
-                    Event::Tend(node, life),
+                    ClusterEvent::Beat(node, life),
+                    ClusterEvent::Control(node, life),
+                    ClusterEvent::Pulse(node, life),
+                    ClusterEvent::Tend(node, life),
                 ] {
                     let delay_us = self.rng.between(0, 2_000);
                     self.after(delay_us, event);
@@ -836,7 +839,7 @@ impl World {
                     self.net.break_off(me, other);
                     let delay_us = self.rng.between(100, 50_000);
                     let index = self.index_of(other);
-                    self.after(delay_us, Event::Link { node: index, other: me, stands: true });
+                    self.after(delay_us, ClusterEvent::Link { node: index, other: me, stands: true });
                 }
             }
             Err(fault) => {
@@ -870,10 +873,10 @@ impl World {
             self.net.break_off(id, other);
             let delay_us = self.rng.between(50, 2_000);
             let index = self.index_of(other);
-            self.after(delay_us, Event::Link { node: index, other: id, stands: false });
+            self.after(delay_us, ClusterEvent::Link { node: index, other: id, stands: false });
         }
         let delay_us = if self.calm { 10_000 } else { self.rng.between(10_000, self.swarm.away_us) };
-        self.after(delay_us, Event::Start(node));
+        self.after(delay_us, ClusterEvent::Start(node));
     }
 
     /// A node is about to lose what it has not flushed. In chains without another known copy, it is lost.
@@ -945,18 +948,18 @@ impl World {
         self.calm = true;
         self.all_clocks();
         self.end_faults();
-        self.until(CALM_US_MAX, "every request is answered", World::nobody_asks)?;
+        self.until(CALM_US_MAX, "every request is answered", ClusterWorld::nobody_asks)?;
         // A machine with a rotten disk is removed when other machines have its data: that is the last fault, and not
         // part of the calm.
-        let is_over = |world: &World| world.nodes.iter().all(|node| !node.is_rotten || node.is_gone);
+        let is_over = |world: &ClusterWorld| world.nodes.iter().all(|node| !node.is_rotten || node.is_gone);
         self.until(CALM_US_MAX, "every chain is whole", |world| is_over(world) && world.is_whole())?;
-        self.until(CALM_US_MAX, "the leader says so", World::is_called_whole)?;
+        self.until(CALM_US_MAX, "the leader says so", ClusterWorld::is_called_whole)?;
         self.judge_health()
     }
 
     /// All servers have executed everything, and have the same state.
     fn settle(&mut self) -> Verdict {
-        let even = |world: &World| {
+        let even = |world: &ClusterWorld| {
             let all: Vec<_> = world.nodes.iter().filter_map(|node| node.serving()?.metalog()).collect();
             let last = all.iter().map(|status| status.last).max();
             world.leader().is_some() && all.iter().all(|status| Some(status.applied) == last)

@@ -7,14 +7,14 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, Log, Open, OpenReply, Read, ReadReply, Reply, Seek, VersionKind, View};
 
 use super::{expect_equal, judge_refusal};
-use crate::model::bytes::{Bytes, Cut};
-use crate::model::tree::Node;
+use crate::model::bytes::{Cut, FileBytes};
+use crate::model::tree::InodeVersion;
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{Asked, Handle, Witness};
+use crate::witness::{Handle, Witness, WitnessedRequest};
 
 /// A file as a view shows it.
-pub(super) struct Shown<'a> {
-    pub(super) bytes: &'a Bytes,
+pub(super) struct ViewedFile<'a> {
+    pub(super) bytes: &'a FileBytes,
     pub(super) cut: Cut<'a>,
     /// The file holds no record at that user time yet.
     pub(super) empty: bool,
@@ -22,7 +22,7 @@ pub(super) struct Shown<'a> {
     pub(super) open: bool,
 }
 
-impl Shown<'_> {
+impl ViewedFile<'_> {
     pub(super) fn size(&self) -> u64 {
         if self.empty { 0 } else { self.bytes.size(self.cut) }
     }
@@ -47,14 +47,14 @@ impl Witness {
     pub(super) fn shown<'a>(
         &'a self,
         id: u64,
-        node: &Node,
+        node: &InodeVersion,
         view: View,
         without: &'a [Hlc],
-    ) -> Result<Shown<'a>, Reason> {
+    ) -> Result<ViewedFile<'a>, Reason> {
         let bytes = self.model.tree.bytes(id);
         let cut = Cut { upto: view.instant().unwrap_or(Hlc::MAX), without };
         let Some(user) = view.user_at.filter(|_| node.kind == FileKind::File) else {
-            return Ok(Shown { bytes, cut, empty: false, open: false });
+            return Ok(ViewedFile { bytes, cut, empty: false, open: false });
         };
         let tree = &self.model.tree;
         let newest = tree.newest_user_time_of(id, node, Cut { upto: Hlc::MAX, without });
@@ -84,7 +84,7 @@ impl Witness {
             if upto != Hlc::ZERO {
                 tree.kept(id, upto)?;
             }
-            return Ok(Shown { bytes, cut: Cut { upto, without: cut.without }, empty: last.is_none(), open });
+            return Ok(ViewedFile { bytes, cut: Cut { upto, without: cut.without }, empty: last.is_none(), open });
         }
     }
 
@@ -118,7 +118,7 @@ impl Witness {
     }
 
     /// Checks that a handle is still good, and returns the version of its inode.
-    fn handled(&self, handle: Option<&Handle>, asked: &Asked) -> Result<(u64, &Node), Vec<Reason>> {
+    fn handled(&self, handle: Option<&Handle>, asked: &WitnessedRequest) -> Result<(u64, &InodeVersion), Vec<Reason>> {
         let handle = handle.expect("bytes are read through a handle");
         if handle.session != asked.ask.header.session.0 {
             return Err(vec![Reason::StaleHandle]);
@@ -137,7 +137,7 @@ impl Witness {
     pub(super) fn judge_bytes(
         &self,
         handle: Option<&Handle>,
-        asked: &Asked,
+        asked: &WitnessedRequest,
         ask: &Read,
         result: &Result<Reply, Fault>,
         payload: &[u8],
@@ -177,7 +177,7 @@ impl Witness {
     pub(super) fn judge_seek(
         &self,
         handle: Option<&Handle>,
-        asked: &Asked,
+        asked: &WitnessedRequest,
         ask: &Seek,
         result: &Result<Reply, Fault>,
     ) -> Verdict {

@@ -5,17 +5,17 @@ use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{Reply, Request};
 
-use crate::model::Ran;
+use crate::model::RequestEffect;
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{Ask, Witness};
+use crate::witness::{ClientRequest, Witness};
 
 impl Witness {
     pub(super) fn judge_forget(
         &mut self,
-        ask: &Ask,
+        ask: &ClientRequest,
         request: &Request,
         logged: bool,
-        did: Option<&Ran>,
+        did: Option<&RequestEffect>,
         result: &Result<Reply, Fault>,
     ) -> Verdict {
         let Request::Forget(forget) = request else { return Ok(()) };
@@ -29,7 +29,7 @@ impl Witness {
             Err(fault) if !logged && self.is_behind(ask) && fault.reason != Reason::Internal => return Ok(()),
             Err(fault) if logged => {
                 return match did {
-                    Some(Ran::Txn { result: Err(reason), .. }) if fault.reason == *reason => Ok(()),
+                    Some(RequestEffect::Txn { result: Err(reason), .. }) if fault.reason == *reason => Ok(()),
                     did => wrong(&did),
                 };
             }
@@ -40,7 +40,7 @@ impl Witness {
         };
         let (session, seq) = (ask.header.session.0, ask.header.seq.0);
         let stamp = match (did, logged) {
-            (Some(Ran::Txn { stamp, result: Ok(_) }), true) => stamp.0,
+            (Some(RequestEffect::Txn { stamp, result: Ok(_) }), true) => stamp.0,
             (_, true) => return wrong(&did),
             // After an earlier run nothing is left to expire.
             (_, false) => 0,

@@ -16,20 +16,20 @@ use crate::violation::{Rule, Verdict, broken};
 use crate::witness::Witness;
 
 /// A name: directory, name in it, inode.
-type Name<'a> = (u64, &'a [u8], u64);
+type NameAtInstant<'a> = (u64, &'a [u8], u64);
 
 /// Every name at an instant, with its path.
-struct Names<'a> {
-    all: BTreeMap<Name<'a>, Vec<u8>>,
+struct NameIndex<'a> {
+    all: BTreeMap<NameAtInstant<'a>, Vec<u8>>,
     /// Directories above and at each inode that is one, by inode.
     within: BTreeSet<u64>,
 }
 
 impl Witness {
     /// All names at an instant, and the directories at or below `root` then.
-    fn names(&self, at: Hlc, root: u64) -> Names<'_> {
+    fn names(&self, at: Hlc, root: u64) -> NameIndex<'_> {
         let tree = &self.model.tree;
-        let mut names = Names { all: BTreeMap::new(), within: BTreeSet::new() };
+        let mut names = NameIndex { all: BTreeMap::new(), within: BTreeSet::new() };
         let mut left: Vec<(u64, Vec<u8>, bool)> = vec![(ROOT, Vec::new(), root == ROOT)];
         while let Some((directory, path, within)) = left.pop() {
             if within {
@@ -79,7 +79,7 @@ impl Witness {
         // A rename into or out of the requested part lists both sides; names outside are not listed.
         let side = |side: &Option<Side>| side.as_ref().map(|side| (side.path.clone(), side.inode));
         // A name below a renamed directory stays the same, with another path.
-        let name_of = |names: &Names<'_>, side: &Option<Side>| {
+        let name_of = |names: &NameIndex<'_>, side: &Option<Side>| {
             let side = side.as_ref()?;
             let mut all = names.all.iter();
             all.find(|(name, path)| name.2 == side.inode && **path == side.path)

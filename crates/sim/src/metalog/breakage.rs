@@ -78,7 +78,7 @@ impl MetalogBreak {
 
 /// State of a broken host.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct MemberBreakState {
     /// How far each other member has the log, in this term.
     matched: (u64, BTreeMap<NodeId, u64>),
     /// The log of the last candidate: its last term and index.
@@ -89,7 +89,7 @@ pub(super) struct Memory {
     pub(super) founders: Members,
 }
 
-impl Memory {
+impl MemberBreakState {
     /// Observes an incoming message.
     pub(super) fn hear(&mut self, message: &PeerMessage) {
         if message.kind == PeerKind::AskVote {

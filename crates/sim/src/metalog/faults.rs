@@ -6,17 +6,17 @@ use frieze_base::{NodeId, Rng};
 use frieze_disk::CrashKind;
 use frieze_metalog::{MemberChange, MemberInput};
 
-use super::world::{Event, World};
+use super::world::{MetalogEvent, MetalogWorld};
 use crate::violation::Verdict;
 
 /// The faults of a run. Each seed has some of the kinds.
 #[derive(Clone, Debug)]
-pub(super) struct Faults {
+pub(super) struct MetalogFaults {
     /// One message in so many is lost; 0: none.
     loss: u64,
     double: u64,
     slow: u64,
-    kinds: Vec<Kind>,
+    kinds: Vec<MetalogFault>,
     skew: bool,
     snapshots: bool,
     /// Flushes take longer than an election, now and then.
@@ -30,7 +30,7 @@ pub(super) struct Faults {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum MetalogFault {
     Split,
     OneWay,
     Alone,
@@ -49,58 +49,71 @@ enum Kind {
     HangUp,
 }
 
-const KINDS: [Kind; 16] = [
-    Kind::Split,
-    Kind::OneWay,
-    Kind::Alone,
-    Kind::Kill,
-    Kind::Blink,
-    Kind::PowerOff,
-    Kind::AllPowerOff,
-    Kind::DiskStops,
-    Kind::SyncFails,
-    Kind::Pause,
-    Kind::Add,
-    Kind::Remove,
-    Kind::Demote,
-    Kind::Transfer,
-    Kind::Contest,
-    Kind::HangUp,
+const KINDS: [MetalogFault; 16] = [
+    MetalogFault::Split,
+    MetalogFault::OneWay,
+    MetalogFault::Alone,
+    MetalogFault::Kill,
+    MetalogFault::Blink,
+    MetalogFault::PowerOff,
+    MetalogFault::AllPowerOff,
+    MetalogFault::DiskStops,
+    MetalogFault::SyncFails,
+    MetalogFault::Pause,
+    MetalogFault::Add,
+    MetalogFault::Remove,
+    MetalogFault::Demote,
+    MetalogFault::Transfer,
+    MetalogFault::Contest,
+    MetalogFault::HangUp,
 ];
 
 /// Members, at most: two more than may vote.
 pub(super) const MEMBERS_MAX: usize = 7;
 
-impl Faults {
+impl MetalogFaults {
     /// Those of a seed.
-    pub(super) fn draw(rng: &mut Rng) -> Faults {
+    pub(super) fn draw(rng: &mut Rng) -> MetalogFaults {
         let mut often = |rates: &[u64]| if rng.chance(2) { *rng.choose(rates) } else { 0 };
         let (loss, double, slow) = (often(&[5, 20, 100]), often(&[5, 20, 100]), often(&[5, 20, 100]));
-        let kinds: Vec<Kind> = KINDS.into_iter().filter(|_| rng.chance(2)).collect();
-        let calm = Faults { loss, double, skew: false, snapshots: false, ..Faults::none() };
+        let kinds: Vec<MetalogFault> = KINDS.into_iter().filter(|_| rng.chance(2)).collect();
+        let calm = MetalogFaults { loss, double, skew: false, snapshots: false, ..MetalogFaults::none() };
         match rng.below(6) {
             // One election after the other, with restarts in the midst of them.
             0 => {
-                let kinds = vec![Kind::Contest, Kind::Contest, Kind::Contest, Kind::Alone, Kind::OneWay];
-                return Faults { kinds, slow: 4, pause_us: 150_000, blink_voters: true, ..calm };
+                let kinds = vec![
+                    MetalogFault::Contest,
+                    MetalogFault::Contest,
+                    MetalogFault::Contest,
+                    MetalogFault::Alone,
+                    MetalogFault::OneWay,
+                ];
+                return MetalogFaults { kinds, slow: 4, pause_us: 150_000, blink_voters: true, ..calm };
             }
             // Members come and go, and get states instead of logs.
             1 => {
                 let kinds = vec![
-                    Kind::Add,
-                    Kind::Add,
-                    Kind::Remove,
-                    Kind::Demote,
-                    Kind::Transfer,
-                    Kind::Alone,
-                    Kind::Split,
-                    Kind::PowerOff,
+                    MetalogFault::Add,
+                    MetalogFault::Add,
+                    MetalogFault::Remove,
+                    MetalogFault::Demote,
+                    MetalogFault::Transfer,
+                    MetalogFault::Alone,
+                    MetalogFault::Split,
+                    MetalogFault::PowerOff,
                 ];
-                return Faults { kinds, slow, pause_us: 120_000, snapshots: true, stalls: rng.chance(2), ..calm };
+                return MetalogFaults {
+                    kinds,
+                    slow,
+                    pause_us: 120_000,
+                    snapshots: true,
+                    stalls: rng.chance(2),
+                    ..calm
+                };
             }
             _ => {}
         }
-        Faults {
+        MetalogFaults {
             loss,
             double,
             slow,
@@ -115,8 +128,8 @@ impl Faults {
     }
 
     /// A network and machines that work.
-    pub(super) fn none() -> Faults {
-        Faults {
+    pub(super) fn none() -> MetalogFaults {
+        MetalogFaults {
             loss: 0,
             double: 0,
             slow: 0,
@@ -174,14 +187,14 @@ impl Faults {
     }
 }
 
-impl World {
+impl MetalogWorld {
     /// Something goes wrong, and the next time is set.
     pub(super) fn fault(&mut self) -> Verdict {
         if self.quiet {
             return Ok(());
         }
         let wait = self.rng.below(2 * self.faults.pause_us) + 1_000;
-        self.after(wait, Event::Fault);
+        self.after(wait, MetalogEvent::Fault);
         if self.faults.kinds.is_empty() {
             return Ok(());
         }
@@ -193,43 +206,45 @@ impl World {
         let one = if self.rng.chance(3) { self.leader().unwrap_or(one) } else { one };
         self.trace.numbers(&[one.0.into(), 82, kind as u64], || format!("{kind:?} of {one}"));
         match kind {
-            Kind::Split => {
+            MetalogFault::Split => {
                 let side: BTreeSet<NodeId> = ids.iter().copied().filter(|_| self.rng.chance(2)).collect();
                 self.cut(|from, to| side.contains(&from) != side.contains(&to));
             }
-            Kind::OneWay => {
+            MetalogFault::OneWay => {
                 let out = self.rng.chance(2);
                 self.cut(|from, to| if out { from == one } else { to == one });
             }
-            Kind::Alone => self.cut(|from, to| from == one || to == one),
-            Kind::Kill => self.down(one, CrashKind::Process, 1_500_000),
+            MetalogFault::Alone => self.cut(|from, to| from == one || to == one),
+            MetalogFault::Kill => self.down(one, CrashKind::Process, 1_500_000),
             // Back at once, in the middle of any event: often of an election.
-            Kind::Blink => ids.iter().for_each(|id| {
+            MetalogFault::Blink => ids.iter().for_each(|id| {
                 if self.rng.chance(2) {
                     self.down(*id, CrashKind::Power, 2_000);
                 }
             }),
-            Kind::PowerOff => self.down(one, CrashKind::Power, 1_500_000),
-            Kind::AllPowerOff => ids.iter().for_each(|id| self.down(*id, CrashKind::Power, 1_500_000)),
-            Kind::DiskStops => {
+            MetalogFault::PowerOff => self.down(one, CrashKind::Power, 1_500_000),
+            MetalogFault::AllPowerOff => ids.iter().for_each(|id| self.down(*id, CrashKind::Power, 1_500_000)),
+            MetalogFault::DiskStops => {
                 let changes = self.rng.between(1, 6);
                 if let Some(host) = self.hosts.get_mut(&one).filter(|host| host.member.is_some()) {
                     host.disk.fail_after(changes);
                 }
             }
-            Kind::SyncFails => {
+            MetalogFault::SyncFails => {
                 if let Some(host) = self.hosts.get_mut(&one).filter(|host| host.member.is_some()) {
                     host.disk.fail_syncs(1);
                 }
             }
-            Kind::Pause => {
+            MetalogFault::Pause => {
                 let until = self.now_us + self.rng.between(20_000, 1_200_000);
                 self.paused.insert(one, until);
             }
             // It is there all the same.
-            Kind::HangUp => self.seems_gone(one),
-            Kind::Contest => return self.contest(),
-            Kind::Add | Kind::Remove | Kind::Demote | Kind::Transfer => return self.change(kind, one),
+            MetalogFault::HangUp => self.seems_gone(one),
+            MetalogFault::Contest => return self.contest(),
+            MetalogFault::Add | MetalogFault::Remove | MetalogFault::Demote | MetalogFault::Transfer => {
+                return self.change(kind, one);
+            }
         }
         Ok(())
     }
@@ -243,11 +258,11 @@ impl World {
         Ok(())
     }
 
-    fn change(&mut self, kind: Kind, one: NodeId) -> Verdict {
+    fn change(&mut self, kind: MetalogFault, one: NodeId) -> Verdict {
         let (Some(leader), Some(members)) = (self.leader(), self.members()) else { return Ok(()) };
         let count = members.voters.len() + members.learners.len();
         let input = match kind {
-            Kind::Add if count < MEMBERS_MAX => {
+            MetalogFault::Add if count < MEMBERS_MAX => {
                 // One that waits already, or another.
                 let waits = self.hosts.keys().copied().find(|id| !members.contains(*id) && self.is_new(*id));
                 let id = match waits {
@@ -256,9 +271,9 @@ impl World {
                 };
                 MemberInput::Change(MemberChange::Add(id))
             }
-            Kind::Remove if members.voters.len() > 3 => MemberInput::Change(MemberChange::Remove(one)),
-            Kind::Demote if members.voters.len() > 3 => MemberInput::Change(MemberChange::Demote(one)),
-            Kind::Transfer => MemberInput::Transfer { to: one },
+            MetalogFault::Remove if members.voters.len() > 3 => MemberInput::Change(MemberChange::Remove(one)),
+            MetalogFault::Demote if members.voters.len() > 3 => MemberInput::Change(MemberChange::Demote(one)),
+            MetalogFault::Transfer => MemberInput::Transfer { to: one },
             _ => return Ok(()),
         };
         self.give(leader, input)
@@ -276,7 +291,7 @@ impl World {
         let number = self.faults.count;
         self.cuts.insert(number, cut);
         let wait = self.rng.between(50_000, 1_500_000);
-        self.after(wait, Event::Heal { cut: number });
+        self.after(wait, MetalogEvent::Heal { cut: number });
     }
 
     /// Takes a machine down, if it is up, for a while.
@@ -286,6 +301,6 @@ impl World {
         }
         self.take_down(id, kind);
         let wait = self.rng.between(us_max / 8, us_max);
-        self.after(wait, Event::Restart { host: id });
+        self.after(wait, MetalogEvent::Restart { host: id });
     }
 }

@@ -6,8 +6,8 @@ use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
 use frieze_metalog::{LogEntry, RaftMember};
 
-use super::host::{Host, Mark};
-use super::state::{Ask, State, decode, mix};
+use super::host::{Host, StateMark};
+use super::state::{MemberState, PutId, decode, mix};
 use crate::violation::{Rule, Verdict, broken};
 
 /// The one order of entries, as executed first by any member, and the answers to clients.
@@ -21,11 +21,11 @@ pub(super) struct Judge {
     states: Vec<(u64, u64)>,
     /// The term of the member that executed each of them first: it was committed in it or before.
     terms: Vec<u64>,
-    state: State,
+    state: MemberState,
     leaders: BTreeMap<u64, NodeId>,
     /// The place of the newest answered request or read.
     told: u64,
-    done: BTreeMap<Ask, u64>,
+    done: BTreeMap<PutId, u64>,
     /// Nothing may be stamped at or below it any more.
     closed: Hlc,
 }
@@ -56,7 +56,7 @@ impl Judge {
     pub(super) fn executed(
         &mut self,
         host: &Host,
-        (from, after): (LogIndex, Mark),
+        (from, after): (LogIndex, StateMark),
         terms: &[Option<u64>],
         entries: &[LogEntry],
     ) -> Verdict {
@@ -110,7 +110,7 @@ impl Judge {
     }
 
     /// The state of a member is the one that its place calls for.
-    pub(super) fn same_state(&self, host: &Host, mark: Mark) -> Verdict {
+    pub(super) fn same_state(&self, host: &Host, mark: StateMark) -> Verdict {
         let index = mark.applied.0;
         if index <= self.origin {
             return Ok(());
@@ -150,7 +150,7 @@ impl Judge {
     }
 
     /// A client receives the answer that its request is done.
-    pub(super) fn answered(&mut self, ask: Ask) -> Verdict {
+    pub(super) fn answered(&mut self, ask: PutId) -> Verdict {
         let Some(index) = self.done.get(&ask) else {
             return broken(Rule::Durable, format!("request {ask:?} is said to be done, and is nowhere"));
         };

@@ -3,8 +3,8 @@
 use frieze_disk::CrashKind;
 
 use super::breakage::MetalogBreak;
-use super::faults::Faults;
-use super::world::World;
+use super::faults::MetalogFaults;
+use super::world::MetalogWorld;
 use crate::violation::{Rule, Verdict, Violation, broken};
 
 /// The plan.
@@ -58,7 +58,7 @@ impl MetalogOutcome {
 
 /// Plays a plan.
 pub fn run_metalog(plan: &MetalogPlan) -> MetalogOutcome {
-    let mut world = World::new(plan);
+    let mut world = MetalogWorld::new(plan);
     let violation = world.play().err();
     MetalogOutcome {
         trace_hash: world.trace.hash(),
@@ -84,8 +84,8 @@ pub(crate) fn leader_is_killed(seed: u64) -> Verdict {
 }
 
 fn lose_leaders(seed: u64, kind: CrashKind, election_us_max: u64) -> Verdict {
-    let mut world = World::new(&MetalogPlan { asks: 400, ..MetalogPlan::of_seed(seed) });
-    world.faults = Faults::none();
+    let mut world = MetalogWorld::new(&MetalogPlan { asks: 400, ..MetalogPlan::of_seed(seed) });
+    world.faults = MetalogFaults::none();
     world.run_for(2_000_000)?;
     for _ in 0..8 {
         let Some(leader) = world.leader() else {

@@ -1,6 +1,6 @@
 //! Checks of the chains of one node: the chains it has detached, and the state of the others as sentences.
 
-use super::World;
+use super::ClusterWorld;
 use crate::violation::{Rule, Verdict, broken};
 use frieze_base::{ChainId, NodeId};
 use frieze_node::ClusterState;
@@ -8,7 +8,7 @@ use frieze_wire::message::ReplicaStatus;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-impl World {
+impl ClusterWorld {
     /// Checks that other nodes have what a node has just detached, by the state from which it decided that.
     pub(super) fn judge_what_went(&mut self, node: usize) -> Verdict {
         if !self.nodes[node].may_give_up {

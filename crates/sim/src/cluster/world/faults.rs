@@ -5,13 +5,13 @@ use frieze_disk::CrashKind;
 
 use super::super::client::ATTEMPT_US;
 use super::super::net::{FAIR, Weather};
-use super::super::work::Mix;
-use super::{Event, World};
+use super::super::work::ClusterMix;
+use super::{ClusterEvent, ClusterWorld};
 use crate::violation::Verdict;
 
 /// A fault that ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Healing {
+pub(super) enum ClusterRepair {
     Cut { from: NodeId, to: NodeId },
     Deaf,
     Sick { node: usize, life: u64 },
@@ -19,7 +19,7 @@ pub(super) enum Healing {
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum ClusterFault {
     /// The process of a node ends.
     Crash,
     /// The process ends in the middle of a change of its disk.
@@ -52,29 +52,29 @@ enum Fault {
     Vanish,
 }
 
-const ALL: [Fault; 15] = [
-    Fault::Crash,
-    Fault::CrashAtEffect,
-    Fault::PowerLoss,
-    Fault::Isolate,
-    Fault::CutOneWay,
-    Fault::CutPair,
-    Fault::Break,
-    Fault::Unreachable,
-    Fault::Pause,
-    Fault::ClockJump,
-    Fault::FailedSync,
-    Fault::CrashLeader,
-    Fault::Stun,
-    Fault::Blackout,
-    Fault::Vanish,
+const ALL: [ClusterFault; 15] = [
+    ClusterFault::Crash,
+    ClusterFault::CrashAtEffect,
+    ClusterFault::PowerLoss,
+    ClusterFault::Isolate,
+    ClusterFault::CutOneWay,
+    ClusterFault::CutPair,
+    ClusterFault::Break,
+    ClusterFault::Unreachable,
+    ClusterFault::Pause,
+    ClusterFault::ClockJump,
+    ClusterFault::FailedSync,
+    ClusterFault::CrashLeader,
+    ClusterFault::Stun,
+    ClusterFault::Blackout,
+    ClusterFault::Vanish,
 ];
 
 /// The faults of a seed.
 pub(super) struct Swarm {
-    faults: Vec<Fault>,
+    faults: Vec<ClusterFault>,
     pub(super) weather: Weather,
-    pub(super) mix: Mix,
+    pub(super) mix: ClusterMix,
     pub(super) flush_delay_us: u64,
     /// How long a sync takes: one of these.
     pub(super) sync_us: Vec<u64>,
@@ -92,7 +92,7 @@ pub(super) struct Swarm {
 
 impl Swarm {
     pub(super) fn draw(rng: &mut Rng) -> Swarm {
-        let mut faults: Vec<Fault> = ALL.iter().copied().filter(|_| rng.chance(2)).collect();
+        let mut faults: Vec<ClusterFault> = ALL.iter().copied().filter(|_| rng.chance(2)).collect();
         if faults.is_empty() {
             faults.push(*rng.choose(&ALL));
         }
@@ -102,7 +102,7 @@ impl Swarm {
             _ => Weather { breaks: 2_000, late: 20, late_us: 50_000, overlaps: rng.chance(2) },
         };
         let mut weight = |usual: u64| if rng.chance(6) { 0 } else { usual };
-        let mix = Mix {
+        let mix = ClusterMix {
             write: 6,
             read: weight(6),
             past: weight(5),
@@ -116,8 +116,11 @@ impl Swarm {
             sync_one_in: 4,
             think_us: 0,
         };
-        let mix =
-            Mix { sync_one_in: *rng.choose(&[1, 3, 10, 1000]), think_us: *rng.choose(&[1_000, 10_000, 30_000]), ..mix };
+        let mix = ClusterMix {
+            sync_one_in: *rng.choose(&[1, 3, 10, 1000]),
+            think_us: *rng.choose(&[1_000, 10_000, 30_000]),
+            ..mix
+        };
         Swarm {
             faults,
             weather,
@@ -138,20 +141,20 @@ impl Swarm {
     }
 
     /// Fate of a message between a client and this node.
-    pub(super) fn delivery(&self, rng: &mut Rng, calm: bool, node: NodeId) -> Delivery {
+    pub(super) fn delivery(&self, rng: &mut Rng, calm: bool, node: NodeId) -> ClientDelivery {
         match () {
-            () if calm => Delivery::Arrives,
-            () if self.unreachable == Some(node) => Delivery::Vanishes,
-            () if !rng.chance(self.client_loss) => Delivery::Arrives,
-            () if rng.chance(4) => Delivery::Vanishes,
-            () => Delivery::Breaks,
+            () if calm => ClientDelivery::Arrives,
+            () if self.unreachable == Some(node) => ClientDelivery::Vanishes,
+            () if !rng.chance(self.client_loss) => ClientDelivery::Arrives,
+            () if rng.chance(4) => ClientDelivery::Vanishes,
+            () => ClientDelivery::Breaks,
         }
     }
 }
 
 /// Fate of a message between a client and a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Delivery {
+pub(super) enum ClientDelivery {
     Arrives,
     /// It is lost with its connection, and both ends are notified.
     Breaks,
@@ -164,7 +167,7 @@ fn lasts_us(rng: &mut Rng) -> u64 {
     if rng.chance(4) { rng.between(2_000_000, 5_000_000) } else { rng.between(100_000, 2_000_000) }
 }
 
-impl World {
+impl ClusterWorld {
     /// Clocks do not agree.
     pub(super) fn unset_clocks(&mut self) {
         let (skew_us, rate_ppm) = (self.swarm.skew_us, self.swarm.rate_ppm);
@@ -184,7 +187,7 @@ impl World {
     pub(super) fn inject(&mut self) -> Verdict {
         let fault = *self.rng.choose(&self.swarm.faults);
         let node = match fault {
-            Fault::CrashLeader => self.leader().unwrap_or(0),
+            ClusterFault::CrashLeader => self.leader().unwrap_or(0),
             _ => self.some_node(),
         };
         let id = self.nodes[node].id;
@@ -194,36 +197,36 @@ impl World {
         *self.counts.faults.entry(name_of(fault)).or_default() += 1;
         let long_us = lasts_us(&mut self.rng);
         match fault {
-            Fault::Crash | Fault::CrashLeader if self.nodes[node].engine.is_some() => {
+            ClusterFault::Crash | ClusterFault::CrashLeader if self.nodes[node].engine.is_some() => {
                 self.die(node, CrashKind::Process);
             }
-            Fault::PowerLoss if self.nodes[node].engine.is_some() => self.die(node, CrashKind::Power),
-            Fault::CrashAtEffect if self.nodes[node].engine.is_some() => {
+            ClusterFault::PowerLoss if self.nodes[node].engine.is_some() => self.die(node, CrashKind::Power),
+            ClusterFault::CrashAtEffect if self.nodes[node].engine.is_some() => {
                 let changes = self.rng.between(1, 30);
                 self.nodes[node].disk.fail_after(changes);
                 self.nodes[node].may_crash = true;
             }
-            Fault::Isolate => {
+            ClusterFault::Isolate => {
                 for other in others {
                     self.cut(id, other, long_us);
                     self.cut(other, id, long_us);
                 }
             }
-            Fault::CutOneWay => self.cut(id, other, long_us),
-            Fault::CutPair => {
+            ClusterFault::CutOneWay => self.cut(id, other, long_us),
+            ClusterFault::CutPair => {
                 self.cut(id, other, long_us);
                 self.cut(other, id, long_us);
             }
-            Fault::Break => self.break_link(id, other),
-            Fault::Unreachable => {
+            ClusterFault::Break => self.break_link(id, other),
+            ClusterFault::Unreachable => {
                 self.swarm.unreachable = Some(id);
-                self.after(long_us, Event::Heal(Healing::Deaf));
+                self.after(long_us, ClusterEvent::Heal(ClusterRepair::Deaf));
             }
-            Fault::Pause => {
+            ClusterFault::Pause => {
                 let until_us = self.now_us + self.rng.between(1_000, 3_000_000);
                 self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.max(until_us);
             }
-            Fault::ClockJump => {
+            ClusterFault::ClockJump => {
                 let by_us = self.rng.between(1_000, 300_000) as i64;
                 let by_us = if self.rng.chance(2) { by_us } else { -by_us };
                 // Not further from the other clocks than trusted clocks are.
@@ -233,19 +236,19 @@ impl World {
                     self.nodes[node].time.time.jump_wall_us(by_us);
                 }
             }
-            Fault::FailedSync if self.nodes[node].engine.is_some() => {
+            ClusterFault::FailedSync if self.nodes[node].engine.is_some() => {
                 self.nodes[node].disk.fail_syncs(1);
                 // Its supervisor restarts it.
                 let life = self.nodes[node].life;
-                self.after(long_us, Event::Heal(Healing::Sick { node, life }));
+                self.after(long_us, ClusterEvent::Heal(ClusterRepair::Sick { node, life }));
             }
-            Fault::Stun => {
+            ClusterFault::Stun => {
                 // Some readings from now, and once more: one of them is between a read and the check of the lease.
                 let looks = self.rng.between(1, 60);
                 let us = self.rng.between(100_000, 3_000_000);
                 self.nodes[node].time.stun_after(looks, us);
             }
-            Fault::Blackout => {
+            ClusterFault::Blackout => {
                 let kind = if self.rng.chance(4) { CrashKind::Process } else { CrashKind::Power };
                 for node in 0..self.nodes.len() {
                     if self.nodes[node].engine.is_some() {
@@ -253,7 +256,7 @@ impl World {
                     }
                 }
             }
-            Fault::Vanish => {
+            ClusterFault::Vanish => {
                 let client = self.rng.below(self.plan.clients) as usize;
                 self.people[client].port.lock().unwrap_or_else(std::sync::PoisonError::into_inner).vanishes = true;
                 self.wake(client)?;
@@ -272,17 +275,17 @@ impl World {
         // The ends notice that nothing comes.
         let (one, other) = (self.index_of(from), self.index_of(to));
         if long_us >= super::super::net::SILENT_US {
-            self.after(super::super::net::SILENT_US, Event::Link { node: one, other: to, stands: false });
-            self.after(super::super::net::SILENT_US, Event::Link { node: other, other: from, stands: false });
+            self.after(super::super::net::SILENT_US, ClusterEvent::Link { node: one, other: to, stands: false });
+            self.after(super::super::net::SILENT_US, ClusterEvent::Link { node: other, other: from, stands: false });
         }
-        self.after(long_us, Event::Heal(Healing::Cut { from, to }));
+        self.after(long_us, ClusterEvent::Heal(ClusterRepair::Cut { from, to }));
     }
 
-    pub(super) fn heal(&mut self, healing: Healing) {
+    pub(super) fn heal(&mut self, healing: ClusterRepair) {
         match healing {
-            Healing::Cut { from, to } => self.mend(from, to),
-            Healing::Deaf => self.swarm.unreachable = None,
-            Healing::Sick { node, life } => {
+            ClusterRepair::Cut { from, to } => self.mend(from, to),
+            ClusterRepair::Deaf => self.swarm.unreachable = None,
+            ClusterRepair::Sick { node, life } => {
                 if self.nodes[node].life == life {
                     self.die(node, CrashKind::Process);
                 }
@@ -308,7 +311,7 @@ impl World {
         }
         for node in 0..self.nodes.len() {
             if self.nodes[node].is_rotten {
-                self.after(0, Event::Lose(node));
+                self.after(0, ClusterEvent::Lose(node));
             }
             self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.min(self.now_us);
             // The rest of them is cancelled.
@@ -322,22 +325,22 @@ impl World {
     }
 }
 
-fn name_of(fault: Fault) -> &'static str {
+fn name_of(fault: ClusterFault) -> &'static str {
     match fault {
-        Fault::Crash => "crash",
-        Fault::CrashAtEffect => "crash at an effect",
-        Fault::PowerLoss => "power loss",
-        Fault::Isolate => "isolation",
-        Fault::CutOneWay => "cut one way",
-        Fault::CutPair => "cut of two",
-        Fault::Break => "broken connection",
-        Fault::Unreachable => "unreachable for clients",
-        Fault::Pause => "pause",
-        Fault::ClockJump => "clock jump",
-        Fault::FailedSync => "failed sync",
-        Fault::CrashLeader => "crash of the leader",
-        Fault::Stun => "pause in a call",
-        Fault::Blackout => "blackout",
-        Fault::Vanish => "client that vanishes",
+        ClusterFault::Crash => "crash",
+        ClusterFault::CrashAtEffect => "crash at an effect",
+        ClusterFault::PowerLoss => "power loss",
+        ClusterFault::Isolate => "isolation",
+        ClusterFault::CutOneWay => "cut one way",
+        ClusterFault::CutPair => "cut of two",
+        ClusterFault::Break => "broken connection",
+        ClusterFault::Unreachable => "unreachable for clients",
+        ClusterFault::Pause => "pause",
+        ClusterFault::ClockJump => "clock jump",
+        ClusterFault::FailedSync => "failed sync",
+        ClusterFault::CrashLeader => "crash of the leader",
+        ClusterFault::Stun => "pause in a call",
+        ClusterFault::Blackout => "blackout",
+        ClusterFault::Vanish => "client that vanishes",
     }
 }

@@ -7,22 +7,22 @@ use frieze_node::Joining;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Join, JoinReply, Reply, Request, RequestBody};
 
-use super::super::node::Answer;
-use super::{Event, FOUNDING_US_MAX, World, newcomer};
+use super::super::node::NodeResponse;
+use super::{ClusterEvent, ClusterWorld, FOUNDING_US_MAX, newcomer};
 use crate::violation::{Rule, Verdict, broken};
 use crate::world::WALL_US;
 
-impl World {
+impl ClusterWorld {
     /// The first node alone, and then one after the other joins it.
     pub(super) fn found(&mut self) -> Verdict {
         let first = self.nodes[0].start();
         self.must(0, first)?;
-        self.after(0, Event::Serve(0, self.nodes[0].life));
+        self.after(0, ClusterEvent::Serve(0, self.nodes[0].life));
         self.until(1_000_000, "the first server serves", |world| world.nodes[0].serves)?;
         for joiner in 1..self.nodes.len() {
             self.join(joiner)?;
         }
-        self.until(FOUNDING_US_MAX, "the cluster is founded", World::is_whole)?;
+        self.until(FOUNDING_US_MAX, "the cluster is founded", ClusterWorld::is_whole)?;
         self.say(|| "the cluster is founded".to_owned());
         Ok(())
     }
@@ -52,7 +52,7 @@ impl World {
                     break;
                 }
             }
-            if let Some(Answer { result: Ok(Reply::Join(reply)), .. }) = answer {
+            if let Some(NodeResponse { result: Ok(Reply::Join(reply)), .. }) = answer {
                 return self.begin_joined(joiner, reply);
             }
             self.run_for(500_000)?;
@@ -73,7 +73,7 @@ impl World {
         let started = self.nodes[joiner].start();
         self.must(joiner, started)?;
         self.nodes[joiner].joining = None;
-        self.after(0, Event::Serve(joiner, self.nodes[joiner].life));
+        self.after(0, ClusterEvent::Serve(joiner, self.nodes[joiner].life));
         Ok(())
     }
 }

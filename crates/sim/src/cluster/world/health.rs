@@ -2,10 +2,10 @@
 
 use frieze_node::{ClusterState, ClusterStatus};
 
-use super::{CHAINS, World};
+use super::{CHAINS, ClusterWorld};
 use crate::violation::{Rule, Verdict, broken};
 
-impl World {
+impl ClusterWorld {
     /// Compares every server's report of now with the log's decisions at that server.
     pub(super) fn judge_health(&self) -> Verdict {
         for node in &self.nodes {

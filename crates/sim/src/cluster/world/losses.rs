@@ -8,36 +8,36 @@ use frieze_base::{NodeId, Rng};
 use frieze_disk::CrashKind;
 use frieze_wire::message::JoinReply;
 
-use super::super::node::Node;
+use super::super::node::SimNode;
 use super::super::plan::ClusterPlan;
-use super::{Event, World, newcomer, settings_of};
+use super::{ClusterEvent, ClusterWorld, newcomer, settings_of};
 use crate::violation::{Rule, Verdict, broken};
 
 /// An event of one machine, once in some seeds.
 #[derive(Clone, Copy)]
-pub(super) enum Once {
+pub(super) enum MachineEvent {
     Join,
     Lose,
     Rot,
 }
 
 /// Events that happen once in a run, and after how many operations, last first.
-pub(super) fn once_in(plan: &ClusterPlan) -> Vec<(u64, Once)> {
+pub(super) fn once_in(plan: &ClusterPlan) -> Vec<(u64, MachineEvent)> {
     let mut rng = Rng::new(plan.seed ^ 0x1055_0000);
-    let all = [(plan.replaces, Once::Lose), (plan.rots, Once::Rot)];
-    let joins = (0..plan.joins).map(|_| (true, Once::Join));
+    let all = [(plan.replaces, MachineEvent::Lose), (plan.rots, MachineEvent::Rot)];
+    let joins = (0..plan.joins).map(|_| (true, MachineEvent::Join));
     let happens = all.into_iter().chain(joins).filter(|(is_so, _)| *is_so);
-    let mut once: Vec<(u64, Once)> =
+    let mut once: Vec<(u64, MachineEvent)> =
         happens.map(|(_, once)| (rng.between(5, plan.operations.max(10) / 2), once)).collect();
     once.sort_unstable_by_key(|(at, _)| Reverse(*at));
     once
 }
 
-impl World {
+impl ClusterWorld {
     /// Loses a machine with all its data, once other machines have all of it: until then the event is repeated. A
     /// machine with a damaged disk is given up earlier.
     pub(super) fn lose(&mut self, node: usize) -> Verdict {
-        let Node { id, is_gone, is_rotten, .. } = self.nodes[node];
+        let SimNode { id, is_gone, is_rotten, .. } = self.nodes[node];
         if is_gone || self.calm && !is_rotten {
             return Ok(());
         }
@@ -46,7 +46,7 @@ impl World {
         let may_go = if is_rotten { is_down || only.is_empty() } else { self.is_whole() };
         // One after the other.
         if !may_go || self.nodes.len() < self.machines {
-            self.after(100_000, Event::Lose(node));
+            self.after(100_000, ClusterEvent::Lose(node));
             return Ok(());
         }
         *self.counts.faults.entry("loss of a machine").or_default() += 1;
@@ -77,7 +77,7 @@ impl World {
     /// Another server joins, when those before it have been taken in.
     pub(super) fn ask_to_join(&mut self) {
         if self.nodes.len() < self.machines {
-            return self.after(100_000, Event::Join);
+            return self.after(100_000, ClusterEvent::Join);
         }
         *self.counts.faults.entry("another server").or_default() += 1;
         let (next, index) = (newcomer(self.machines), self.people.len());
@@ -94,7 +94,7 @@ impl World {
         }
         let is_dirty = self.nodes.iter().any(|node| node.serving().is_some_and(|engine| engine.is_dirty()));
         if is_dirty || !self.is_whole() {
-            self.after(5_000, Event::Rot(node));
+            self.after(5_000, ClusterEvent::Rot(node));
             return Ok(());
         }
         let draw = self.rng.next();
@@ -106,7 +106,7 @@ impl World {
             self.say(|| format!("a bit of {name} of {id} rots at {offset}"));
             self.nodes[node].is_rotten = true;
             let unnoticed_us = self.rng.between(500_000, 6_000_000);
-            self.after(unnoticed_us, Event::Lose(node));
+            self.after(unnoticed_us, ClusterEvent::Lose(node));
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl World {
         if self.index_of(id) != joiner {
             return broken(Rule::Whole, format!("who is taken in after {joiner} others is called {id}"));
         }
-        let mut node = Node::new(id, self.rng.split(), &settings_of(&self.plan), &self.post, self.plan.breakage);
+        let mut node = SimNode::new(id, self.rng.split(), &settings_of(&self.plan), &self.post, self.plan.breakage);
         node.advance(self.now_us);
         self.nodes.push(node);
         for person in &self.people {

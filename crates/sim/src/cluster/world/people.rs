@@ -6,24 +6,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use frieze_base::NodeId;
 use frieze_wire::frame::FrameHeader;
 
-use super::super::client::{Client, Port, client_of};
-use super::super::node::ConnId;
+use super::super::client::{ClusterClient, Port, client_of};
+use super::super::node::NodeConnId;
 use super::super::tasks::Task;
-use super::super::work::{Mix, Worker};
-use super::faults::Delivery;
-use super::{Event, Person, World};
+use super::super::work::{ClusterMix, Worker};
+use super::faults::ClientDelivery;
+use super::{ClientTask, ClusterEvent, ClusterWorld};
 use crate::violation::Verdict;
 
-impl World {
-    pub(super) fn add_person(&mut self, index: usize, mix: Mix, life: impl FnOnce(Worker) + Send + 'static) {
+impl ClusterWorld {
+    pub(super) fn add_person(&mut self, index: usize, mix: ClusterMix, life: impl FnOnce(Worker) + Send + 'static) {
         let port: Arc<Mutex<Port>> = Arc::default();
         let ids = self.nodes.iter().filter(|node| !node.is_gone).map(|node| node.id).collect();
-        let client = Client::new(index, self.rng.split(), port.clone(), ids);
+        let client = ClusterClient::new(index, self.rng.split(), port.clone(), ids);
         let worker = Worker::new(client, self.history.clone(), mix);
         let task = Task::new(move || life(worker));
-        self.people.push(Person { port, task: Some(task) });
+        self.people.push(ClientTask { port, task: Some(task) });
         let at_us = self.now_us + 1 + index as u64 * 100;
-        self.after(1 + index as u64 * 100, Event::Alarm { client: index, at_us });
+        self.after(1 + index as u64 * 100, ClusterEvent::Alarm { client: index, at_us });
         let mut port = self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner);
         (port.alarm_us, port.disks_rot, port.patience_us) = (at_us, self.plan.rots, self.swarm.patience_us);
     }
@@ -54,29 +54,29 @@ impl World {
             let numbers = [index as u64, request_id, outgoing.to.0.into(), seq.0, hlc.0, payload_crc.into()];
             self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.numbers(&numbers, words);
             if let Some(delay_us) = self.client_delay(outgoing.to, index, outgoing.conn) {
-                self.after(delay_us, Event::Ask { outgoing: Box::new(outgoing), client: index });
+                self.after(delay_us, ClusterEvent::Ask { outgoing: Box::new(outgoing), client: index });
             }
         }
         for (node, conn) in gone {
-            self.after(300, Event::Gone { node, conn });
+            self.after(300, ClusterEvent::Gone { node, conn });
         }
         let delay_us = alarm_us.saturating_sub(self.now_us).max(1);
         let at_us = self.now_us + delay_us;
         self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner).alarm_us = at_us;
-        self.after(delay_us, Event::Alarm { client: index, at_us });
+        self.after(delay_us, ClusterEvent::Alarm { client: index, at_us });
         joined.map_or(Ok(()), |reply| self.take_in(reply))
     }
 
     /// How long a message between a client and a node takes, if it arrives.
-    pub(super) fn client_delay(&mut self, node: NodeId, client: usize, conn: ConnId) -> Option<u64> {
+    pub(super) fn client_delay(&mut self, node: NodeId, client: usize, conn: NodeConnId) -> Option<u64> {
         match self.swarm.delivery(&mut self.rng, self.calm, node) {
-            Delivery::Arrives => return Some(50 + self.rng.below(200)),
-            Delivery::Breaks => {
+            ClientDelivery::Arrives => return Some(50 + self.rng.below(200)),
+            ClientDelivery::Breaks => {
                 let noticed_us = self.rng.between(100, 20_000);
-                self.after(noticed_us, Event::Ended { client, conn });
-                self.after(300, Event::Gone { node, conn });
+                self.after(noticed_us, ClusterEvent::Ended { client, conn });
+                self.after(300, ClusterEvent::Gone { node, conn });
             }
-            Delivery::Vanishes => {}
+            ClientDelivery::Vanishes => {}
         }
         None
     }
@@ -85,7 +85,7 @@ impl World {
     pub(super) fn tell_ended(&mut self, node: usize) {
         for conn in self.nodes[node].take_ended() {
             let delay_us = self.rng.between(50, 2_000);
-            self.after(delay_us, Event::Ended { client: client_of(conn), conn });
+            self.after(delay_us, ClusterEvent::Ended { client: client_of(conn), conn });
         }
     }
 }

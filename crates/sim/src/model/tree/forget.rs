@@ -6,13 +6,13 @@ use frieze_base::Reason;
 use frieze_hlc::Hlc;
 use frieze_wire::forget::{ANYBODY, Horizon};
 
-use super::{Node, Tree};
+use super::{InodeVersion, Tree};
 use crate::machine::{SUPERUSER, USER};
-use crate::model::bytes::{Bytes, Cut};
+use crate::model::bytes::{Cut, FileBytes};
 
 /// One forgetting.
 #[derive(Clone, Debug)]
-struct Forgetting {
+struct ExpiryRecord {
     before: Hlc,
     /// Instants of snapshots and their creators: the instants stay readable.
     pins: BTreeSet<(Hlc, u32)>,
@@ -22,7 +22,7 @@ struct Forgetting {
     ways_out: BTreeSet<u64>,
 }
 
-impl Forgetting {
+impl ExpiryRecord {
     /// True if a snapshot holds an inode back: every inode of a simulated server belongs to the same user.
     fn holds(&self, id: u64, at: Hlc) -> bool {
         let may = |maker: u32| maker == SUPERUSER || maker == USER || self.ways_out.contains(&id);
@@ -32,7 +32,7 @@ impl Forgetting {
 
 /// All that was forgotten.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Horizons(Vec<Forgetting>);
+pub(crate) struct Horizons(Vec<ExpiryRecord>);
 
 impl Horizons {
     /// True if an inode cannot be read at an instant ([`Hlc::MAX`]: now).
@@ -78,7 +78,7 @@ impl Horizons {
 
 /// Everything below a path at an instant.
 #[derive(Debug, Default)]
-pub(crate) struct Below {
+pub(crate) struct Subtree {
     /// True: it had lost its last name by then and has had none since.
     inodes: BTreeMap<u64, bool>,
     directories: BTreeSet<u64>,
@@ -102,7 +102,7 @@ impl Tree {
         let is_new = |id: u64| op.with_snapshots || !self.horizons.is_gone(id);
         let inodes = named.chain(nameless).filter(|(id, _)| is_new(*id)).collect();
         let ways_out = self.ways_out(&self.below(op.root, before).directories, before);
-        self.horizons.0.push(Forgetting { before, pins, inodes, ways_out });
+        self.horizons.0.push(ExpiryRecord { before, pins, inodes, ways_out });
     }
 
     /// Of these directories those in which another directory ever had a name, up to an instant, or one that leads to
@@ -114,7 +114,7 @@ impl Tree {
                 let names = self.entries.get(id).into_iter().flat_map(BTreeMap::values);
                 let mut named = names.flat_map(|versions| versions.upto(at)).filter_map(|named| *named);
                 named.any(|child| {
-                    let is_directory = self.node(child, at).is_some_and(Node::is_directory);
+                    let is_directory = self.node(child, at).is_some_and(InodeVersion::is_directory);
                     is_directory && (found.contains(&child) || !directories.contains(&child))
                 })
             };
@@ -157,11 +157,11 @@ impl Tree {
     }
 
     /// Everything below `root` at an instant, including names deleted by then.
-    pub(crate) fn below(&self, root: u64, at: Hlc) -> Below {
-        let mut below = Below::default();
+    pub(crate) fn below(&self, root: u64, at: Hlc) -> Subtree {
+        let mut below = Subtree::default();
         below.inodes.insert(root, self.is_nameless(root, at));
         let mut todo = Vec::new();
-        if self.node(root, at).is_some_and(Node::is_directory) {
+        if self.node(root, at).is_some_and(InodeVersion::is_directory) {
             below.directories.insert(root);
             todo.push(root);
         }
@@ -240,7 +240,7 @@ impl Tree {
     }
 }
 
-impl Bytes {
+impl FileBytes {
     /// True if no record stamped up to `before` could be dropped: each is visible at it or now, or was dropped before,
     /// when the history before `known` expired. A file that is `gone` has none.
     fn keeps_all(&self, gone: bool, before: Hlc, known: Hlc, chunk_bytes: u64) -> bool {
