@@ -199,25 +199,25 @@ impl Auditor {
         if matches!(question.what, QuestionKind::Bytes { .. }) && !self.in_session(witness)? {
             return Ok(true);
         }
-        let Some((told, incomplete)) = self.question(witness, &question)? else { return Ok(false) };
+        let Some((comparable_answer, incomplete)) = self.question(witness, &question)? else { return Ok(false) };
         let excused = |code: u32| witness.excused(Reason::from_code(code));
-        if told == before || told.as_ref().is_err_and(|code| excused(*code)) {
+        if comparable_answer == before || comparable_answer.as_ref().is_err_and(|code| excused(*code)) {
             return Ok(true);
         }
         // Forgotten since: that it is was judged when the answer came.
-        let lists = question.what == QuestionKind::List && is_less_of_a_list(&before, &told);
-        if lists || told == Err(Reason::HistoryExpired as u32) {
-            witness.memory.replace(place, told);
+        let lists = question.what == QuestionKind::List && is_less_of_a_list(&before, &comparable_answer);
+        if lists || comparable_answer == Err(Reason::HistoryExpired as u32) {
+            witness.memory.replace(place, comparable_answer);
             return Ok(true);
         }
         let in_gap = question.view.instant().is_some_and(|at| witness.in_gap(at));
         if !in_gap || incomplete == Some(false) {
             return broken(
                 Rule::SameForEver,
-                format!("{question:?} was answered {} and is answered {}", brief(&before), brief(&told)),
+                format!("{question:?} was answered {} and is answered {}", brief(&before), brief(&comparable_answer)),
             );
         }
-        witness.memory.replace(place, told);
+        witness.memory.replace(place, comparable_answer);
         Ok(true)
     }
 
@@ -252,7 +252,7 @@ impl Auditor {
                 let Some(answer) = self.ask(witness, Request::Open(ask), None)? else { return Ok(None) };
                 let reply = match answer.result {
                     Ok(Reply::Open(reply)) => reply,
-                    other => return Ok(Some(told(&other, &[]))),
+                    other => return Ok(Some(comparable(&other, &[]))),
                 };
                 let handle = Handle {
                     session: self.session,
@@ -271,16 +271,16 @@ impl Auditor {
                     ..Read::default()
                 };
                 let Some(answer) = self.ask(witness, Request::Read(read), Some(handle))? else { return Ok(None) };
-                return Ok(Some(told(&answer.result, &answer.payload)));
+                return Ok(Some(comparable(&answer.result, &answer.payload)));
             }
         };
         let Some(answer) = self.ask(witness, request, None)? else { return Ok(None) };
-        Ok(Some(told(&answer.result, &answer.payload)))
+        Ok(Some(comparable(&answer.result, &answer.payload)))
     }
 }
 
 /// An answer in the form that is remembered.
-pub(crate) fn told(result: &Result<Reply, frieze_base::Fault>, payload: &[u8]) -> RepeatedAnswer {
+pub(crate) fn comparable(result: &Result<Reply, frieze_base::Fault>, payload: &[u8]) -> RepeatedAnswer {
     let lasting = |attr: &Attr| Attr { bytes_live: 0, ..attr.clone() };
     match result {
         Err(fault) => (Err(fault.reason as u32), None),
@@ -310,8 +310,8 @@ fn is_less_of_a_list(before: &ComparableAnswer, now: &ComparableAnswer) -> bool 
     !now.is_empty() && before.len() == now.len() && before.iter().zip(&now).all(less)
 }
 
-fn brief(told: &ComparableAnswer) -> String {
-    match told {
+fn brief(comparable_answer: &ComparableAnswer) -> String {
+    match comparable_answer {
         Ok(bytes) => {
             let head = &bytes[..bytes.len().min(64)];
             format!("{} bytes {:08x} {head:02x?}", bytes.len(), frieze_base::crc32c(bytes))

@@ -19,9 +19,9 @@ use crate::machine::{ConnId, Hardware, Machine, MachineResponse, user};
 use crate::violation::{Rule, Verdict, broken};
 use crate::world::{WALL_US, settings};
 
-const BELIEVERS: usize = 3;
+const CACHING_CLIENTS: usize = 3;
 /// After them come those that believe nothing, and ask by path as programs without a mount do.
-const CLIENTS: usize = BELIEVERS + 2;
+const CLIENTS: usize = CACHING_CLIENTS + 2;
 /// A symbolic link to the root, through which some paths go.
 const LINK: &str = "up";
 /// Names that are looked up, in the root and in each directory that a client creates.
@@ -47,12 +47,12 @@ struct CachingClient {
     acked: u64,
     lease_until_us: u64,
     /// The question for recalls that waits, and when it was sent.
-    asked: Option<(u64, u64)>,
+    question: Option<(u64, u64)>,
     /// An answer to a question from before this many recalls is not cached any more.
     recalls: u64,
     /// Its own changes in flight: answers that arrive meanwhile may be older.
     changing: u32,
-    believed: BTreeMap<CachedName, (Option<u64>, u64)>,
+    cached: BTreeMap<CachedName, (Option<u64>, u64)>,
 }
 
 enum SentQuestion {
@@ -81,14 +81,14 @@ struct CacheRun {
     rng: Rng,
     now_us: u64,
     machine: Machine,
-    believers: Vec<CachingClient>,
+    clients: Vec<CachingClient>,
     /// Every state the names have had.
     states: Vec<NameTable>,
     /// The directories that were made.
     directories: Vec<u64>,
     /// Grants on an empty new directory that a believer cached.
     promises: u64,
-    asked: BTreeMap<u64, (usize, SentQuestion)>,
+    questions: BTreeMap<u64, (usize, SentQuestion)>,
     to_server: Vec<(u64, ConnId, FrameHeader, RequestBody)>,
     to_client: Vec<(u64, MachineResponse)>,
     last_id: u64,
@@ -99,12 +99,12 @@ struct CacheRun {
 pub(crate) fn recalls_lost_and_crossed(seed: u64) -> Verdict {
     let mut promises = 0;
     for round in 0..ROUNDS {
-        let mut play = CacheRun::new(seed.wrapping_mul(ROUNDS).wrapping_add(round))?;
-        play.run()?;
-        promises += play.promises;
+        let mut run = CacheRun::new(seed.wrapping_mul(ROUNDS).wrapping_add(round))?;
+        run.run()?;
+        promises += run.promises;
     }
     match promises {
-        0 => broken(Rule::Live, "nobody was ever told that a new directory is empty"),
+        0 => broken(Rule::Live, "nobody was ever shown that a new directory is empty"),
         _ => Ok(()),
     }
 }
@@ -119,33 +119,33 @@ impl CacheRun {
         if let Err(fault) = machine.start() {
             return broken(Rule::Restarts, format!("the first start: {fault}")).map(|()| unreachable!("it is broken"));
         }
-        let mut play = CacheRun {
+        let mut run = CacheRun {
             rng,
             now_us: 0,
             machine,
-            believers: Vec::new(),
+            clients: Vec::new(),
             states: vec![NameTable::default()],
             directories: Vec::new(),
             promises: 0,
-            asked: BTreeMap::new(),
+            questions: BTreeMap::new(),
             to_server: Vec::new(),
             to_client: Vec::new(),
             last_id: 0,
             last_conn: 0,
         };
         for _ in 0..CLIENTS {
-            let conn = play.connect();
+            let conn = run.connect();
             let op = Op::OpenSession(OpenSession { command: "cache".into(), host: "sim".into(), uid: 0, keeps: false });
-            let session = play.at_once(&CachingClient { conn, ..CachingClient::default() }, op);
-            play.believers.push(CachingClient { conn, session, ..CachingClient::default() });
+            let session = run.at_once(&CachingClient { conn, ..CachingClient::default() }, op);
+            run.clients.push(CachingClient { conn, session, ..CachingClient::default() });
         }
         let kind = Some(MakeKind::Symlink(b"/".to_vec()));
         let make = Make { target: Target::path(LINK), mode: 0o777, or_open: false, kind, ..Make::default() };
-        let mut last = play.believers.pop().unwrap_or_default();
+        let mut last = run.clients.pop().unwrap_or_default();
         last.seq = 1;
-        play.at_once(&last, Op::Make(make));
-        play.believers.push(last);
-        Ok(play)
+        run.at_once(&last, Op::Make(make));
+        run.clients.push(last);
+        Ok(run)
     }
 
     fn run(&mut self) -> Verdict {
@@ -161,10 +161,10 @@ impl CacheRun {
             match self.rng.below(48) {
                 0..20 => self.look(who, name),
                 20..28 => self.change(who, name),
-                28 if who < BELIEVERS => self.make_directory(who),
+                28 if who < CACHING_CLIENTS => self.make_directory(who),
                 _ => {}
             }
-            for who in 0..BELIEVERS {
+            for who in 0..CACHING_CLIENTS {
                 self.ask_for_recalls(who);
             }
             if self.rng.below(400) == 0 {
@@ -209,15 +209,15 @@ impl CacheRun {
         let wait_us = self.machine.restart_wait_us();
         self.now_us += wait_us;
         self.machine.time.advance_us(wait_us);
-        self.asked.clear();
+        self.questions.clear();
         for who in 0..CLIENTS {
-            self.believers[who].conn = self.connect();
-            let believer = &mut self.believers[who];
-            believer.asked = None;
+            self.clients[who].conn = self.connect();
+            let client = &mut self.clients[who];
+            client.question = None;
             // A mount would send its change again until it is answered.
-            if std::mem::take(&mut believer.changing) > 0 {
-                believer.recalls += 1;
-                believer.believed.clear();
+            if std::mem::take(&mut client.changing) > 0 {
+                client.recalls += 1;
+                client.cached.clear();
             }
         }
         self.observe();
@@ -236,7 +236,7 @@ impl CacheRun {
 
     /// As this client names it.
     fn target_of(&mut self, who: usize, (directory, name): CachedName) -> Target {
-        if who < BELIEVERS {
+        if who < CACHING_CLIENTS {
             return self.target((directory, name));
         }
         let mut path = if self.rng.chance(3) { format!("/{LINK}") } else { String::new() };
@@ -253,19 +253,19 @@ impl CacheRun {
     }
 
     fn look(&mut self, who: usize, name: CachedName) {
-        let began = self.believers[who].recalls;
+        let began = self.clients[who].recalls;
         let stat = Stat { target: self.target_of(who, name), view: View::NOW, ..Stat::default() };
-        let asked = SentQuestion::Look { name, began, sent_us: self.now_us, state: 0 };
-        self.send(who, 0, Request::Stat(stat), asked);
+        let question = SentQuestion::Look { name, began, sent_us: self.now_us, state: 0 };
+        self.send(who, 0, Request::Stat(stat), question);
     }
 
     fn make_directory(&mut self, who: usize) {
         let number = self.directories.len() as u32 + 1;
-        let believer = &mut self.believers[who];
-        believer.recalls += 1;
-        believer.changing += 1;
-        believer.believed.retain(|(directory, _), _| *directory != number);
-        let began = believer.recalls;
+        let client = &mut self.clients[who];
+        client.recalls += 1;
+        client.changing += 1;
+        client.cached.retain(|(directory, _), _| *directory != number);
+        let began = client.recalls;
         let kind = Some(MakeKind::Directory(true));
         let make = Make { target: directory(number), mode: 0o755, or_open: false, kind, ..Make::default() };
         self.txn(who, Op::Make(make), SentQuestion::MakeDirectory { number, began, sent_us: self.now_us });
@@ -283,47 +283,47 @@ impl CacheRun {
             }),
             false => Op::Remove(Remove { target, directory: false }),
         };
-        let believer = &mut self.believers[who];
+        let client = &mut self.clients[who];
         // It drops what it changes itself from its cache.
-        believer.recalls += 1;
-        believer.changing += 1;
-        believer.believed.remove(&name);
+        client.recalls += 1;
+        client.changing += 1;
+        client.cached.remove(&name);
         self.txn(who, op, SentQuestion::Change { name, state: 0 });
     }
 
-    fn txn(&mut self, who: usize, op: Op, asked: SentQuestion) {
-        self.believers[who].seq += 1;
-        let seq = self.believers[who].seq;
-        self.send(who, seq, Request::Txn(Txn { durability: 0, op: Some(op) }), asked);
+    fn txn(&mut self, who: usize, op: Op, question: SentQuestion) {
+        self.clients[who].seq += 1;
+        let seq = self.clients[who].seq;
+        self.send(who, seq, Request::Txn(Txn { durability: 0, op: Some(op) }), question);
     }
 
     fn ask_for_recalls(&mut self, who: usize) {
-        let believer = &self.believers[who];
-        if believer.asked.is_some_and(|(_, sent_us)| self.now_us - sent_us < LOST_US) {
+        let client = &self.clients[who];
+        if client.question.is_some_and(|(_, sent_us)| self.now_us - sent_us < LOST_US) {
             return;
         }
-        let request = Request::Recalls(Recalls { acked: believer.acked, life: believer.life, ..Recalls::default() });
+        let request = Request::Recalls(Recalls { acked: client.acked, life: client.life, ..Recalls::default() });
         let sent_us = self.now_us;
         let id = self.send(who, 0, request, SentQuestion::Recalls { sent_us });
-        self.believers[who].asked = Some((id, sent_us));
+        self.clients[who].question = Some((id, sent_us));
     }
 
-    fn send(&mut self, who: usize, seq: u64, request: Request, asked: SentQuestion) -> u64 {
+    fn send(&mut self, who: usize, seq: u64, request: Request, question: SentQuestion) -> u64 {
         self.last_id += 1;
-        let believer = &self.believers[who];
+        let client = &self.clients[who];
         let header = FrameHeader {
             request_id: self.last_id,
-            session: SessionId(believer.session),
+            session: SessionId(client.session),
             seq: Seq(seq),
             acked: Seq(seq),
-            holds: if who < BELIEVERS { Holds::ASKED } else { Holds::NONE },
+            holds: if who < CACHING_CLIENTS { Holds::ASKED } else { Holds::NONE },
             ..FrameHeader::of(FrameKind::Request)
         };
         let at = self.now_us + self.rng.below(40_000);
-        self.asked.insert(self.last_id, (who, asked));
+        self.questions.insert(self.last_id, (who, question));
         // A request that is retried until its answer is sent once here, and not lost.
         if seq > 0 || self.rng.below(12) > 0 {
-            self.to_server.push((at, believer.conn, header, body(request)));
+            self.to_server.push((at, client.conn, header, body(request)));
         }
         self.last_id
     }
@@ -336,12 +336,12 @@ impl CacheRun {
                 continue;
             }
             // A lookup sees the present state, or one that follows before its answer.
-            if let Some((_, SentQuestion::Look { state, .. })) = self.asked.get_mut(&header.request_id) {
+            if let Some((_, SentQuestion::Look { state, .. })) = self.questions.get_mut(&header.request_id) {
                 *state = self.states.len() - 1;
             }
             self.machine.handle(conn, &header, body, &[]);
             let answers = self.machine.take_answers();
-            if let Some((_, SentQuestion::MakeDirectory { number, .. })) = self.asked.get(&header.request_id)
+            if let Some((_, SentQuestion::MakeDirectory { number, .. })) = self.questions.get(&header.request_id)
                 && *number as usize > self.directories.len()
                 && let Some(Reply::Stat(reply)) = self.machine.look(Request::Stat(Stat {
                     target: directory(*number),
@@ -352,14 +352,14 @@ impl CacheRun {
                 self.directories.push(reply.attr.inode);
             }
             self.observe();
-            if let Some((_, SentQuestion::Change { state, .. })) = self.asked.get_mut(&header.request_id) {
+            if let Some((_, SentQuestion::Change { state, .. })) = self.questions.get_mut(&header.request_id) {
                 *state = self.states.len() - 1;
             }
             self.answered(answers)?;
         }
         let answers: Vec<_> = self.to_client.extract_if(.., |(at, _)| *at <= now_us).collect();
         for (_, answer) in answers {
-            self.hear(answer);
+            self.on_response(answer);
         }
         Ok(())
     }
@@ -398,10 +398,10 @@ impl CacheRun {
     /// The server answers: from now on every other client may know what the answers show.
     fn answered(&mut self, answers: Vec<MachineResponse>) -> Verdict {
         for answer in answers {
-            let known = match self.asked.get(&answer.header.request_id) {
+            let known = match self.questions.get(&answer.header.request_id) {
                 Some((who, SentQuestion::Look { name, state, .. })) => Some((*who, *name, *state)),
                 // A refusal shows whether the name exists, too.
-                Some((who, SentQuestion::Change { name, state })) if tells_of_a_name(&answer) => {
+                Some((who, SentQuestion::Change { name, state })) if answers_a_name(&answer) => {
                     Some((*who, *name, *state))
                 }
                 _ => None,
@@ -417,17 +417,16 @@ impl CacheRun {
     }
 
     fn judge(&self, by: usize, name: CachedName, state: usize) -> Verdict {
-        for (who, believer) in self.believers.iter().enumerate().filter(|(who, _)| *who != by) {
-            let Some((believed, until_us)) = believer.believed.get(&name) else { continue };
-            if *until_us > self.now_us
-                && !self.states[state..].iter().any(|state| state.get(&name) == believed.as_ref())
+        for (who, client) in self.clients.iter().enumerate().filter(|(who, _)| *who != by) {
+            let Some((cached, until_us)) = client.cached.get(&name) else { continue };
+            if *until_us > self.now_us && !self.states[state..].iter().any(|state| state.get(&name) == cached.as_ref())
             {
-                let told = self.states[state].get(&name);
+                let shown = self.states[state].get(&name);
                 return broken(
                     Rule::Linearizable,
                     format!(
-                        "at {} us believer {who} goes on with {believed:?} for name {name:?} until {until_us} us, and \
-                         believer {by} is told of {told:?}",
+                        "at {} us client {who} goes on with {cached:?} for name {name:?} until {until_us} us, and \
+                         client {by} is shown of {shown:?}",
                         self.now_us
                     ),
                 );
@@ -436,10 +435,10 @@ impl CacheRun {
         Ok(())
     }
 
-    fn hear(&mut self, answer: MachineResponse) {
-        let Some((who, asked)) = self.asked.remove(&answer.header.request_id) else { return };
-        let believer = &mut self.believers[who];
-        match (asked, answer.result) {
+    fn on_response(&mut self, answer: MachineResponse) {
+        let Some((who, question)) = self.questions.remove(&answer.header.request_id) else { return };
+        let client = &mut self.clients[who];
+        match (question, answer.result) {
             (SentQuestion::Look { name, began, sent_us, .. }, result) => {
                 let found = match result {
                     Ok(Reply::Stat(reply)) => Some(reply.attr.inode),
@@ -448,9 +447,8 @@ impl CacheRun {
                 };
                 let until_us = sent_us + u64::from(answer.header.holds.names_ms) * 1000;
                 let holds = answer.header.holds;
-                if began == believer.recalls && believer.changing == 0 && ![Holds::NONE, Holds::ASKED].contains(&holds)
-                {
-                    believer.believed.insert(name, (found, until_us.min(believer.lease_until_us)));
+                if began == client.recalls && client.changing == 0 && ![Holds::NONE, Holds::ASKED].contains(&holds) {
+                    client.cached.insert(name, (found, until_us.min(client.lease_until_us)));
                 }
             }
             (SentQuestion::MakeDirectory { number, began, sent_us }, result) => {
@@ -458,35 +456,35 @@ impl CacheRun {
                     Ok(Reply::Txn(reply)) if !reply.existed => reply.empty_ms,
                     _ => 0,
                 };
-                if empty_ms > 0 && began == believer.recalls && believer.changing == 1 {
-                    let until_us = (sent_us + u64::from(empty_ms) * 1000).min(believer.lease_until_us);
-                    believer.believed.extend((0..NAMES).map(|name| ((number, name), (None, until_us))));
+                if empty_ms > 0 && began == client.recalls && client.changing == 1 {
+                    let until_us = (sent_us + u64::from(empty_ms) * 1000).min(client.lease_until_us);
+                    client.cached.extend((0..NAMES).map(|name| ((number, name), (None, until_us))));
                     self.promises += 1;
                 }
-                believer.recalls += 1;
-                believer.changing -= 1;
+                client.recalls += 1;
+                client.changing -= 1;
             }
             (SentQuestion::Change { .. }, _) => {
-                believer.recalls += 1;
-                believer.changing -= 1;
+                client.recalls += 1;
+                client.changing -= 1;
             }
             (SentQuestion::Recalls { sent_us }, Ok(Reply::Recalls(reply))) => {
-                if believer.asked.is_none_or(|(id, _)| id != answer.header.request_id) {
+                if client.question.is_none_or(|(id, _)| id != answer.header.request_id) {
                     return;
                 }
-                believer.asked = None;
-                let is_new = reply.life != believer.life;
+                client.question = None;
+                let is_new = reply.life != client.life;
                 if is_new || reply.everything || !reply.directories.is_empty() {
-                    believer.recalls += 1;
-                    believer.believed.clear();
+                    client.recalls += 1;
+                    client.cached.clear();
                 }
                 if is_new || reply.number != 0 {
-                    believer.acked = reply.number;
+                    client.acked = reply.number;
                 }
-                believer.life = reply.life;
-                believer.lease_until_us = sent_us + u64::from(reply.lease_ms) * 950;
+                client.life = reply.life;
+                client.lease_until_us = sent_us + u64::from(reply.lease_ms) * 950;
             }
-            (SentQuestion::Recalls { .. }, _) => believer.asked = None,
+            (SentQuestion::Recalls { .. }, _) => client.question = None,
         }
     }
 }
@@ -495,7 +493,7 @@ fn body(request: Request) -> RequestBody {
     RequestBody { caller: None, request: Some(request) }
 }
 
-fn tells_of_a_name(answer: &MachineResponse) -> bool {
+fn answers_a_name(answer: &MachineResponse) -> bool {
     match &answer.result {
         Ok(_) => true,
         Err(fault) => matches!(fault.reason, Reason::Exists | Reason::NotFound),

@@ -246,12 +246,12 @@ impl SimClient {
     }
 
     /// Abandons its request: its outcome stays unknown.
-    pub(crate) fn give_up(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         self.waiting = None;
     }
 
     /// An answer has arrived.
-    pub(crate) fn hear(&mut self, answer: &MachineResponse) -> ClientAction {
+    pub(crate) fn on_response(&mut self, answer: &MachineResponse) -> ClientAction {
         let mine = self.conn == Some(answer.conn);
         let of = |waiting: &InFlightRequest| mine && waiting.ask.header.request_id == answer.header.request_id;
         if !self.waiting.as_ref().is_some_and(of) {

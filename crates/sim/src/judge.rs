@@ -46,7 +46,7 @@ impl Witness {
                     self.check_attr_now(done.id, attr)?;
                 }
                 let sync = matches!(request, Request::Txn(txn) if txn.durability == Durability::Sync as i32);
-                self.told(header.session.0, header.seq.0, sync);
+                self.note_answered(header.session.0, header.seq.0, sync);
                 Ok(())
             }
             (Expectation::Txn { did: Ok(RequestEffect::Txn { result: Err(reason), .. }), .. }, Err(fault))
@@ -75,7 +75,7 @@ impl Witness {
                 }
                 let sync = matches!(request, Request::Write(write) if write.durability == Durability::Sync as i32);
                 self.unsure.remove(stamp);
-                self.told(header.session.0, header.seq.0, sync);
+                self.note_answered(header.session.0, header.seq.0, sync);
                 Ok(())
             }
             (Expectation::Write { did: Some(RequestEffect::Wrote { stamp, offset }), .. }, Ok(Reply::Punch(reply))) => {
@@ -89,7 +89,7 @@ impl Witness {
                     return broken(Rule::Linearizable, words);
                 }
                 self.unsure.remove(stamp);
-                self.told(header.session.0, header.seq.0, punch.durability == Durability::Sync as i32);
+                self.note_answered(header.session.0, header.seq.0, punch.durability == Durability::Sync as i32);
                 Ok(())
             }
             (Expectation::Write { refusals, .. }, Err(fault)) if refusals.contains(&fault.reason) => Ok(()),
@@ -121,7 +121,7 @@ impl Witness {
     }
 
     /// A client received the answer to a change.
-    fn told(&mut self, session: u64, seq: u64, sync: bool) {
+    fn note_answered(&mut self, session: u64, seq: u64, sync: bool) {
         let Some(effect) = self.journal.of_request(session, seq) else { return };
         effect.answered = true;
         if sync {

@@ -37,12 +37,12 @@ const ANSWERS_MAX: usize = 256;
 
 impl PastAnswers {
     /// Remembers an answer.
-    pub(crate) fn remember(&mut self, question: Question, told: ComparableAnswer) {
+    pub(crate) fn remember(&mut self, question: Question, answer: ComparableAnswer) {
         if self.answers.len() < ANSWERS_MAX {
-            self.answers.push((question, told));
+            self.answers.push((question, answer));
         } else {
             let place = (frieze_base::crc32c(&question.target.path) as usize ^ self.answers.len()) % ANSWERS_MAX;
-            self.answers[place] = (question, told);
+            self.answers[place] = (question, answer);
         }
     }
 
@@ -62,16 +62,16 @@ impl PastAnswers {
     }
 
     /// The answer has changed, as it may inside a gap.
-    pub(crate) fn replace(&mut self, place: usize, told: ComparableAnswer) {
-        self.answers[place].1 = told;
+    pub(crate) fn replace(&mut self, place: usize, answer: ComparableAnswer) {
+        self.answers[place].1 = answer;
     }
 
     /// An expiry without an answer was lost: what it refused, or left out of a listing, is answered again.
     pub(crate) fn forget_refusals(&mut self) {
-        self.answers.retain(|(question, told)| {
+        self.answers.retain(|(question, answer)| {
             let lists = question.what == QuestionKind::List;
-            let leaves_out = lists && entries_of(told).iter().any(|entry| entry.attr.is_none());
-            *told != Err(Reason::HistoryExpired as u32) && !leaves_out
+            let leaves_out = lists && entries_of(answer).iter().any(|entry| entry.attr.is_none());
+            *answer != Err(Reason::HistoryExpired as u32) && !leaves_out
         });
     }
 
@@ -82,8 +82,8 @@ impl PastAnswers {
 }
 
 /// The entries of a listing as it is remembered.
-pub(crate) fn entries_of(told: &ComparableAnswer) -> Vec<DirEntry> {
-    let (mut entries, mut rest) = (Vec::new(), told.as_deref().unwrap_or_default());
+pub(crate) fn entries_of(answer: &ComparableAnswer) -> Vec<DirEntry> {
+    let (mut entries, mut rest) = (Vec::new(), answer.as_deref().unwrap_or_default());
     while let Ok(entry) = DirEntry::decode_length_delimited(&mut rest) {
         entries.push(entry);
     }

@@ -259,7 +259,7 @@ fn doubled_append(seed: u64) -> Verdict {
     let file = stage.make(0, "/f")?;
     let step = stage.write(&file, None, 1000, false);
     let first = stage.send(0, step)?;
-    stage.heard(0);
+    stage.take_response(0);
     for len in [CHUNK_BYTES as usize - 2000, 500] {
         let step = stage.write(&file, None, len, false);
         stage.expect(0, step, None)?;
@@ -411,7 +411,7 @@ fn grant_lost_with_the_power(seed: u64) -> Verdict {
 fn retry_after_a_restart(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 1)?;
     let made = stage.send(0, txn(make_file("/f")))?;
-    stage.heard(0);
+    stage.take_response(0);
     stage.barrier()?;
     stage.witness.stop()?;
     stage.crash(CrashKind::Process)?;
@@ -426,7 +426,7 @@ fn retry_of_a_truncate_after_a_rename(seed: u64) -> Verdict {
     let step = stage.write(&file, Some(0), 5000, false);
     stage.expect(1, step, None)?;
     let cut = stage.send(0, txn(truncate("/f", 100)))?;
-    stage.heard(0);
+    stage.take_response(0);
     stage.expect(1, txn(rename("/f", "/g")), None)?;
     stage.deliver(0, late(&cut, 1_000_000))?;
     stage.make(1, "/f")?;

@@ -66,7 +66,7 @@ impl Stage {
         if known.is_none() {
             self.clients[client].conn = Some(self.witness.connect(self.clients[client].uid));
         }
-        self.clients[client].give_up();
+        self.clients[client].abandon();
         self.clients[client].steps.clear();
         self.clients[client].steps.push_back(step);
         self.clients[client].begin();
@@ -89,10 +89,10 @@ impl Stage {
     }
 
     /// The answer to the client's last request, if there is one.
-    pub(crate) fn heard(&mut self, client: usize) -> Option<MachineResponse> {
+    pub(crate) fn take_response(&mut self, client: usize) -> Option<MachineResponse> {
         let mut found = None;
         for answer in std::mem::take(&mut self.witness.said) {
-            match self.clients[client].hear(&answer) {
+            match self.clients[client].on_response(&answer) {
                 ClientAction::Nothing => self.witness.said.push(answer),
                 _ => found = Some(answer),
             }
@@ -103,14 +103,14 @@ impl Stage {
     /// Does a step and returns the answer, flushing if it waits for that. `None`: the server died.
     pub(crate) fn ask(&mut self, client: usize, step: Step) -> Verdict<Option<MachineResponse>> {
         self.send(client, step)?;
-        if let Some(answer) = self.heard(client) {
+        if let Some(answer) = self.take_response(client) {
             return Ok(Some(answer));
         }
         self.tick();
         if !self.witness.machine.is_dying() {
             self.witness.flush()?;
         }
-        match self.heard(client) {
+        match self.take_response(client) {
             None if !self.witness.machine.is_dying() && !self.witness.read_only => {
                 broken(Rule::Live, "a request was not answered by a flush")
             }

@@ -232,13 +232,13 @@ impl Witness {
             return broken(Rule::Once, format!("{ended} sessions ended, {} were due: {expired:?}", expired.len()));
         }
         // One that cannot be ended now does not block others: the log says which were.
-        let (mut due, mut told) = (expired, before.index);
+        let (mut due, mut executed_upto) = (expired, before.index);
         for index in before.index + 1..=after.index {
             let Some((stamp, session)) = self.ended(index, &due)? else {
                 // The disk stopped before its entry could be read.
                 break;
             };
-            told = index;
+            executed_upto = index;
             due.retain(|other| *other != session);
             self.journal.effects.push(self.end_of(index, stamp, session));
             self.model.sessions.remove(&session);
@@ -247,7 +247,7 @@ impl Witness {
         // Changes from before the disk stopped, and the one during which it did, can all be there after the restart, in
         // their order.
         if self.doubts.is_empty() && self.machine.is_dying() {
-            let written = told + 1..=after.index + 1;
+            let written = executed_upto + 1..=after.index + 1;
             self.doubts =
                 due.iter().zip(written).map(|(session, at)| self.end_of(at, after.newest, *session)).collect();
         }

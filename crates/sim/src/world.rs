@@ -11,7 +11,7 @@ use frieze_node::Settings;
 
 use faults::ServerRepair;
 
-use crate::auditor::{Auditor, told};
+use crate::auditor::{Auditor, comparable};
 use crate::client::{ClientAction, SimClient};
 use crate::machine::{ConnId, Hardware, MachineResponse, STRANGER, SUPERUSER, USER};
 use crate::model::tree::ROOT;
@@ -220,7 +220,7 @@ impl ServerWorld {
             self.now_us = at_us;
         }
         self.witness.trace.at(self.now_us);
-        self.happen(event)?;
+        self.handle_event(event)?;
         self.settle()?;
         while self.faults.last().is_some_and(|at| *at <= self.counts.operations) {
             self.faults.pop();
@@ -259,11 +259,11 @@ impl ServerWorld {
         self.queue.push(Reverse(Scheduled { at_us: self.now_us + delay_us, order: self.order, event }));
     }
 
-    fn happen(&mut self, event: ServerEvent) -> Verdict {
+    fn handle_event(&mut self, event: ServerEvent) -> Verdict {
         match event {
             ServerEvent::Think { client } => self.think(client),
             ServerEvent::ToServer { conn, ask } => return self.witness.deliver(conn, *ask),
-            ServerEvent::ToClient { client, answer } => self.hear(client, &answer),
+            ServerEvent::ToClient { client, answer } => self.on_response(client, &answer),
             ServerEvent::Timeout { client, request_id } => self.time_out(client, request_id),
             ServerEvent::Gone { conn } => self.witness.disconnect(conn),
             ServerEvent::Flush => {
@@ -374,8 +374,8 @@ impl ServerWorld {
         }
     }
 
-    fn hear(&mut self, client: usize, answer: &MachineResponse) {
-        match self.clients[client].hear(answer) {
+    fn on_response(&mut self, client: usize, answer: &MachineResponse) {
+        match self.clients[client].on_response(answer) {
             ClientAction::Nothing => {}
             ClientAction::Done(question) => {
                 let lasting = answer.result.as_ref().err().is_none_or(|fault| {
@@ -383,12 +383,13 @@ impl ServerWorld {
                         && !matches!(fault.reason, Reason::Future | Reason::StaleHandle)
                 });
                 if let Some(question) = question.filter(|_| lasting) {
-                    let (told, _) = told(&answer.result, &answer.payload);
+                    let (comparable_answer, _) = comparable(&answer.result, &answer.payload);
                     // On the path to a target that is named by its number a part may have expired; root asks again by
                     // number, without a path.
-                    let by_number = question.target.base != ROOT && told == Err(Reason::HistoryExpired as u32);
+                    let by_number =
+                        question.target.base != ROOT && comparable_answer == Err(Reason::HistoryExpired as u32);
                     if !by_number {
-                        self.witness.memory.remember(question, told);
+                        self.witness.memory.remember(question, comparable_answer);
                     }
                 }
                 self.counts.operations += 1;
@@ -409,7 +410,7 @@ impl ServerWorld {
             return;
         }
         if waiting.attempts >= ATTEMPTS_MAX && !self.calm {
-            self.clients[client].give_up();
+            self.clients[client].abandon();
             self.counts.operations += 1;
             return self.after(1000, ServerEvent::Think { client });
         }

@@ -113,17 +113,17 @@ pub(super) struct ClusterBreakState {
 
 impl ClusterBreakState {
     /// Breaks a message that arrives at a node. `None`: it is lost.
-    pub(super) fn hear(
+    pub(super) fn on_message(
         &mut self,
         broken: ClusterBreak,
-        mut letter: Box<Envelope>,
+        mut envelope: Box<Envelope>,
         engine: &Engine,
     ) -> Option<Box<Envelope>> {
-        if let ServerMessage::ChainPromise(promise) = &letter.told {
+        if let ServerMessage::ChainPromise(promise) = &envelope.message {
             let known = self.promised.entry(promise.chain).or_default();
             *known = (*known).max(promise.at);
         }
-        match (broken, &mut letter.told) {
+        match (broken, &mut envelope.message) {
             (ClusterBreak::AcksBeforeTail, ServerMessage::ChainAck(ack)) if ack.upto > 0 => ack.upto = ack.held,
             (ClusterBreak::AcksLost, ServerMessage::ChainAck(ack)) => ack.upto = 0,
             (ClusterBreak::ClosesEarly, ServerMessage::ChainAck(ack)) => {
@@ -131,17 +131,17 @@ impl ClusterBreakState {
             }
             (ClusterBreak::PromisesLost, ServerMessage::ChainPromise(_)) => return None,
             (ClusterBreak::SixthLeftOut, ServerMessage::Metalog(_) | ServerMessage::MetalogPiece(_))
-                if letter.to.0 > 5 =>
+                if envelope.to.0 > 5 =>
             {
                 return None;
             }
             (ClusterBreak::EpochUnchecked, ServerMessage::Heartbeat(heartbeat)) => {
                 heartbeat.chains.iter_mut().for_each(|report| report.last_epoch = report.last_epoch.min(1));
             }
-            (ClusterBreak::EpochUnchecked, told) => set_epoch(told, engine),
+            (ClusterBreak::EpochUnchecked, message) => set_epoch(message, engine),
             (ClusterBreak::SuffixKept, ServerMessage::ChainKeep(keep)) => keep.upto = u64::MAX,
             (ClusterBreak::MemoryPretended, ServerMessage::Heartbeat(heartbeat)) => {
-                self.incarnations.insert(letter.from, heartbeat.incarnation);
+                self.incarnations.insert(envelope.from, heartbeat.incarnation);
                 heartbeat.incarnation = 1;
             }
             (ClusterBreak::SyncPretended, ServerMessage::Heartbeat(heartbeat)) => {
@@ -153,7 +153,7 @@ impl ClusterBreakState {
             }
             (ClusterBreak::MemoryPretended, ServerMessage::Grant(grant)) => {
                 // So that the process takes it for its own.
-                grant.incarnation = self.incarnations.get(&letter.to).copied().unwrap_or(grant.incarnation);
+                grant.incarnation = self.incarnations.get(&envelope.to).copied().unwrap_or(grant.incarnation);
             }
             (ClusterBreak::DirtyShown, ServerMessage::ChainClean(clean)) => {
                 let last = engine.chains().iter().find(|chain| chain.chain == clean.chain).map(|chain| chain.last);
@@ -163,13 +163,13 @@ impl ClusterBreakState {
             }
             (ClusterBreak::ReachHidden, ServerMessage::QuestionAnswer(answer)) => {
                 if let [holes] = answer.holes.as_mut_slice() {
-                    holes.runs = vec![0, letter.payload.bytes.len() as u32];
+                    holes.runs = vec![0, envelope.payload.bytes.len() as u32];
                 }
             }
             (ClusterBreak::ReachUntold, ServerMessage::QuestionAnswer(answer)) => {
                 answer.tails.iter_mut().for_each(|tail| (tail.chunk, tail.end) = (None, 0));
             }
-            (ClusterBreak::StampsUntold, _) => letter.header.hlc = frieze_hlc::Hlc::ZERO,
+            (ClusterBreak::StampsUntold, _) => envelope.header.hlc = frieze_hlc::Hlc::ZERO,
             (ClusterBreak::LeaseLong, ServerMessage::Grant(grant)) => {
                 grant.lease_ns = grant.lease_ns.saturating_mul(30)
             }
@@ -178,15 +178,15 @@ impl ClusterBreakState {
                     assignment.configuration = None;
                 }
             }
-            (ClusterBreak::BytesDamaged, ServerMessage::ChainRecord(_)) if !letter.payload.bytes.is_empty() => {
-                let mut bytes = letter.payload.bytes.to_vec();
+            (ClusterBreak::BytesDamaged, ServerMessage::ChainRecord(_)) if !envelope.payload.bytes.is_empty() => {
+                let mut bytes = envelope.payload.bytes.to_vec();
                 bytes[0] ^= 1;
-                letter.header.payload_crc = frieze_base::crc32c(&bytes);
-                letter.payload.bytes = bytes.into();
+                envelope.header.payload_crc = frieze_base::crc32c(&bytes);
+                envelope.payload.bytes = bytes.into();
             }
             _ => {}
         }
-        Some(letter)
+        Some(envelope)
     }
 
     /// Breaks a request of a client.
@@ -227,7 +227,7 @@ impl ClusterBreakState {
 
     /// Makes a server delete records that other members have, as [`Engine::give_up_remains`] does, or too early.
     /// `judge` checks the state behind the decision.
-    pub(super) fn give_up(
+    pub(super) fn detach(
         broken: Option<ClusterBreak>,
         engine: &Engine,
         judge: impl Fn(&ClusterState, ChainId, NodeId),
@@ -270,12 +270,12 @@ pub(super) fn answer(broken: ClusterBreak, has_gone_on: bool, answer: &mut NodeR
 }
 
 /// Says it under the configuration that the hearer has.
-fn set_epoch(told: &mut ServerMessage, engine: &Engine) {
+fn set_epoch(message: &mut ServerMessage, engine: &Engine) {
     let here = |chain: u32| {
         let chains = engine.chains();
         chains.iter().find(|known| known.chain == chain).map_or(ChainEpoch(0), |known| ChainEpoch(known.epoch))
     };
-    let (chain, epoch) = match told {
+    let (chain, epoch) = match message {
         ServerMessage::ChainRecord(said) => (said.chain, &mut said.epoch),
         ServerMessage::ChainPromise(said) => (said.chain, &mut said.epoch),
         ServerMessage::ChainAck(said) => (said.chain, &mut said.epoch),

@@ -13,7 +13,7 @@ use frieze_wire::message::{ClusterMap, ClusterMapReply, JoinReply, Reply, Reques
 use frieze_wire::txn::{CloseSession, Op, OpenSession};
 
 use super::node::{NodeConnId, NodeResponse};
-use super::tasks::rest;
+use super::tasks::suspend;
 
 /// A request on its way out of a client.
 pub(super) struct OutgoingRequest {
@@ -29,7 +29,7 @@ pub(super) struct OutgoingRequest {
 pub(super) struct Port {
     pub(super) now_us: u64,
     pub(super) outgoing: Vec<OutgoingRequest>,
-    pub(super) gone: Vec<(NodeId, NodeConnId)>,
+    pub(super) closed: Vec<(NodeId, NodeConnId)>,
     pub(super) answers: Vec<NodeResponse>,
     /// Connections whose end has reached it.
     pub(super) over: Vec<NodeConnId>,
@@ -124,7 +124,7 @@ impl ClusterClient {
         let until = self.now_us() + us;
         while self.now_us() < until {
             self.port().alarm_us = until;
-            rest();
+            suspend();
         }
     }
 
@@ -133,7 +133,7 @@ impl ClusterClient {
         let until = self.now_us() + us;
         while self.now_us() < until && !self.port().calm {
             self.port().alarm_us = until;
-            rest();
+            suspend();
         }
     }
 
@@ -152,7 +152,7 @@ impl ClusterClient {
     }
 
     /// Forgets connections that are over.
-    fn hear_of_ends(&mut self) {
+    fn drop_ended_connections(&mut self) {
         let over = std::mem::take(&mut self.port().over);
         if !over.is_empty() {
             self.conns.retain(|_, conn| !over.contains(conn));
@@ -168,7 +168,7 @@ impl ClusterClient {
         seq: Seq,
         wait_us: u64,
     ) -> Option<NodeResponse> {
-        self.hear_of_ends();
+        self.drop_ended_connections();
         self.requests += 1;
         let id = self.requests;
         let fresh = (self.index as u64 + 1) << 32 | id;
@@ -190,9 +190,9 @@ impl ClusterClient {
         self.port().outgoing.push(OutgoingRequest { to: node, conn, header, body, payload: payload.to_vec() });
         loop {
             self.port().alarm_us = deadline;
-            rest();
+            suspend();
             let answers = std::mem::take(&mut self.port().answers);
-            self.hear_of_ends();
+            self.drop_ended_connections();
             if self.port().vanishes && self.may_vanish {
                 return None;
             }
@@ -208,7 +208,7 @@ impl ClusterClient {
             }
             if self.now_us() >= deadline {
                 if let Some(conn) = self.conns.remove(&node) {
-                    self.port().gone.push((node, conn));
+                    self.port().closed.push((node, conn));
                 }
                 return None;
             }
@@ -335,14 +335,14 @@ impl ClusterClient {
     /// From now on it is another client, with connections of its own.
     fn vanish(&mut self) {
         for (node, conn) in std::mem::take(&mut self.conns) {
-            self.port().gone.push((node, conn));
+            self.port().closed.push((node, conn));
         }
         (self.vanished, self.lives) = (true, self.lives + 1);
         (self.session, self.newest, self.map) = (SessionId(0), Hlc::ZERO, ClusterMapReply::default());
     }
 
     /// Its identity: its number, and a hundred more for each time that it vanished.
-    pub(super) fn who(&self) -> usize {
+    pub(super) fn identity(&self) -> usize {
         self.index + 100 * self.lives
     }
 

@@ -29,7 +29,7 @@ use crate::violation::{Rule, Verdict, broken};
 /// Judges everything except the final questions to the servers.
 pub(super) fn judge(history: &History) -> Verdict {
     stamps(history)?;
-    told(history)?;
+    loss_reports(history)?;
     cells_now(history)?;
     cuts(history)?;
     cells_then(history)?;
@@ -38,7 +38,7 @@ pub(super) fn judge(history: &History) -> Verdict {
 }
 
 /// Nothing is said to be missing before a machine was lost for good.
-fn told(history: &History) -> Verdict {
+fn loss_reports(history: &History) -> Verdict {
     let is_early = |read: &&ReadRecord| read.incomplete && history.buried_us.is_none_or(|us| read.done_us < us);
     match history.reads.iter().find(is_early) {
         Some(ReadRecord { cells, node, done_us, .. }) => broken(
@@ -52,22 +52,27 @@ fn told(history: &History) -> Verdict {
 /// Every change has a larger stamp than any that its client had received, and no two writes of a cell, or changes of
 /// several, share a stamp.
 fn stamps(history: &History) -> Verdict {
-    let writes =
-        history.writes.iter().filter_map(|write| Some((write.seen, write.done?.1, format!("write {}", write.value))));
+    let writes = history
+        .writes
+        .iter()
+        .filter_map(|write| Some((write.newest_before, write.done?.1, format!("write {}", write.value))));
     let appends = history
         .appends
         .iter()
-        .filter_map(|append| Some((append.seen, append.done?.1, format!("append {}", append.value))));
+        .filter_map(|append| Some((append.newest_before, append.done?.1, format!("append {}", append.value))));
     let names = history
         .names
         .iter()
-        .filter_map(|name| Some((name.seen, name.done.as_ref()?.1.ok()?, format!("{:?}", name.op))));
-    let cuts = history.cuts.iter().filter_map(|cut| Some((cut.seen, cut.done?.1, format!("cut at cell {}", cut.cell))));
-    for (seen, stamp, what) in writes.chain(appends).chain(names).chain(cuts) {
-        if stamp <= seen {
+        .filter_map(|name| Some((name.newest_before, name.done.as_ref()?.1.ok()?, format!("{:?}", name.op))));
+    let cuts = history
+        .cuts
+        .iter()
+        .filter_map(|cut| Some((cut.newest_before, cut.done?.1, format!("cut at cell {}", cut.cell))));
+    for (newest_before, stamp, what) in writes.chain(appends).chain(names).chain(cuts) {
+        if stamp <= newest_before {
             return broken(
                 Rule::StampsRise,
-                format!("{what} is stamped {stamp}, and its client had seen {seen} before"),
+                format!("{what} is stamped {stamp}, and its client had received {newest_before} before"),
             );
         }
     }
@@ -154,8 +159,8 @@ fn together_by(history: &History) -> BTreeMap<Value, u64> {
         return by;
     }
     let answered = history.writes.iter().filter_map(|write| Some((write.value, write.done?.0)));
-    let seen = history.reads.iter().flat_map(|read| read.values.iter().map(|value| (*value, read.done_us)));
-    for (value, us) in answered.chain(seen) {
+    let read = history.reads.iter().flat_map(|read| read.values.iter().map(|value| (*value, read.done_us)));
+    for (value, us) in answered.chain(read) {
         by.entry(value).and_modify(|by| *by = us.min(*by));
     }
     by
@@ -433,7 +438,7 @@ fn together(history: &History) -> Verdict {
             history.cells_at.range(all).map(|((_, _, at), (value, node))| (*at, *value, *node))
         };
         // It is stamped above the one and at or below the other.
-        let (mut above, mut upto) = (one.seen, None);
+        let (mut above, mut upto) = (one.newest_before, None);
         for cell in &cells {
             for (at, ..) in asked(*cell).filter(|(_, value, _)| *value == one.value) {
                 let before = known.get(cell).and_then(|writes| writes.range(..=at).next_back());
@@ -508,8 +513,9 @@ fn names(history: &History) -> Verdict {
             NameOp::Rename { from, .. } => from,
             NameOp::Remove { name } => name,
         };
-        let gone = lives.get(name.as_str()).and_then(|life| life.removed).is_some_and(|(from, ..)| from <= done_us);
-        if !gone {
+        let is_removed =
+            lives.get(name.as_str()).and_then(|life| life.removed).is_some_and(|(from, ..)| from <= done_us);
+        if !is_removed {
             return broken(Rule::Linearizable, format!("{:?} found no {name}, which nobody had taken away", record.op));
         }
     }

@@ -62,9 +62,19 @@ impl Worker {
         let value = self.history().fresh_value();
         let sync = self.client.rng.chance(self.mix.sync_one_in);
         let place = {
-            let (seen, client, invoked_us) = (self.client.newest, self.client.who(), self.client.now_us());
+            let (newest_before, client, invoked_us) =
+                (self.client.newest, self.client.identity(), self.client.now_us());
             let mut history = self.history();
-            history.appends.push(AppendRecord { file, client, value, cells, seen, done: None, invoked_us, sync });
+            history.appends.push(AppendRecord {
+                file,
+                client,
+                value,
+                cells,
+                newest_before,
+                done: None,
+                invoked_us,
+                sync,
+            });
             history.appends.len() - 1
         };
         let payload = value.to_le_bytes().repeat((cells * CELL_BYTES / 8) as usize);

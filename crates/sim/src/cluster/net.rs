@@ -18,7 +18,7 @@ pub(super) struct Envelope {
     pub(super) from: NodeId,
     pub(super) to: NodeId,
     pub(super) header: FrameHeader,
-    pub(super) told: ServerMessage,
+    pub(super) message: ServerMessage,
     pub(super) payload: PeerPayload,
 }
 
@@ -51,7 +51,7 @@ struct PeerPath {
 pub(super) enum SendOutcome {
     /// It arrives then, if this connection still lives.
     Arrives { at_us: u64, connection: u64, twice: bool },
-    /// It is held until the way is free again.
+    /// It is queued until the way is free again.
     Held,
     /// The connection broke under it.
     Broke,
@@ -71,8 +71,8 @@ enum PeerChannel {
 }
 
 impl PeerChannel {
-    fn of(told: &ServerMessage) -> PeerChannel {
-        match told {
+    fn of(message: &ServerMessage) -> PeerChannel {
+        match message {
             ServerMessage::Heartbeat(_) | ServerMessage::Grant(_) | ServerMessage::Refused(_) => PeerChannel::Orders,
             ServerMessage::Metalog(_) | ServerMessage::MetalogHeld(_) | ServerMessage::MetalogClose(_) => {
                 PeerChannel::Orders
@@ -85,7 +85,7 @@ impl PeerChannel {
 /// After so long without a sign the ends give a connection up.
 pub(super) const SILENT_US: u64 = 2_000_000;
 /// Most messages that wait behind a partition: further ones are lost.
-const HELD_MAX: usize = 2_000;
+const QUEUED_MAX: usize = 2_000;
 
 impl Net {
     pub(super) fn new(rng: Rng) -> Net {
@@ -96,7 +96,7 @@ impl Net {
         self.ways.entry((from, to)).or_default()
     }
 
-    pub(super) fn send(&mut self, now_us: u64, letter: &Envelope) -> SendOutcome {
+    pub(super) fn send(&mut self, now_us: u64, envelope: &Envelope) -> SendOutcome {
         let weather = self.weather;
         let mut delay = 50 + self.rng.below(150);
         if self.rng.chance(weather.late) {
@@ -104,10 +104,10 @@ impl Net {
         }
         let breaks = self.rng.chance(weather.breaks);
         let twice = weather.overlaps && self.rng.chance(100);
-        let way = self.way(letter.from, letter.to);
-        if let Some((_, held)) = &mut way.cut {
-            if held.len() < HELD_MAX {
-                held.push_back(Box::new(letter.clone()));
+        let way = self.way(envelope.from, envelope.to);
+        if let Some((_, queue)) = &mut way.cut {
+            if queue.len() < QUEUED_MAX {
+                queue.push_back(Box::new(envelope.clone()));
             }
             return SendOutcome::Held;
         }
@@ -115,7 +115,7 @@ impl Net {
             return SendOutcome::Broke;
         }
         let connection = way.connection;
-        let last = &mut way.last_arrivals_us[PeerChannel::of(&letter.told) as usize];
+        let last = &mut way.last_arrivals_us[PeerChannel::of(&envelope.message) as usize];
         *last = (now_us + delay).max(*last);
         SendOutcome::Arrives { at_us: *last, connection, twice }
     }
@@ -146,9 +146,9 @@ impl Net {
     /// Ends a partition. Returns the waiting messages if both ends kept the connection; `None` if it broke.
     pub(super) fn heal(&mut self, now_us: u64, from: NodeId, to: NodeId) -> Option<VecDeque<Box<Envelope>>> {
         let way = self.way(from, to);
-        let Some((since_us, held)) = way.cut.take() else { return Some(VecDeque::new()) };
+        let Some((since_us, queue)) = way.cut.take() else { return Some(VecDeque::new()) };
         if now_us - since_us < SILENT_US {
-            return Some(held);
+            return Some(queue);
         }
         None
     }

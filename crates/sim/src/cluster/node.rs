@@ -20,7 +20,7 @@ use frieze_wire::txn::Caller;
 use super::breakage::ClusterBreak;
 use super::clock::NodeTime;
 use super::net::Envelope;
-use super::tasks::{Task, rest};
+use super::tasks::{Task, suspend};
 use crate::breakage::{DiskCorruption, faulty_disk};
 use crate::world::WALL_US;
 
@@ -42,7 +42,7 @@ pub(super) struct NodeResponse {
 /// Messages of servers that the world has not collected yet.
 #[derive(Default)]
 pub(super) struct Outbox {
-    pub(super) told: VecDeque<Box<Envelope>>,
+    pub(super) messages: VecDeque<Box<Envelope>>,
     pub(super) answers: Vec<NodeResponse>,
 }
 
@@ -55,11 +55,11 @@ struct NodePeers {
 }
 
 impl Peers for NodePeers {
-    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
+    fn tell(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
         // Its header is that of the sender's connection.
-        let letter =
-            Box::new(Envelope { from: self.from, to, header: FrameHeader::of(FrameKind::Peer), told, payload });
-        self.post.lock().unwrap_or_else(PoisonError::into_inner).told.push_back(letter);
+        let envelope =
+            Box::new(Envelope { from: self.from, to, header: FrameHeader::of(FrameKind::Peer), message, payload });
+        self.post.lock().unwrap_or_else(PoisonError::into_inner).messages.push_back(envelope);
     }
 }
 
@@ -125,7 +125,7 @@ pub(super) struct SimNode {
     pub(super) control_busy: Arc<AtomicBool>,
     pub(super) tend_busy: Arc<AtomicBool>,
     /// Chains are detached during its periodic work, and at no other time.
-    pub(super) may_give_up: bool,
+    pub(super) may_detach: bool,
     /// It crashes at one of its next effects.
     pub(super) may_crash: bool,
     /// It is gone for ever, with its disk.
@@ -138,13 +138,13 @@ pub(super) struct SimNode {
     /// durable part of these, and all that other members have only in a later epoch.
     pub(super) short_at: BTreeMap<u32, u64>,
     /// Chains that this process has detached, and the count, as far as judged.
-    pub(super) given_up: Vec<(ChainId, u64)>,
+    pub(super) detached: Vec<(ChainId, u64)>,
     /// Chains that it last decided to detach and still needs, with the reason.
     pub(super) needed: Arc<Mutex<BTreeMap<ChainId, String>>>,
     /// A sync failed: its supervisor restarts the server.
     pub(super) failed: bool,
     /// State of its chains in the last line of the trace.
-    pub(super) told: String,
+    pub(super) last_trace: String,
     broken: Option<ClusterBreak>,
 }
 
@@ -199,16 +199,16 @@ impl SimNode {
             journal_at_us: None,
             control_busy: Arc::default(),
             tend_busy: Arc::default(),
-            may_give_up: false,
+            may_detach: false,
             may_crash: false,
             is_gone: false,
             stays_away: false,
             is_rotten: false,
             short_at: BTreeMap::new(),
-            given_up: Vec::new(),
+            detached: Vec::new(),
             needed: Arc::default(),
             failed: false,
-            told: String::new(),
+            last_trace: String::new(),
             broken,
         }
     }
@@ -238,7 +238,7 @@ impl SimNode {
         self.control_busy = Arc::default();
         self.tend_busy = Arc::default();
         (self.flush_at_us, self.journal_at_us, self.failed) = (None, None, false);
-        self.given_up.clear();
+        self.detached.clear();
         self.needed = Arc::default();
         let mut entropy = [0u8; 64];
         self.rng.fill(&mut entropy);
@@ -294,7 +294,7 @@ impl SimNode {
             return Ok(Some(Duration::from_micros(wait_us)));
         }
         engine.connect(Arc::new(NodePeers { from: self.id, post: self.post.clone() }));
-        engine.while_waiting(Box::new(rest));
+        engine.while_waiting(Box::new(suspend));
         engine.begin_node()?;
         self.serves = true;
         Ok(None)
@@ -341,14 +341,14 @@ impl SimNode {
     pub(super) fn begin(&mut self, run: impl FnOnce(&Engine) + Send + 'static) {
         let Some(engine) = self.serving().cloned() else { return };
         let mut task = Task::new(move || run(&engine));
-        if !task.go_on() {
+        if !task.resume() {
             self.tasks.push(task);
         }
     }
 
     /// Resumes suspended calls whose wait is over.
-    pub(super) fn go_on(&mut self) {
-        self.tasks.retain_mut(|task| !task.go_on());
+    pub(super) fn resume_tasks(&mut self) {
+        self.tasks.retain_mut(|task| !task.resume());
     }
 
     /// A request of a client arrives.

@@ -335,9 +335,9 @@ impl Worker {
         let record = WriteRecord {
             cells,
             value,
-            client: self.client.who(),
+            client: self.client.identity(),
             invoked_us: self.client.now_us(),
-            seen: self.client.newest,
+            newest_before: self.client.newest,
             done: None,
             sync,
         };
@@ -386,15 +386,16 @@ impl Worker {
             let (source, target_offset) = (waiting.capability.clone(), offset_of(cells.first));
             ranges.push(CopyRange { source, source_offset, target, target_offset, len, also: Vec::new() });
         }
-        let (seen, client, invoked_us) = (self.client.newest, self.client.who(), self.client.now_us());
+        let (newest_before, client, invoked_us) = (self.client.newest, self.client.identity(), self.client.now_us());
         // A client that receives the answer or reads the bytes finds them on stable storage.
         let (done, sync) = (None, true);
-        let record = |cells: &Cells| WriteRecord { cells: *cells, value, client, invoked_us, seen, done, sync };
+        let record =
+            |cells: &Cells| WriteRecord { cells: *cells, value, client, invoked_us, newest_before, done, sync };
         let (place, number) = {
             let mut history = self.history();
             let place = history.writes.len();
             history.writes.extend(parts.iter().map(record));
-            history.together.push(TogetherRecord { value, parts: parts.clone(), seen, is_done: false });
+            history.together.push(TogetherRecord { value, parts: parts.clone(), newest_before, is_done: false });
             (place, history.together.len() - 1)
         };
         if !self.mix.is_apart {
@@ -510,7 +511,7 @@ impl Worker {
         (payload, node, incomplete): (Vec<u8>, NodeId, bool),
     ) -> bool {
         let Some(values) = self.values(cells, &payload, node) else { return false };
-        let (done_us, client) = (self.client.now_us(), self.client.who());
+        let (done_us, client) = (self.client.now_us(), self.client.identity());
         self.history().reads.push(ReadRecord { cells, values, invoked_us, done_us, node, client, incomplete });
         true
     }
@@ -620,7 +621,8 @@ impl Worker {
             extend: false,
             times_anew: false,
         });
-        let record = CutRecord { cell, invoked_us: self.client.now_us(), seen: self.client.newest, done: None };
+        let record =
+            CutRecord { cell, invoked_us: self.client.now_us(), newest_before: self.client.newest, done: None };
         let place = {
             let mut history = self.history();
             history.cuts.push(record);
@@ -641,7 +643,7 @@ impl Worker {
         let FileInfo { inode, .. } = self.file(file);
         let invoked_us = self.client.now_us();
         self.client.call(Route::Lead, &Request::Sync(Sync { inode }), &[], Seq(0))?;
-        let (done_us, client) = (self.client.now_us(), self.client.who());
+        let (done_us, client) = (self.client.now_us(), self.client.identity());
         self.history().syncs.push(SyncRecord { file, client, invoked_us, done_us });
         Ok(())
     }
@@ -667,8 +669,12 @@ impl Worker {
             NameOp::Rename { from, to } => Op::Rename(Rename { from: path(from), to: path(to), flags: 0 }),
             NameOp::Remove { name } => Op::Remove(Remove { target: path(name), directory: false }),
         };
-        let record =
-            NameRecord { op: op.clone(), invoked_us: self.client.now_us(), seen: self.client.newest, done: None };
+        let record = NameRecord {
+            op: op.clone(),
+            invoked_us: self.client.now_us(),
+            newest_before: self.client.newest,
+            done: None,
+        };
         let place = {
             let mut history = self.history();
             history.names.push(record);
@@ -686,12 +692,12 @@ impl Worker {
         if let Ok(stamp) = outcome {
             history.instants.push(stamp);
             history.instants.push(stamp.previous());
-            let (made, gone) = match op {
+            let (made, removed) = match op {
                 NameOp::Make { name } => (Some(name), None),
                 NameOp::Rename { from, to } => (Some(to), Some(from)),
                 NameOp::Remove { name } => (None, Some(name)),
             };
-            history.present.retain(|name| Some(name) != gone.as_ref());
+            history.present.retain(|name| Some(name) != removed.as_ref());
             history.present.extend(made);
         }
         Ok(())

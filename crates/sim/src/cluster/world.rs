@@ -1,12 +1,12 @@
 //! Nodes, clients, the network between them, and faults: one event after the other, in the order of the seed.
 
 mod chains;
+mod clients;
 mod faults;
 mod founding;
 mod health;
 mod losses;
 mod minority;
-mod people;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -49,7 +49,7 @@ enum ClusterEvent {
     Serve(usize, u64),
     Start(usize),
     Told {
-        letter: Box<Envelope>,
+        envelope: Box<Envelope>,
         connection: u64,
     },
     /// A node is notified that its connection with another broke, or is up.
@@ -124,7 +124,7 @@ struct ClusterWorld {
     net: Net,
     post: Post,
     nodes: Vec<SimNode>,
-    people: Vec<ClientTask>,
+    clients: Vec<ClientTask>,
     history: Arc<Mutex<History>>,
     queue: BinaryHeap<Reverse<Scheduled>>,
     now_us: u64,
@@ -245,7 +245,7 @@ impl ClusterWorld {
             rng,
             post,
             nodes,
-            people: Vec::new(),
+            clients: Vec::new(),
             history: Arc::new(Mutex::new(History::new(Trace::new(plan.keep_trace)))),
             queue: BinaryHeap::new(),
             now_us: 0,
@@ -291,11 +291,11 @@ impl ClusterWorld {
             ..self.swarm.mix
         };
         for index in 0..self.plan.clients as usize {
-            self.add_person(index, mix, Worker::live);
+            self.add_client(index, mix, Worker::live);
         }
         let ClusterPlan { operator, copies, nodes, .. } = self.plan;
         if operator || copies < nodes {
-            self.add_person(self.people.len(), mix, move |worker| worker.operate(copies, operator));
+            self.add_client(self.clients.len(), mix, move |worker| worker.operate(copies, operator));
         }
         self.after(1_000_000, ClusterEvent::Audit);
         let mut last = (0, self.now_us);
@@ -327,9 +327,9 @@ impl ClusterWorld {
         if self.plan.loses_majority {
             self.lose_majority(mix)?;
         }
-        let index = self.people.len();
-        self.add_person(index, mix, Worker::look_back);
-        self.until(CALM_US_MAX, "everything is looked at once more", ClusterWorld::nobody_asks)?;
+        let index = self.clients.len();
+        self.add_client(index, mix, Worker::look_back);
+        self.until(CALM_US_MAX, "everything is looked at once more", ClusterWorld::is_idle)?;
         self.settle()?;
         let remembered = self.history().cells_at.len() as u64;
         self.counts.remembered = remembered;
@@ -365,9 +365,9 @@ impl ClusterWorld {
     /// Current operation of each client, for a run that does not end.
     fn doing(&self) -> String {
         let mut words = Vec::new();
-        for (index, person) in self.people.iter().enumerate() {
-            let port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
-            if person.task.is_some() {
+        for (index, client) in self.clients.iter().enumerate() {
+            let port = client.port.lock().unwrap_or_else(PoisonError::into_inner);
+            if client.task.is_some() {
                 words.push(format!("client {index}: {}", port.doing));
             }
         }
@@ -422,8 +422,8 @@ impl ClusterWorld {
         (0..CHAINS).all(is_served)
     }
 
-    fn nobody_asks(&self) -> bool {
-        self.people.iter().all(|person| person.task.is_none())
+    fn is_idle(&self) -> bool {
+        self.clients.iter().all(|client| client.task.is_none())
     }
 
     fn advance(&mut self, now_us: u64) {
@@ -449,7 +449,7 @@ impl ClusterWorld {
         }
         self.now_us = at_us.max(self.now_us);
         self.history().trace.at(at_us);
-        self.happen(event)?;
+        self.handle_event(event)?;
         // Only clients finish operations, or see violations.
         if std::mem::take(&mut self.has_woken) {
             let mut history = self.history();
@@ -465,7 +465,7 @@ impl ClusterWorld {
         id.0 as usize - 1
     }
 
-    fn happen(&mut self, event: ClusterEvent) -> Verdict {
+    fn handle_event(&mut self, event: ClusterEvent) -> Verdict {
         let node = match &event {
             ClusterEvent::Beat(node, life)
             | ClusterEvent::Control(node, life)
@@ -480,7 +480,7 @@ impl ClusterWorld {
                 Some(*node)
             }
             ClusterEvent::Start(node) | ClusterEvent::Link { node, .. } => Some(*node),
-            ClusterEvent::Told { letter, .. } => Some(self.index_of(letter.to)),
+            ClusterEvent::Told { envelope, .. } => Some(self.index_of(envelope.to)),
             ClusterEvent::Ask { outgoing, .. } => Some(self.index_of(outgoing.to)),
             ClusterEvent::Gone { node, .. } => Some(self.index_of(*node)),
             ClusterEvent::Answered(_)
@@ -491,7 +491,7 @@ impl ClusterWorld {
         };
         let Some(node) = node else {
             self.all_clocks();
-            return self.happen_elsewhere(event);
+            return self.handle_world_event(event);
         };
         self.nodes[node].advance(self.now_us);
         let paused_until_us = self.nodes[node].paused_until_us.max(self.nodes[node].ahead_until_us);
@@ -499,34 +499,34 @@ impl ClusterWorld {
             self.after(paused_until_us - self.now_us, event);
             return Ok(());
         }
-        self.happen_at(node, event)?;
+        self.handle_node_event(node, event)?;
         self.settle_node(node)
     }
 
-    fn happen_elsewhere(&mut self, event: ClusterEvent) -> Verdict {
+    fn handle_world_event(&mut self, event: ClusterEvent) -> Verdict {
         match event {
             ClusterEvent::Answered(mut answer) => {
                 if let Some(broken) = self.plan.breakage {
                     breakage::answer(broken, self.has_gone_on, &mut answer);
                 }
                 let index = answer.client;
-                let Some(person) = self.people.get_mut(index) else { return Ok(()) };
+                let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
                 let words = || format!("<- c{index} r{} from {} {:?}", answer.request_id, answer.node, answer.result);
                 let reason = answer.result.as_ref().err().map_or(0, |fault| fault.reason as u64);
                 let crc = frieze_base::crc32c(&answer.payload).into();
                 let numbers = [index as u64, answer.request_id, answer.node.0.into(), reason, crc, answer.hlc.0];
                 self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.numbers(&numbers, words);
-                person.port.lock().unwrap_or_else(PoisonError::into_inner).answers.push(*answer);
+                client.port.lock().unwrap_or_else(PoisonError::into_inner).answers.push(*answer);
                 return self.wake(index);
             }
             ClusterEvent::Ended { client, conn } => {
-                let Some(person) = self.people.get_mut(client) else { return Ok(()) };
-                person.port.lock().unwrap_or_else(PoisonError::into_inner).over.push(conn);
+                let Some(task) = self.clients.get_mut(client) else { return Ok(()) };
+                task.port.lock().unwrap_or_else(PoisonError::into_inner).over.push(conn);
                 return self.wake(client);
             }
             ClusterEvent::Alarm { client, at_us } => {
                 let due = {
-                    let port = self.people[client].port.lock().unwrap_or_else(PoisonError::into_inner);
+                    let port = self.clients[client].port.lock().unwrap_or_else(PoisonError::into_inner);
                     port.alarm_us == at_us
                 };
                 if due {
@@ -547,7 +547,7 @@ impl ClusterWorld {
         Ok(())
     }
 
-    fn happen_at(&mut self, node: usize, event: ClusterEvent) -> Verdict {
+    fn handle_node_event(&mut self, node: usize, event: ClusterEvent) -> Verdict {
         match event {
             ClusterEvent::Start(_) => return self.start(node),
             ClusterEvent::Serve(..) => return self.serve(node),
@@ -594,7 +594,7 @@ impl ClusterWorld {
                 let busy = node.tend_busy.clone();
                 let needed = node.needed.clone();
                 if !busy.swap(true, Ordering::Relaxed) {
-                    node.may_give_up = true;
+                    node.may_detach = true;
                     node.begin(move |engine| {
                         // A failed step is retried the next time.
                         let _tended = engine.tend();
@@ -604,7 +604,7 @@ impl ClusterWorld {
                                 chains::lock(&needed).insert(chain, words);
                             }
                         };
-                        let _given_up = breakage::ClusterBreakState::give_up(broken, engine, judge);
+                        let _given_up = breakage::ClusterBreakState::detach(broken, engine, judge);
                         let _given_back = engine.give_back_remains();
                         // Damage that readers met is repaired from other members.
                         let _looked = engine.scrub(&|_| true);
@@ -622,9 +622,9 @@ impl ClusterWorld {
                 let flushed = engine.journal(Duration::ZERO);
                 self.flushed(node, flushed);
             }
-            ClusterEvent::Told { letter, connection } if self.net.arrives(letter.from, letter.to, connection) => {
-                let asks = matches!(letter.told, frieze_wire::peer::ServerMessage::Question(_));
-                self.hear(&engine, letter);
+            ClusterEvent::Told { envelope, connection } if self.net.arrives(envelope.from, envelope.to, connection) => {
+                let asks = matches!(envelope.message, frieze_wire::peer::ServerMessage::Question(_));
+                self.on_message(&engine, envelope);
                 if asks {
                     self.nodes[node].begin(Engine::answer_what_is_asked);
                 }
@@ -643,18 +643,18 @@ impl ClusterWorld {
         Ok(())
     }
 
-    fn hear(&mut self, engine: &Engine, letter: Box<Envelope>) {
-        self.counts.letters += 1;
-        let letter = match self.plan.breakage {
-            Some(broken) => self.broken.hear(broken, letter, engine),
-            None => Some(letter),
+    fn on_message(&mut self, engine: &Engine, envelope: Box<Envelope>) {
+        self.counts.peer_messages += 1;
+        let envelope = match self.plan.breakage {
+            Some(broken) => self.broken.on_message(broken, envelope, engine),
+            None => Some(envelope),
         };
-        let Some(letter) = letter else { return };
-        if self.plan.keep_trace && !matches!(letter.told, frieze_wire::peer::ServerMessage::Metalog(_)) {
-            self.history().trace.words(format!("      {} to {}: {:?}", letter.from, letter.to, letter.told));
+        let Some(envelope) = envelope else { return };
+        if self.plan.keep_trace && !matches!(envelope.message, frieze_wire::peer::ServerMessage::Metalog(_)) {
+            self.history().trace.words(format!("      {} to {}: {:?}", envelope.from, envelope.to, envelope.message));
         }
-        let Envelope { from, header, told, payload, .. } = *letter;
-        if let Err(fault) = engine.told(from, &header, told, (&payload.bytes).into()) {
+        let Envelope { from, header, message, payload, .. } = *envelope;
+        if let Err(fault) = engine.told(from, &header, message, (&payload.bytes).into()) {
             self.say(|| format!("{from} was not heard: {fault}"));
         }
     }
@@ -694,8 +694,8 @@ impl ClusterWorld {
     /// calls.
     fn settle_node(&mut self, node: usize) -> Verdict {
         // A resumed call may send a message that others wait for.
-        self.nodes[node].go_on();
-        self.judge_what_went(node)?;
+        self.nodes[node].resume_tasks();
+        self.judge_detached(node)?;
         if self.nodes[node].may_crash && self.nodes[node].disk.is_crashed() {
             self.stand_still(node);
             self.post_of_dead();
@@ -709,7 +709,7 @@ impl ClusterWorld {
             self.broken.after(broken, engine);
         }
         if self.plan.keep_trace {
-            self.tell_chains(node);
+            self.trace_chains(node);
         }
         if self.nodes[node].serving().is_none() {
             return Ok(());
@@ -731,32 +731,32 @@ impl ClusterWorld {
     /// Messages of a process during its crash never leave the machine.
     fn post_of_dead(&mut self) {
         let mut post = self.post.lock().unwrap_or_else(PoisonError::into_inner);
-        post.told.clear();
+        post.messages.clear();
         post.answers.clear();
     }
 
     /// Sends a node's messages, all of them after its pause, if there was one.
     fn carry(&mut self, node: usize, stunned_us: u64) {
-        let (told, answers) = {
+        let (messages, answers) = {
             let mut post = self.post.lock().unwrap_or_else(PoisonError::into_inner);
-            if post.told.is_empty() && post.answers.is_empty() {
+            if post.messages.is_empty() && post.answers.is_empty() {
                 return;
             }
             // Answers for a joining node: it waits for them itself.
             let (joining, answers) =
                 std::mem::take(&mut post.answers).into_iter().partition(|answer| answer.client > usize::MAX / 2);
             post.answers = joining;
-            (std::mem::take(&mut post.told), answers)
+            (std::mem::take(&mut post.messages), answers)
         };
         let hlc = self.nodes[node].engine.as_ref().map(|engine| engine.newest()).unwrap_or_default();
-        for mut letter in told {
-            if letter.to.0 == 0 || letter.to.0 as usize > self.nodes.len() {
+        for mut envelope in messages {
+            if envelope.to.0 == 0 || envelope.to.0 as usize > self.nodes.len() {
                 continue;
             }
-            let PeerPayload { bytes, crc, .. } = &letter.payload;
+            let PeerPayload { bytes, crc, .. } = &envelope.payload;
             let (payload_len, payload_crc) = (bytes.len() as u32, crc.unwrap_or_else(|| frieze_base::crc32c(bytes)));
-            letter.header = FrameHeader { hlc, payload_len, payload_crc, ..letter.header };
-            self.send(letter, stunned_us);
+            envelope.header = FrameHeader { hlc, payload_len, payload_crc, ..envelope.header };
+            self.send(envelope, stunned_us);
         }
         for mut answer in answers {
             answer.hlc = hlc;
@@ -766,17 +766,17 @@ impl ClusterWorld {
         }
     }
 
-    fn send(&mut self, letter: Box<Envelope>, later_us: u64) {
-        match self.net.send(self.now_us + later_us, &letter) {
+    fn send(&mut self, envelope: Box<Envelope>, later_us: u64) {
+        match self.net.send(self.now_us + later_us, &envelope) {
             SendOutcome::Arrives { at_us, connection, twice } => {
                 let delay_us = at_us - self.now_us;
                 if twice {
-                    self.after(delay_us + 500, ClusterEvent::Told { letter: letter.clone(), connection });
+                    self.after(delay_us + 500, ClusterEvent::Told { envelope: envelope.clone(), connection });
                 }
-                self.after(delay_us, ClusterEvent::Told { letter, connection });
+                self.after(delay_us, ClusterEvent::Told { envelope, connection });
             }
             SendOutcome::Held => {}
-            SendOutcome::Broke => self.break_link(letter.from, letter.to),
+            SendOutcome::Broke => self.break_link(envelope.from, envelope.to),
         }
     }
 
@@ -822,7 +822,7 @@ impl ClusterWorld {
         match self.nodes[node].serve() {
             Ok(Some(wait)) => self.after(wait.as_micros() as u64, ClusterEvent::Serve(node, life)),
             Ok(None) => {
-                self.tell_ended(node);
+                self.notify_ended(node);
                 for event in [
                     ClusterEvent::Beat(node, life),
                     ClusterEvent::Control(node, life),
@@ -865,7 +865,7 @@ impl ClusterWorld {
         self.say(|| format!("{id} dies: {kind:?}"));
         self.nodes[node].die(kind);
         if kind == CrashKind::Process {
-            self.tell_ended(node);
+            self.notify_ended(node);
         }
         self.post_of_dead();
         let others: Vec<NodeId> = self.nodes.iter().map(|node| node.id).filter(|other| *other != id).collect();
@@ -910,7 +910,7 @@ impl ClusterWorld {
 
     /// True if another node has the durable part of a chain, which it kept through a power loss while it was a full
     /// member: then the chain can continue from there, and nothing durable is missing.
-    fn is_durable_elsewhere(&self, node: usize, chain: u32) -> bool {
+    fn has_durable_copy(&self, node: usize, chain: u32) -> bool {
         let newest = self.epochs.get(&chain);
         let others = self.nodes.iter().enumerate().filter(|(index, other)| *index != node && !other.is_gone);
         others.into_iter().any(|(_, other)| newest.is_some() && other.short_at.get(&chain) == newest)
@@ -948,12 +948,12 @@ impl ClusterWorld {
         self.calm = true;
         self.all_clocks();
         self.end_faults();
-        self.until(CALM_US_MAX, "every request is answered", ClusterWorld::nobody_asks)?;
+        self.until(CALM_US_MAX, "every request is answered", ClusterWorld::is_idle)?;
         // A machine with a rotten disk is removed when other machines have its data: that is the last fault, and not
         // part of the calm.
         let is_over = |world: &ClusterWorld| world.nodes.iter().all(|node| !node.is_rotten || node.is_gone);
         self.until(CALM_US_MAX, "every chain is whole", |world| is_over(world) && world.is_whole())?;
-        self.until(CALM_US_MAX, "the leader says so", ClusterWorld::is_called_whole)?;
+        self.until(CALM_US_MAX, "the leader says so", ClusterWorld::leader_reports_whole)?;
         self.judge_health()
     }
 

@@ -218,7 +218,7 @@ impl Witness {
             _ if ask.upto != 0 => Hlc(ask.upto),
             _ => Hlc::MAX,
         };
-        let told = |kind: VersionKind| {
+        let versions_of = |kind: VersionKind| {
             let of_kind = reply.versions.iter().filter(move |version| version.kind == kind as i32);
             of_kind.filter(|version| Hlc(version.stamp) <= until)
         };
@@ -240,21 +240,21 @@ impl Witness {
         let known: Vec<_> = writes
             .map(|(stamp, write)| (stamp.0, write.session, write.offset, write.bytes.len() as u64, write.user_time))
             .collect();
-        let found: Vec<_> = told(VersionKind::Write)
+        let found: Vec<_> = versions_of(VersionKind::Write)
             .map(|version| (version.stamp, version.session, version.offset, version.len, version.user_time))
             .collect();
         expect_equal("the writes of a log", &found, &known)?;
         let known: Vec<_> = bytes.punches(all).filter(|(stamp, _)| after(stamp)).collect();
         let known: Vec<_> = known.iter().map(|(stamp, punch)| (stamp.0, punch.session, punch.offset)).collect();
         let found: Vec<_> =
-            told(VersionKind::Punch).map(|version| (version.stamp, version.session, version.offset)).collect();
+            versions_of(VersionKind::Punch).map(|version| (version.stamp, version.session, version.offset)).collect();
         expect_equal("the holes of a log", &found, &known)?;
         let known: Vec<_> = bytes.truncates(all).filter(|(stamp, _)| after(stamp)).map(|(s, len)| (s.0, len)).collect();
-        let found: Vec<_> = told(VersionKind::Truncate).map(|version| (version.stamp, version.len)).collect();
+        let found: Vec<_> = versions_of(VersionKind::Truncate).map(|version| (version.stamp, version.len)).collect();
         expect_equal("the truncates of a log", &found, &known)?;
         let known: BTreeSet<Hlc> = bytes.edits(all).filter(after).collect();
         let by_edits = [VersionKind::Cloned, VersionKind::Restored, VersionKind::Undone, VersionKind::Shared];
-        let found = by_edits.into_iter().flat_map(told).map(|version| Hlc(version.stamp));
+        let found = by_edits.into_iter().flat_map(versions_of).map(|version| Hlc(version.stamp));
         // Of names, too.
         let found: BTreeSet<Hlc> = found.filter(|stamp| known.contains(stamp)).collect();
         expect_equal("the edits of a log", &found, &known)?;

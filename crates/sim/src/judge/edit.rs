@@ -33,7 +33,7 @@ impl Witness {
                 if (reply.stamp, reply.id, reply.repeated) != (stamp.0, done.id, !logged) {
                     return wrong(&(stamp, done, logged));
                 }
-                self.told(ask.header.session.0, ask.header.seq.0, false);
+                self.note_answered(ask.header.session.0, ask.header.seq.0, false);
                 if at_once && logged { self.check_edited(ask, request, reply) } else { Ok(()) }
             }
             (Some(RequestEffect::Txn { result: Err(reason), .. }), Err(fault)) if fault.reason == *reason => Ok(()),

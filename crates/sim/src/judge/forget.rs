@@ -50,7 +50,7 @@ impl Witness {
         }
         if !forget.dry_run {
             // The client may use the space for other data after the answer: the change is on disk.
-            self.told(session, seq, true);
+            self.note_answered(session, seq, true);
         }
         if let Ok(root) = self.forgotten_root(forget) {
             let left = self.model.tree.left_alone(root, Hlc(forget.before));

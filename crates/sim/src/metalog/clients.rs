@@ -41,7 +41,7 @@ pub(super) struct MetalogClient {
     pub(super) floor: u64,
     pub(super) left: u64,
     /// The member that this attempt asks.
-    pub(super) asked: NodeId,
+    pub(super) on_request: NodeId,
 }
 
 /// Requests that wait at a host.
@@ -57,7 +57,7 @@ pub(super) struct PendingRequests {
 const PATIENCE_US: u64 = 400_000;
 
 impl MetalogWorld {
-    pub(super) fn tell(&mut self, _from: NodeId, client: u64, attempt: u64, answer: MemberResponse) {
+    pub(super) fn respond(&mut self, _from: NodeId, client: u64, attempt: u64, answer: MemberResponse) {
         for wait in self.faults.ways(&mut self.rng, self.quiet) {
             self.after(wait, MetalogEvent::Told { client, attempt, answer });
         }
@@ -70,21 +70,21 @@ impl MetalogWorld {
         let waiting = self.waiting.entry(id).or_default();
         let ready: Vec<_> = waiting.shows.extract_if(.., |show| show.0 <= applied).collect();
         for (_, client, attempt) in ready {
-            self.tell(id, client, attempt, MemberResponse::Shown(applied));
+            self.respond(id, client, attempt, MemberResponse::Shown(applied));
         }
     }
 
     /// A member no longer leads: the clients that wait for it to order a request ask another member.
-    pub(super) fn let_go(&mut self, id: NodeId, leader: Option<NodeId>) {
+    pub(super) fn redirect_clients(&mut self, id: NodeId, leader: Option<NodeId>) {
         let waiting = self.waiting.entry(id).or_default();
         let puts = std::mem::take(&mut waiting.puts).into_values().flatten();
         let closes = std::mem::take(&mut waiting.closes).into_iter().map(|(_, client, attempt)| (client, attempt));
         for (client, attempt) in puts.chain(closes).collect::<Vec<_>>() {
-            self.tell(id, client, attempt, MemberResponse::Hint(leader));
+            self.respond(id, client, attempt, MemberResponse::Hint(leader));
         }
     }
 
-    pub(super) fn asked(&mut self, id: NodeId, client: u64, attempt: u64, what: MetalogRequest) -> Verdict {
+    pub(super) fn on_request(&mut self, id: NodeId, client: u64, attempt: u64, what: MetalogRequest) -> Verdict {
         let now = self.now_us;
         self.next_token += 1;
         let token = self.next_token;
@@ -96,7 +96,7 @@ impl MetalogWorld {
             MetalogRequest::Put(ask)
                 if host.state.done.contains_key(&ask) && self.breakage != Some(MetalogBreak::RetriesRunAgain) =>
             {
-                self.tell(id, client, attempt, MemberResponse::Done(ask));
+                self.respond(id, client, attempt, MemberResponse::Done(ask));
                 return Ok(());
             }
             MetalogRequest::Put(ask) => {
@@ -112,7 +112,7 @@ impl MetalogWorld {
                 let at = host.clock(now);
                 if self.breakage == Some(MetalogBreak::ClosesEarly) && leads {
                     self.judge.closed(at);
-                    self.tell(id, client, attempt, MemberResponse::Closed);
+                    self.respond(id, client, attempt, MemberResponse::Closed);
                     return Ok(());
                 }
                 MemberInput::Close { at }
@@ -141,7 +141,7 @@ impl MetalogWorld {
                 _ => MemberResponse::Again,
             };
             if self.breakage != Some(MetalogBreak::NoHints) {
-                self.tell(id, client, attempt, answer);
+                self.respond(id, client, attempt, answer);
             }
         }
         self.did(id, doings)
@@ -156,11 +156,11 @@ impl MetalogWorld {
 
     fn show_at_once(&mut self, id: NodeId, client: u64, attempt: u64) -> Verdict {
         let applied = self.hosts.get(&id).map_or(LogIndex(0), |host| host.state.applied);
-        self.tell(id, client, attempt, MemberResponse::Shown(applied));
+        self.respond(id, client, attempt, MemberResponse::Shown(applied));
         Ok(())
     }
 
-    pub(super) fn told(&mut self, number: u64, attempt: u64, answer: MemberResponse) -> Verdict {
+    pub(super) fn on_response(&mut self, number: u64, attempt: u64, answer: MemberResponse) -> Verdict {
         let Some(client) = self.clients.get(&number) else { return Ok(()) };
         if client.attempt != attempt || client.left == 0 {
             return Ok(());
@@ -181,7 +181,7 @@ impl MetalogWorld {
         let wait = self.rng.below(pace);
         let client = self.clients.get_mut(&number).expect("it was there");
         client.left -= 1;
-        client.host = client.asked;
+        client.host = client.on_request;
         client.attempt += 1;
         client.seq += 1;
         let session = number + 1;
@@ -224,7 +224,7 @@ impl MetalogWorld {
         // Now and then any member is asked to read.
         let host = if client.what == MetalogRequest::Read && attempt.is_multiple_of(3) { anybody } else { client.host };
         let (what, attempt) = (client.what, client.attempt);
-        client.asked = host;
+        client.on_request = host;
         // If no answer arrives, the next attempt asks another member.
         client.host = anybody;
         for wait in self.faults.ways(&mut self.rng, self.quiet) {

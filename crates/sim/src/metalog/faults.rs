@@ -240,7 +240,7 @@ impl MetalogWorld {
                 self.paused.insert(one, until);
             }
             // It is there all the same.
-            MetalogFault::HangUp => self.seems_gone(one),
+            MetalogFault::HangUp => self.break_connections(one),
             MetalogFault::Contest => return self.contest(),
             MetalogFault::Add | MetalogFault::Remove | MetalogFault::Demote | MetalogFault::Transfer => {
                 return self.change(kind, one);

@@ -216,7 +216,7 @@ impl Host {
     pub(super) fn input(&mut self, at_us: u64, input: MemberInput) -> Vec<HostEffect> {
         let mut done = Vec::new();
         if let MemberInput::Receive(message) = &input {
-            self.memory.hear(message);
+            self.memory.observe(message);
         }
         self.feed(at_us, input, &mut done);
         done

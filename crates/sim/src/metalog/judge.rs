@@ -24,7 +24,7 @@ pub(super) struct Judge {
     state: MemberState,
     leaders: BTreeMap<u64, NodeId>,
     /// The place of the newest answered request or read.
-    told: u64,
+    on_response: u64,
     done: BTreeMap<PutId, u64>,
     /// Nothing may be stamped at or below it any more.
     closed: Hlc,
@@ -49,7 +49,7 @@ impl Judge {
 
     /// The newest index that any client received: a later request has to see it.
     pub(super) fn floor(&self) -> u64 {
-        self.told
+        self.on_response
     }
 
     /// A member has executed entries.
@@ -60,9 +60,9 @@ impl Judge {
         terms: &[Option<u64>],
         entries: &[LogEntry],
     ) -> Verdict {
-        let mut held = entries.iter().peekable();
+        let mut entries_of_member = entries.iter().peekable();
         for (index, term) in (from.0 + 1..=after.applied.0).zip(terms) {
-            let entry = held.next_if(|entry| entry.index.0 == index);
+            let entry = entries_of_member.next_if(|entry| entry.index.0 == index);
             let found = Canon {
                 term: entry.map(|entry| entry.term).or(*term).unwrap_or(0),
                 stamp: entry.map_or(Hlc::ZERO, |entry| entry.stamp),
@@ -138,10 +138,10 @@ impl Judge {
             return Ok(());
         };
         let member = host.member.as_ref().expect("it leads");
-        let held = member.term_at(LogIndex(index));
-        if index > member.base().index.0 && held != Some(canon.term) {
+        let entries_of_member = member.term_at(LogIndex(index));
+        if index > member.base().index.0 && entries_of_member != Some(canon.term) {
             let what = format!(
-                "member {} leads in term {term} without entry {index} of term {}: {held:?}",
+                "member {} leads in term {term} without entry {index} of term {}: {entries_of_member:?}",
                 host.id, canon.term
             );
             return broken(Rule::Durable, what);
@@ -154,7 +154,7 @@ impl Judge {
         let Some(index) = self.done.get(&ask) else {
             return broken(Rule::Durable, format!("request {ask:?} is said to be done, and is nowhere"));
         };
-        self.told = self.told.max(*index);
+        self.on_response = self.on_response.max(*index);
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl Judge {
                 format!("a read shows entry {index}, {floor} was told before it was asked"),
             );
         }
-        self.told = self.told.max(index.0);
+        self.on_response = self.on_response.max(index.0);
         Ok(())
     }
 

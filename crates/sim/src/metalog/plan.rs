@@ -95,7 +95,7 @@ fn lose_leaders(seed: u64, kind: CrashKind, election_us_max: u64) -> Verdict {
         world.take_down(leader, kind);
         if kind == CrashKind::Process {
             for host in world.hosts.keys().copied().collect::<Vec<_>>() {
-                world.is_seen_to_go(host, leader);
+                world.break_connection(host, leader);
             }
         }
         let down = world.now_us;

@@ -139,7 +139,7 @@ impl MetalogWorld {
                     attempt: 0,
                     floor: 0,
                     left: asks,
-                    asked: host,
+                    on_request: host,
                 },
             );
             let at = self.rng.below(400_000);
@@ -183,7 +183,7 @@ impl MetalogWorld {
             let event = self.queue.remove(&(at, number)).expect("it is the first");
             self.now_us = at;
             self.trace.at(at);
-            self.happen(event)?;
+            self.handle_event(event)?;
         }
         self.now_us = until;
         Ok(())
@@ -241,7 +241,7 @@ impl MetalogWorld {
         Ok(())
     }
 
-    fn happen(&mut self, event: MetalogEvent) -> Verdict {
+    fn handle_event(&mut self, event: MetalogEvent) -> Verdict {
         if let Some(id) = host_of(&event)
             && let Some(until) = self.paused.get(&id).copied()
         {
@@ -316,8 +316,8 @@ impl MetalogWorld {
                 self.cuts.remove(&cut);
                 Ok(())
             }
-            MetalogEvent::Asked { host, client, attempt, what } => self.asked(host, client, attempt, what),
-            MetalogEvent::Told { client, attempt, answer } => self.told(client, attempt, answer),
+            MetalogEvent::Asked { host, client, attempt, what } => self.on_request(host, client, attempt, what),
+            MetalogEvent::Told { client, attempt, answer } => self.on_response(client, attempt, answer),
             MetalogEvent::Wake { client, attempt } => self.wake(client, attempt),
         }
     }
@@ -383,21 +383,21 @@ impl MetalogWorld {
         self.trace.numbers(&[id.0.into(), 78, kind as u64], || format!("member {id} goes down: {kind:?}"));
         // A process that ends closes its connections; a machine without power sends nothing.
         if kind == CrashKind::Process {
-            self.seems_gone(id);
+            self.break_connections(id);
         }
     }
 
     /// Some of the other members notice that the connections of a member ended.
-    pub(super) fn seems_gone(&mut self, peer: NodeId) {
+    pub(super) fn break_connections(&mut self, peer: NodeId) {
         for host in self.hosts.keys().copied().collect::<Vec<_>>() {
             if !self.rng.chance(4) {
-                self.is_seen_to_go(host, peer);
+                self.break_connection(host, peer);
             }
         }
     }
 
     /// One of the other members notices it.
-    pub(super) fn is_seen_to_go(&mut self, host: NodeId, peer: NodeId) {
+    pub(super) fn break_connection(&mut self, host: NodeId, peer: NodeId) {
         let wait = self.rng.between(50, 20_000);
         self.after(wait, MetalogEvent::Gone { host, peer });
     }
@@ -416,7 +416,7 @@ impl MetalogWorld {
                         let Some(ask) = state::decode(&entry.body) else { continue };
                         let waits = self.waiting.entry(id).or_default().puts.remove(&ask).unwrap_or_default();
                         for (client, attempt) in waits {
-                            self.tell(id, client, attempt, MemberResponse::Done(ask));
+                            self.respond(id, client, attempt, MemberResponse::Done(ask));
                         }
                     }
                     self.show(id);
@@ -434,7 +434,7 @@ impl MetalogWorld {
                         self.elections += 1;
                         self.judge.leads(self.hosts.get(&id).expect("it did something"), term)?;
                     } else {
-                        self.let_go(id, leader);
+                        self.redirect_clients(id, leader);
                     }
                 }
                 HostEffect::Changed => {
@@ -454,7 +454,7 @@ impl MetalogWorld {
                 }
                 HostEffect::ReadFailed { token } => {
                     if let Some((client, attempt)) = self.waiting.entry(id).or_default().reads.remove(&token) {
-                        self.tell(id, client, attempt, MemberResponse::Again);
+                        self.respond(id, client, attempt, MemberResponse::Again);
                     }
                 }
                 HostEffect::Closed(at) => {
@@ -462,7 +462,7 @@ impl MetalogWorld {
                     let waiting = self.waiting.entry(id).or_default();
                     let closed: Vec<_> = waiting.closes.extract_if(.., |close| close.0 == at).collect();
                     for (_, client, attempt) in closed {
-                        self.tell(id, client, attempt, MemberResponse::Closed);
+                        self.respond(id, client, attempt, MemberResponse::Closed);
                     }
                 }
                 HostEffect::Refused(_) | HostEffect::NotClosed => {}

@@ -143,10 +143,10 @@ impl Model {
                 TxnResult::default()
             }
             Op::DeleteSnapshot(op) => {
-                if let Some(gone) = self.snapshots.remove(&op.name)
-                    && !self.snapshots.values().any(|other| *other == gone)
+                if let Some(pin) = self.snapshots.remove(&op.name)
+                    && !self.snapshots.values().any(|other| *other == pin)
                 {
-                    self.tree.horizons.unpin(gone);
+                    self.tree.horizons.unpin(pin);
                 }
                 TxnResult::default()
             }
@@ -155,8 +155,8 @@ impl Model {
                     true => BTreeSet::new(),
                     false => self.snapshots.values().copied().filter(|(at, _)| at.0 < op.before).collect(),
                 };
-                let held = self.sessions.values().flat_map(|state| state.grants.keys().copied()).collect();
-                self.tree.forget(op, pins, &held);
+                let granted = self.sessions.values().flat_map(|state| state.grants.keys().copied()).collect();
+                self.tree.forget(op, pins, &granted);
                 TxnResult { id: op.root, existed: false }
             }
             Op::Grant(op) => {

@@ -128,7 +128,7 @@ pub(crate) struct Tree {
 }
 
 /// End of a path: the directory, the last name, its target.
-pub(crate) struct ResolvedPath {
+pub(crate) struct TreePath {
     pub(crate) parent: u64,
     pub(crate) name: Vec<u8>,
     pub(crate) found: Option<u64>,
@@ -196,7 +196,7 @@ impl Tree {
     }
 
     /// Walks to where a path ends. `follow`: also a link in the last place.
-    pub(crate) fn place(&self, target: &Target, follow: bool, at: Hlc) -> Result<ResolvedPath, Reason> {
+    pub(crate) fn place(&self, target: &Target, follow: bool, at: Hlc) -> Result<TreePath, Reason> {
         let mut rest: Vec<Vec<u8>> = split(&target.path);
         rest.reverse();
         let mut here = if target.path.first() == Some(&b'/') { ROOT } else { target.base };
@@ -209,7 +209,7 @@ impl Tree {
             self.kept(here, at)?;
             let Some(name) = rest.pop() else {
                 let parent = self.node(here, at).map_or(0, |node| node.parent);
-                return Ok(ResolvedPath { parent, name: Vec::new(), found: Some(here) });
+                return Ok(TreePath { parent, name: Vec::new(), found: Some(here) });
             };
             if !self.node(here, at).is_some_and(InodeVersion::is_directory) {
                 return Err(Reason::NotDirectory);
@@ -232,7 +232,7 @@ impl Tree {
                     }
                     rest.extend(split(&link.target).into_iter().rev());
                 }
-                _ if last => return Ok(ResolvedPath { parent: here, name, found }),
+                _ if last => return Ok(TreePath { parent: here, name, found }),
                 (Some(id), _) => here = id,
                 (None, _) => return Err(Reason::NotFound),
             }
@@ -544,11 +544,11 @@ impl Tree {
     /// Checks that the names at an instant form a tree and that link counts follow from it: the model checks itself
     /// first, so that a mistake in it is not taken for one of the server.
     pub(crate) fn check(&self, at: Hlc) -> Result<(), String> {
-        let mut seen = BTreeSet::new();
+        let mut visited = BTreeSet::new();
         let mut names: BTreeMap<u64, u32> = BTreeMap::new();
         let mut left = vec![ROOT];
         while let Some(directory) = left.pop() {
-            if !seen.insert(directory) {
+            if !visited.insert(directory) {
                 return Err(format!("directory {directory} has two names or lies below itself at {at}"));
             }
             let mut subdirectories = 0;

@@ -10,17 +10,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 impl ClusterWorld {
     /// Checks that other nodes have what a node has just detached, by the state from which it decided that.
-    pub(super) fn judge_what_went(&mut self, node: usize) -> Verdict {
-        if !self.nodes[node].may_give_up {
+    pub(super) fn judge_detached(&mut self, node: usize) -> Verdict {
+        if !self.nodes[node].may_detach {
             return Ok(());
         }
         let Some(engine) = self.nodes[node].serving().cloned() else { return Ok(()) };
-        self.nodes[node].may_give_up = self.nodes[node].tend_busy.load(Ordering::Relaxed);
-        let given_up = engine.chains_given_up();
-        let known = std::mem::replace(&mut self.nodes[node].given_up, given_up.clone());
+        self.nodes[node].may_detach = self.nodes[node].tend_busy.load(Ordering::Relaxed);
+        let detached = engine.chains_given_up();
+        let known = std::mem::replace(&mut self.nodes[node].detached, detached.clone());
         let id = self.nodes[node].id;
-        for (chain, _) in given_up.iter().filter(|chain| !known.contains(chain)) {
-            self.counts.given_up += 1;
+        for (chain, _) in detached.iter().filter(|chain| !known.contains(chain)) {
+            self.counts.detached += 1;
             self.say(|| format!("{id} gives up chain {chain}"));
             let needed = lock(&self.nodes[node].needed).remove(chain);
             if let Some(words) = needed {
@@ -31,14 +31,14 @@ impl ClusterWorld {
     }
 
     /// Into the trace, in words only: how the chains of a node are, when that has changed.
-    pub(super) fn tell_chains(&mut self, node: usize) {
+    pub(super) fn trace_chains(&mut self, node: usize) {
         let Some(engine) = self.nodes[node].serving() else { return };
         let leads = if engine.leads() { "leads, " } else { "" };
         let chains = engine.chains().iter().map(chain_words).collect::<Vec<_>>().join(" ");
         let words = format!("   {} {leads}{chains}", self.nodes[node].id);
-        if self.nodes[node].told != words {
+        if self.nodes[node].last_trace != words {
             self.history().trace.words(words.clone());
-            self.nodes[node].told = words;
+            self.nodes[node].last_trace = words;
         }
     }
 }
@@ -56,8 +56,8 @@ pub(super) fn why_needed(state: &ClusterState, chain: ChainId, id: NodeId) -> Op
 }
 
 /// A lock that is short.
-pub(super) fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// State of a chain at a node, as a sentence.

@@ -258,7 +258,7 @@ impl ClusterWorld {
             }
             ClusterFault::Vanish => {
                 let client = self.rng.below(self.plan.clients) as usize;
-                self.people[client].port.lock().unwrap_or_else(std::sync::PoisonError::into_inner).vanishes = true;
+                self.clients[client].port.lock().unwrap_or_else(std::sync::PoisonError::into_inner).vanishes = true;
                 self.wake(client)?;
             }
             // It is down already.
@@ -298,7 +298,7 @@ impl ClusterWorld {
             return;
         }
         match self.net.heal(self.now_us, from, to) {
-            Some(held) => held.into_iter().for_each(|letter| self.send(letter, 0)),
+            Some(queue) => queue.into_iter().for_each(|envelope| self.send(envelope, 0)),
             None => self.break_link(from, to),
         }
     }

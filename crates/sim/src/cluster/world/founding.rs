@@ -41,8 +41,8 @@ impl ClusterWorld {
             };
             let header = FrameHeader { request_id: number + 1, ..FrameHeader::of(FrameKind::Request) };
             let body = RequestBody { caller: None, request: Some(Request::Join(join.clone())) };
-            let person = usize::MAX - joiner;
-            self.nodes[leader].request(person, u64::MAX - joiner as u64, header, body, Vec::new());
+            let client = usize::MAX - joiner;
+            self.nodes[leader].request(client, u64::MAX - joiner as u64, header, body, Vec::new());
             let mut answer = None;
             for _ in 0..200 {
                 self.run_for(50_000)?;

@@ -21,7 +21,7 @@ impl ClusterWorld {
     }
 
     /// True if the leader calls all of it whole, with as many copies as there are to be.
-    pub(super) fn is_called_whole(&self) -> bool {
+    pub(super) fn leader_reports_whole(&self) -> bool {
         self.leader().is_some_and(|leader| {
             let mut is_whole = false;
             if let Some(engine) = self.nodes[leader].serving() {

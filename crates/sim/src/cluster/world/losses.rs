@@ -54,7 +54,7 @@ impl ClusterWorld {
         if is_down {
             let now_us = self.now_us;
             let (short, ruined): (Vec<u32>, Vec<u32>) =
-                only.into_iter().partition(|chain| self.is_durable_elsewhere(node, *chain));
+                only.into_iter().partition(|chain| self.has_durable_copy(node, *chain));
             let mut history = self.history();
             history.buried_us.get_or_insert(now_us);
             // Other nodes may have the durable part; answers have to report what is ruined.
@@ -68,9 +68,9 @@ impl ClusterWorld {
         }
         (self.nodes[node].is_gone, self.nodes[node].failed) = (true, false);
         self.nodes[node].refuses = false;
-        let (next, index) = (newcomer(self.machines), self.people.len());
+        let (next, index) = (newcomer(self.machines), self.clients.len());
         self.machines += 1;
-        self.add_person(index, self.swarm.mix, move |worker| worker.replace(id, next));
+        self.add_client(index, self.swarm.mix, move |worker| worker.replace(id, next));
         Ok(())
     }
 
@@ -80,10 +80,10 @@ impl ClusterWorld {
             return self.after(100_000, ClusterEvent::Join);
         }
         *self.counts.faults.entry("another server").or_default() += 1;
-        let (next, index) = (newcomer(self.machines), self.people.len());
+        let (next, index) = (newcomer(self.machines), self.clients.len());
         self.machines += 1;
         self.say(|| format!("{} asks to join", next.name));
-        self.add_person(index, self.swarm.mix, move |worker| worker.join(next));
+        self.add_client(index, self.swarm.mix, move |worker| worker.join(next));
     }
 
     /// Flips a bit that a node has written, once all others have that data on stable storage. After a while the machine
@@ -112,7 +112,7 @@ impl ClusterWorld {
     }
 
     /// A machine that joins, or takes the place of one that is lost, begins.
-    pub(super) fn take_in(&mut self, reply: JoinReply) -> Verdict {
+    pub(super) fn add_node(&mut self, reply: JoinReply) -> Verdict {
         let (joiner, id) = (self.nodes.len(), NodeId(reply.node));
         if self.index_of(id) != joiner {
             return broken(Rule::Whole, format!("who is taken in after {joiner} others is called {id}"));
@@ -120,9 +120,9 @@ impl ClusterWorld {
         let mut node = SimNode::new(id, self.rng.split(), &settings_of(&self.plan), &self.post, self.plan.breakage);
         node.advance(self.now_us);
         self.nodes.push(node);
-        for person in &self.people {
+        for client in &self.clients {
             let nodes = self.nodes.iter().filter(|node| !node.is_gone).map(|node| node.id).collect();
-            person.port.lock().unwrap_or_else(PoisonError::into_inner).nodes = Some(nodes);
+            client.port.lock().unwrap_or_else(PoisonError::into_inner).nodes = Some(nodes);
         }
         self.begin_joined(joiner, reply)
     }

@@ -38,9 +38,9 @@ struct MinorityServer {
 impl ClusterWorld {
     /// Loses a majority, checks the rest, and restarts all servers.
     pub(super) fn lose_majority(&mut self, mix: ClusterMix) -> Verdict {
-        let index = self.people.len();
-        self.add_person(index, mix, Worker::name_an_instant);
-        self.until(CALM_US_MAX, "somebody says what time it is", ClusterWorld::nobody_asks)?;
+        let index = self.clients.len();
+        self.add_client(index, mix, Worker::name_an_instant);
+        self.until(CALM_US_MAX, "somebody says what time it is", ClusterWorld::is_idle)?;
         let Some(at) = self.history().named else { return Ok(()) };
         self.run_for(CLOSES_US)?;
         let mut left: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].serving().is_some()).collect();
@@ -64,10 +64,10 @@ impl ClusterWorld {
             let serve = move |world: &ClusterWorld| restarted.iter().all(|node| world.nodes[*node].serving().is_some());
             self.until(CALM_US_MAX, "those that are left serve again", serve)?;
         }
-        let index = self.people.len();
+        let index = self.clients.len();
         let may_lack = self.history().buried_us.is_some();
-        self.add_person(index, mix, move |worker| worker.ask_minority(&left, at, is_lost, may_lack));
-        self.until(CALM_US_MAX, "the past is answered by those that are left", ClusterWorld::nobody_asks)?;
+        self.add_client(index, mix, move |worker| worker.ask_minority(&left, at, is_lost, may_lack));
+        self.until(CALM_US_MAX, "the past is answered by those that are left", ClusterWorld::is_idle)?;
         if self.plan.goes_on_alone {
             return self.go_on_alone(node, mix, at);
         }
@@ -105,9 +105,9 @@ impl ClusterWorld {
         self.nodes[node].stays_away = false;
         self.after(0, ClusterEvent::Start(node));
         self.until(CALM_US_MAX, "the one that is left is whole by itself", ClusterWorld::is_whole)?;
-        let (index, left) = (self.people.len(), MinorityServer { node: id, chains: full });
-        self.add_person(index, mix, move |worker| worker.ask_survivor(&left, at, went_on));
-        self.until(CALM_US_MAX, "the one that is left answers", ClusterWorld::nobody_asks)
+        let (index, left) = (self.clients.len(), MinorityServer { node: id, chains: full });
+        self.add_client(index, mix, move |worker| worker.ask_survivor(&left, at, went_on));
+        self.until(CALM_US_MAX, "the one that is left answers", ClusterWorld::is_idle)
     }
 
     fn left(&self, node: usize) -> MinorityServer {

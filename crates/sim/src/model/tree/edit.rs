@@ -149,7 +149,7 @@ impl Tree {
     }
 
     /// Names that were once in a directory and are not at an instant: their inodes, and the times of their removal.
-    pub(crate) fn names_gone(&self, directory: u64, at: Hlc) -> Vec<(&[u8], u64, Hlc)> {
+    pub(crate) fn deleted_names(&self, directory: u64, at: Hlc) -> Vec<(&[u8], u64, Hlc)> {
         let names = self.entries.get(&directory).into_iter().flatten();
         let gone = names.filter_map(|(name, versions)| {
             let (from, None) = versions.version_at(at)? else { return None };

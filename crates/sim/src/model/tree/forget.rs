@@ -38,8 +38,8 @@ impl Horizons {
     /// True if an inode cannot be read at an instant ([`Hlc::MAX`]: now).
     pub(crate) fn expired(&self, id: u64, at: Hlc) -> bool {
         self.0.iter().any(|one| {
-            let gone = one.inodes.get(&id);
-            gone.is_some_and(|gone| !one.holds(id, at) && (*gone || at < one.before))
+            let record = one.inodes.get(&id);
+            record.is_some_and(|is_whole| !one.holds(id, at) && (*is_whole || at < one.before))
         })
     }
 
@@ -55,7 +55,7 @@ impl Horizons {
     }
 
     /// True if nothing of the inode is left except at pins.
-    pub(crate) fn is_gone(&self, id: u64) -> bool {
+    pub(crate) fn is_erased(&self, id: u64) -> bool {
         self.0.iter().any(|one| one.inodes.get(&id) == Some(&true))
     }
 
@@ -69,9 +69,9 @@ impl Horizons {
     }
 
     /// The last snapshot of an instant that one user had made is gone.
-    pub(crate) fn unpin(&mut self, gone: (Hlc, u32)) {
+    pub(crate) fn unpin(&mut self, pin: (Hlc, u32)) {
         for one in &mut self.0 {
-            one.pins.remove(&gone);
+            one.pins.remove(&pin);
         }
     }
 }
@@ -92,14 +92,14 @@ impl Tree {
         if self.horizons.expired(id, at) { Err(Reason::HistoryExpired) } else { Ok(()) }
     }
 
-    /// Puts a horizon in force. `held`: inodes with open write grants.
-    pub(crate) fn forget(&mut self, op: &Horizon, pins: BTreeSet<(Hlc, u32)>, held: &BTreeSet<u64>) {
+    /// Puts a horizon in force. `granted`: inodes with open write grants.
+    pub(crate) fn forget(&mut self, op: &Horizon, pins: BTreeSet<(Hlc, u32)>, granted: &BTreeSet<u64>) {
         let ids = |bytes: &[u8]| frieze_wire::forget::decode_ids(bytes).expect("the server packed them");
         let before = Hlc(op.before);
         let named = ids(&op.named).into_iter().map(|id| (id, false));
         let nameless =
-            ids(&op.nameless).into_iter().map(|id| (id, self.is_nameless(id, before) && !held.contains(&id)));
-        let is_new = |id: u64| op.with_snapshots || !self.horizons.is_gone(id);
+            ids(&op.nameless).into_iter().map(|id| (id, self.is_nameless(id, before) && !granted.contains(&id)));
+        let is_new = |id: u64| op.with_snapshots || !self.horizons.is_erased(id);
         let inodes = named.chain(nameless).filter(|(id, _)| is_new(*id)).collect();
         let ways_out = self.ways_out(&self.below(op.root, before).directories, before);
         self.horizons.0.push(ExpiryRecord { before, pins, inodes, ways_out });
@@ -165,17 +165,17 @@ impl Tree {
             below.directories.insert(root);
             todo.push(root);
         }
-        let (mut seen, mut linked): (BTreeSet<u64>, Vec<u64>) = ([root].into(), Vec::new());
+        let (mut visited, mut linked): (BTreeSet<u64>, Vec<u64>) = ([root].into(), Vec::new());
         while let Some(directory) = todo.pop() {
             let names = self.entries.get(&directory).into_iter().flat_map(BTreeMap::values);
             let ids: BTreeSet<u64> = names.flat_map(|versions| versions.upto(at)).filter_map(|named| *named).collect();
             for id in ids {
-                let Some(node) = self.node(id, at).filter(|_| !seen.contains(&id)) else { continue };
+                let Some(node) = self.node(id, at).filter(|_| !visited.contains(&id)) else { continue };
                 let many = !node.is_directory() && node.links > 1;
                 if !many && !self.homes(id, at).contains(&directory) {
                     continue;
                 }
-                seen.insert(id);
+                visited.insert(id);
                 if many {
                     linked.push(id);
                     continue;
@@ -202,34 +202,37 @@ impl Tree {
         let before = Hlc(op.before);
         let below = self.below(op.root, before);
         let ids = |bytes: &[u8]| frieze_wire::forget::decode_ids(bytes).unwrap_or_default();
-        let told: BTreeMap<u64, bool> = ids(&op.named)
+        let listed: BTreeMap<u64, bool> = ids(&op.named)
             .into_iter()
             .map(|id| (id, false))
             .chain(ids(&op.nameless).into_iter().map(|id| (id, true)))
             .collect();
-        if let Some((id, gone)) = told.iter().find(|(id, gone)| below.inodes.get(id) != Some(gone)) {
-            return Err(format!("inode {id} is forgotten (without a name: {gone}); below there is {below:?}"));
+        if let Some((id, is_nameless)) =
+            listed.iter().find(|(id, is_nameless)| below.inodes.get(id) != Some(is_nameless))
+        {
+            return Err(format!("inode {id} is forgotten (without a name: {is_nameless}); below there is {below:?}"));
         }
         let left_to_pins = |id: u64| op.with_snapshots && self.horizons.is_left_to_pins(id, before);
-        let missing = below.inodes.iter().find(|(id, gone)| {
-            let forgotten = self.horizons.is_gone(**id) || (!**gone && self.horizons.before(**id) >= before);
+        let missing = below.inodes.iter().find(|(id, is_nameless)| {
+            let forgotten = self.horizons.is_erased(**id) || (!**is_nameless && self.horizons.before(**id) >= before);
             let known = forgotten && !left_to_pins(**id);
-            let keeps = |id: u64| self.bytes(id).keeps_all(**gone, before, self.horizons.before(id), chunk_bytes);
+            let keeps =
+                |id: u64| self.bytes(id).keeps_all(**is_nameless, before, self.horizons.before(id), chunk_bytes);
             // Two names that were deleted at once, one of them outside: the server decides which was the last.
             let here = self.homes(**id, before).is_subset(&below.directories) || **id == op.root;
             let loses = below.directories.contains(id) || !keeps(**id) || left_to_pins(**id);
-            here && !known && !told.contains_key(id) && loses
+            here && !known && !listed.contains_key(id) && loses
         });
         let ways_out = self.ways_out(&below.directories, before);
-        let mut owners: BTreeSet<(u32, u64)> = told.keys().map(|id| (USER, *id)).collect();
-        owners.extend(ways_out.into_iter().filter(|id| told.contains_key(id)).map(|id| (ANYBODY, id)));
+        let mut owners: BTreeSet<(u32, u64)> = listed.keys().map(|id| (USER, *id)).collect();
+        owners.extend(ways_out.into_iter().filter(|id| listed.contains_key(id)).map(|id| (ANYBODY, id)));
         let of = op.owners.iter().flat_map(|of| ids(&of.inodes).into_iter().map(|id| (of.uid, id)));
         let told_owners: BTreeSet<(u32, u64)> = of.collect();
         if told_owners != owners {
             return Err(format!("the inodes belong to {told_owners:?}, expected {owners:?}"));
         }
         match missing {
-            Some((id, gone)) => Err(format!("inode {id} (without a name: {gone}) is left out")),
+            Some((id, is_nameless)) => Err(format!("inode {id} (without a name: {is_nameless}) is left out")),
             None => Ok(()),
         }
     }
@@ -243,7 +246,7 @@ impl Tree {
 impl FileBytes {
     /// True if no record stamped up to `before` could be dropped: each is visible at it or now, or was dropped before,
     /// when the history before `known` expired. A file that is `gone` has none.
-    fn keeps_all(&self, gone: bool, before: Hlc, known: Hlc, chunk_bytes: u64) -> bool {
+    fn keeps_all(&self, is_nameless: bool, before: Hlc, known: Hlc, chunk_bytes: u64) -> bool {
         let all = Cut { upto: before, without: &[] };
         let mut records = self.writes(all).flat_map(|(stamp, write)| {
             let chunks = write.offset / chunk_bytes..=(write.end() - 1) / chunk_bytes;
@@ -257,7 +260,7 @@ impl FileBytes {
             tops.iter().any(|(from, to, top)| *top == stamp && (*from).max(start) < (*to).min(end))
         };
         records.all(|record| {
-            let shown = !gone && (shows(&before, record) || shows(&now, record));
+            let shown = !is_nameless && (shows(&before, record) || shows(&now, record));
             shown || (record.0 <= known && !shows(&then, record))
         })
     }

@@ -15,34 +15,34 @@ use super::{ClientTask, ClusterEvent, ClusterWorld};
 use crate::violation::Verdict;
 
 impl ClusterWorld {
-    pub(super) fn add_person(&mut self, index: usize, mix: ClusterMix, life: impl FnOnce(Worker) + Send + 'static) {
+    pub(super) fn add_client(&mut self, index: usize, mix: ClusterMix, life: impl FnOnce(Worker) + Send + 'static) {
         let port: Arc<Mutex<Port>> = Arc::default();
         let ids = self.nodes.iter().filter(|node| !node.is_gone).map(|node| node.id).collect();
         let client = ClusterClient::new(index, self.rng.split(), port.clone(), ids);
         let worker = Worker::new(client, self.history.clone(), mix);
         let task = Task::new(move || life(worker));
-        self.people.push(ClientTask { port, task: Some(task) });
+        self.clients.push(ClientTask { port, task: Some(task) });
         let at_us = self.now_us + 1 + index as u64 * 100;
         self.after(1 + index as u64 * 100, ClusterEvent::Alarm { client: index, at_us });
-        let mut port = self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut port = self.clients[index].port.lock().unwrap_or_else(PoisonError::into_inner);
         (port.alarm_us, port.disks_rot, port.patience_us) = (at_us, self.plan.rots, self.swarm.patience_us);
     }
 
     /// Resumes a client.
     pub(super) fn wake(&mut self, index: usize) -> Verdict {
-        let person = &mut self.people[index];
-        let Some(task) = &mut person.task else { return Ok(()) };
+        let client = &mut self.clients[index];
+        let Some(task) = &mut client.task else { return Ok(()) };
         self.has_woken = true;
         {
-            let mut port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut port = client.port.lock().unwrap_or_else(PoisonError::into_inner);
             (port.now_us, port.calm) = (self.now_us, self.calm);
         }
-        if task.go_on() {
-            person.task = None;
+        if task.resume() {
+            client.task = None;
         }
-        let (outgoing, gone, joined, alarm_us) = {
-            let mut port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
-            (std::mem::take(&mut port.outgoing), std::mem::take(&mut port.gone), port.joined.take(), port.alarm_us)
+        let (outgoing, closed, joined, alarm_us) = {
+            let mut port = client.port.lock().unwrap_or_else(PoisonError::into_inner);
+            (std::mem::take(&mut port.outgoing), std::mem::take(&mut port.closed), port.joined.take(), port.alarm_us)
         };
         for outgoing in outgoing {
             self.counts.requests += 1;
@@ -57,14 +57,14 @@ impl ClusterWorld {
                 self.after(delay_us, ClusterEvent::Ask { outgoing: Box::new(outgoing), client: index });
             }
         }
-        for (node, conn) in gone {
+        for (node, conn) in closed {
             self.after(300, ClusterEvent::Gone { node, conn });
         }
         let delay_us = alarm_us.saturating_sub(self.now_us).max(1);
         let at_us = self.now_us + delay_us;
-        self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner).alarm_us = at_us;
+        self.clients[index].port.lock().unwrap_or_else(PoisonError::into_inner).alarm_us = at_us;
         self.after(delay_us, ClusterEvent::Alarm { client: index, at_us });
-        joined.map_or(Ok(()), |reply| self.take_in(reply))
+        joined.map_or(Ok(()), |reply| self.add_node(reply))
     }
 
     /// How long a message between a client and a node takes, if it arrives.
@@ -82,7 +82,7 @@ impl ClusterWorld {
     }
 
     /// Notifies the other ends of ended connections to a node.
-    pub(super) fn tell_ended(&mut self, node: usize) {
+    pub(super) fn notify_ended(&mut self, node: usize) {
         for conn in self.nodes[node].take_ended() {
             let delay_us = self.rng.between(50, 2_000);
             self.after(delay_us, ClusterEvent::Ended { client: client_of(conn), conn });
