@@ -11,10 +11,10 @@ use frieze_wire::message::{
 use frieze_wire::txn::{Op, OpenSession, Target};
 use prost::Message;
 
-use crate::machine::{ConnId, MachineResponse};
-use crate::memory::{ComparableAnswer, Question, QuestionKind, entries_of};
+use crate::exchange::{ClientRequest, ConnId, Handle, MachineResponse};
+use crate::past_answers::{ComparableAnswer, Question, QuestionKind, entries_of};
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{ClientRequest, Handle, Witness};
+use crate::witness::Witness;
 
 /// The auditor.
 #[derive(Default)]

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::exchange::MachineResponse;
 use frieze_base::{Rng, Seq};
 use frieze_disk::{Disk, DiskFile, Result, SimDisk, Space};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Reply, Request, RequestBody};
-
-use crate::machine::MachineResponse;
 
 /// A way to break the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,10 @@ use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Durability, Punch, Read, Reply, Request, RequestBody, Seek, Sync, Txn, View, Write};
 use frieze_wire::txn::{CloseSession, Grant, Op, OpenSession, Settle};
 
-use crate::machine::{ConnId, MachineResponse, USER};
-use crate::memory::{Question, QuestionKind};
-use crate::witness::{CHUNK_BYTES, ClientRequest, Handle, is_dry_run};
+use crate::exchange::{ClientRequest, ConnId, Handle, MachineResponse};
+use crate::machine::USER;
+use crate::past_answers::{Question, QuestionKind};
+use crate::witness::{CHUNK_BYTES, is_dry_run};
 
 /// One thing to do.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 
 mod content;
 mod edit;
-mod forget;
+mod expiry;
 mod names;
 mod timeline;
 
@@ -13,7 +13,7 @@ use frieze_base::{Fault, Reason, crc32c};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{Durability, InstantInfo, Now, NowReply, Reply, Request, View};
 
-use crate::machine::MachineResponse;
+use crate::exchange::MachineResponse;
 use crate::model::RequestEffect;
 use crate::violation::{Rule, Verdict, broken};
 use crate::witness::{CHUNK_BYTES, Expectation, Witness, WitnessedRequest};

@@ -18,6 +18,7 @@ use frieze_wire::txn::{Batch, Caller};
 use prost::Message;
 
 use crate::breakage::{self, DiskCorruption, ServerBreak};
+use crate::exchange::{ConnId, MachineResponse};
 use crate::store::SimStore;
 
 /// The user that every simulated client is, and that owns the file system.
@@ -26,22 +27,6 @@ pub(crate) const USER: u32 = 1000;
 pub(crate) const STRANGER: u32 = 2000;
 /// The user with all rights.
 pub(crate) const SUPERUSER: u32 = 0;
-
-/// Names a connection, never used twice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ConnId(pub(crate) u64);
-
-/// An answer on its way out of the server.
-#[derive(Clone, Debug)]
-pub(crate) struct MachineResponse {
-    pub(crate) conn: ConnId,
-    pub(crate) header: FrameHeader,
-    pub(crate) result: Result<Reply, Fault>,
-    pub(crate) payload: Vec<u8>,
-    pub(crate) payload_crc: u32,
-    /// Newest stamp of the server when it answered.
-    pub(crate) hlc: Hlc,
-}
 
 /// Progress of the server: the difference before and after a call shows what the call did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,20 +1,20 @@
 //! Scenarios with names: corner cases that were once wrong, or that no seed should have to find.
 
-mod forgetting;
+mod expiry;
+mod index_runs;
 mod rot;
-mod shelves;
 
 use frieze_base::Reason;
 use frieze_disk::{CrashKind, Disk};
 use frieze_hlc::Hlc;
 use frieze_wire::txn::{Grant, Op};
 
-use forgetting::{crash_at_every_effect_of_a_forgetting, truncate_in_a_forgotten_directory};
+use expiry::{crash_at_every_effect_of_a_forgetting, truncate_in_a_forgotten_directory};
 
+use index_runs::{crash_at_every_effect_of_a_shelving, retry_of_a_write_that_was_shelved, rot_in_a_shelf};
 use rot::{rot_in_a_footer, rot_in_the_metalog};
-use shelves::{crash_at_every_effect_of_a_shelving, retry_of_a_write_that_was_shelved, rot_in_a_shelf};
 
-use crate::caches::recalls_lost_and_crossed;
+use crate::cache_leases::recalls_lost_and_crossed;
 use crate::client::Step;
 use crate::metalog::{leader_dies, leader_is_killed};
 use crate::stage::{

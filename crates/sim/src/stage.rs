@@ -13,10 +13,11 @@ use frieze_wire::txn::{Make, MakeKind, Op, Remove, Rename, SetAttr, SetXattr, Se
 
 use crate::auditor::Auditor;
 use crate::client::{AfterOpen, ClientAction, SimClient, Step};
-use crate::machine::{Hardware, MachineResponse, USER};
+use crate::exchange::{ClientRequest, Handle, MachineResponse};
+use crate::machine::{Hardware, USER};
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{ClientRequest, Handle, Witness};
+use crate::witness::Witness;
 use crate::world::{WALL_US, settings};
 
 /// The stage.

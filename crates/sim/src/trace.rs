@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use prost::Message;
 
-use crate::machine::{ConnId, MachineResponse};
-use crate::witness::ClientRequest;
+use crate::exchange::{ClientRequest, ConnId, MachineResponse};
 
 /// The trace of a run.
 #[derive(Debug)]

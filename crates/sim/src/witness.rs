@@ -13,48 +13,22 @@ mod planned;
 mod restart;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use frieze_base::{Fault, MonoTime, Reason};
 use frieze_disk::TimeSource;
 use frieze_hlc::Hlc;
-use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::{Reply, RequestBody, View};
+use frieze_wire::message::Reply;
 
 pub(crate) use edit::is_dry_run;
 use liveness::Liveness;
 
+use crate::exchange::{ClientRequest, ConnId, MachineResponse};
 use crate::journal::{Act, Effect, Journal, LogPlace};
-use crate::machine::{ConnId, Hardware, Machine, MachineResponse};
-use crate::memory::PastAnswers;
+use crate::machine::{Hardware, Machine};
 use crate::model::{Model, RequestEffect};
+use crate::past_answers::PastAnswers;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
-
-/// A request on its way in.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientRequest {
-    pub(crate) header: FrameHeader,
-    pub(crate) body: RequestBody,
-    pub(crate) payload: Arc<[u8]>,
-    /// The open file it goes through.
-    pub(crate) handle: Option<Handle>,
-    /// The open file that a range is copied from.
-    pub(crate) source: Option<Handle>,
-}
-
-/// An open file as the client that opened it knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Handle {
-    pub(crate) session: u64,
-    pub(crate) inode: u64,
-    /// Stamp of creation: distinguishes the file from another with its number.
-    pub(crate) born: Hlc,
-    pub(crate) view: View,
-    pub(crate) read: bool,
-    pub(crate) write: bool,
-    pub(crate) capability: Vec<u8>,
-}
 
 /// A request that waits for its answer, and the allowed answers.
 pub(crate) struct WitnessedRequest {

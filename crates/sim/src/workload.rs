@@ -14,11 +14,12 @@ use frieze_wire::txn::{
 };
 
 use crate::client::{AfterOpen, SimClient, Step};
+use crate::exchange::Handle;
 use crate::machine::{STRANGER, SUPERUSER};
-use crate::memory::QuestionKind;
 use crate::model::bytes::Cut;
 use crate::model::tree::ROOT;
-use crate::witness::{CHUNK_BYTES, Handle, Witness};
+use crate::past_answers::QuestionKind;
+use crate::witness::{CHUNK_BYTES, Witness};
 
 /// How the work of a run is mixed.
 #[derive(Clone, Copy, Debug)]

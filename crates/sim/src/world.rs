@@ -1,24 +1,27 @@
 //! Clients, a network between them and the server, and faults: one event after the other, in the order of the seed.
 
 mod faults;
+mod repair;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use frieze_base::{ErrorKind, Reason, Rng};
 use frieze_disk::CrashKind;
 use frieze_node::Settings;
 
-use faults::ServerRepair;
+use repair::ServerRepair;
 
 use crate::auditor::{Auditor, comparable};
 use crate::client::{ClientAction, SimClient};
-use crate::machine::{ConnId, Hardware, MachineResponse, STRANGER, SUPERUSER, USER};
+use crate::exchange::{ClientRequest, ConnId, MachineResponse};
+use crate::machine::{Hardware, STRANGER, SUPERUSER, USER};
 use crate::model::tree::ROOT;
 use crate::plan::{ServerCounts, ServerOutcome, ServerPlan};
+use crate::schedule::Schedule;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, Violation, broken};
-use crate::witness::{CHUNK_BYTES, ClientRequest, SESSION_TIMEOUT_NS, Witness};
+use crate::witness::{CHUNK_BYTES, SESSION_TIMEOUT_NS, Witness};
 use crate::workload::{Workload, WorkloadMix};
 
 /// Something that will happen.
@@ -50,32 +53,6 @@ enum ServerEvent {
     Heal(ServerRepair),
 }
 
-struct Scheduled {
-    at_us: u64,
-    order: u64,
-    event: ServerEvent,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-
-impl Eq for Scheduled {}
-
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_us, self.order).cmp(&(other.at_us, other.order))
-    }
-}
-
 struct ServerWorld {
     plan: ServerPlan,
     rng: Rng,
@@ -86,9 +63,8 @@ struct ServerWorld {
     conns: BTreeMap<ConnId, usize>,
     /// When the last message of a connection arrives: they do not overtake each other.
     arrivals: BTreeMap<(ConnId, bool), u64>,
-    queue: BinaryHeap<Reverse<Scheduled>>,
+    schedule: Schedule<ServerEvent>,
     now_us: u64,
-    order: u64,
     flush_at: Option<u64>,
     flush_delay_us: u64,
     /// Its value where no fault makes it longer.
@@ -176,9 +152,8 @@ impl ServerWorld {
             clients: (0..plan.clients).map(|_| USER).chain([SUPERUSER, STRANGER]).map(SimClient::new).collect(),
             conns: BTreeMap::new(),
             arrivals: BTreeMap::new(),
-            queue: BinaryHeap::new(),
+            schedule: Schedule::default(),
             now_us: 0,
-            order: 0,
             flush_at: None,
             flush_delay_us: usual_flush_delay_us,
             usual_flush_delay_us,
@@ -212,7 +187,7 @@ impl ServerWorld {
 
     /// Lets the next event happen.
     fn step(&mut self) -> Verdict {
-        let Some(Reverse(Scheduled { at_us, event, .. })) = self.queue.pop() else {
+        let Some((at_us, event)) = self.schedule.pop() else {
             return broken(Rule::Live, "nothing is left to happen");
         };
         if at_us > self.now_us {
@@ -255,8 +230,7 @@ impl ServerWorld {
     }
 
     fn after(&mut self, delay_us: u64, event: ServerEvent) {
-        self.order += 1;
-        self.queue.push(Reverse(Scheduled { at_us: self.now_us + delay_us, order: self.order, event }));
+        self.schedule.add(self.now_us + delay_us, event);
     }
 
     fn handle_event(&mut self, event: ServerEvent) -> Verdict {

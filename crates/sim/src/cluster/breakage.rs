@@ -12,7 +12,7 @@ use frieze_wire::message::{ReadReply, Reply, Request, RequestBody};
 use frieze_wire::peer::ServerMessage;
 
 use super::net::Envelope;
-use super::node::NodeResponse;
+use super::outbox::NodeResponse;
 
 /// A way to break the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{ClusterMap, ClusterMapReply, JoinReply, Reply, Request, RequestBody, Txn, TxnReply};
 use frieze_wire::txn::{CloseSession, Op, OpenSession};
 
-use super::node::{NodeConnId, NodeResponse};
+use super::outbox::{NodeConnId, NodeResponse};
 use super::tasks::suspend;
 
 /// A request on its way out of a client.

@@ -22,8 +22,8 @@ use frieze_base::{ChunkId, InodeId};
 use frieze_hlc::Hlc;
 
 use super::history::{History, NameOp, ReadRecord, SyncRecord, Value, WriteRecord};
+use super::plan::CHAINS;
 use super::work::{CUT, chunk_of};
-use super::world::CHAINS;
 use crate::violation::{Rule, Verdict, broken};
 
 /// Judges everything except the final questions to the servers.

@@ -15,14 +15,18 @@
 //! are allowed), `breakage` (how it is broken to test the tester).
 
 mod breakage;
+mod chain_text;
 mod client;
 mod clock;
 mod history;
 mod judge;
 mod logs;
+mod machine_events;
 mod net;
 mod node;
+mod outbox;
 mod plan;
+mod swarm;
 mod tasks;
 mod work;
 mod world;

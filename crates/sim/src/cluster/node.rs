@@ -1,6 +1,6 @@
 //! One node of the simulated cluster: its durable state, the server, and the suspended calls of the server.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,34 +20,10 @@ use frieze_wire::txn::Caller;
 use super::breakage::ClusterBreak;
 use super::clock::NodeTime;
 use super::net::Envelope;
+use super::outbox::{NodeConnId, NodeResponse, Post};
 use super::tasks::{Task, suspend};
 use crate::breakage::{DiskCorruption, faulty_disk};
 use crate::world::WALL_US;
-
-/// Names a connection of a client, never used twice.
-pub(super) type NodeConnId = u64;
-
-/// An answer on its way out of a server.
-#[derive(Clone, Debug)]
-pub(super) struct NodeResponse {
-    pub(super) node: NodeId,
-    pub(super) client: usize,
-    pub(super) conn: NodeConnId,
-    pub(super) request_id: u64,
-    pub(super) result: Result<Reply, Fault>,
-    pub(super) payload: Vec<u8>,
-    pub(super) hlc: Hlc,
-}
-
-/// Messages of servers that the world has not collected yet.
-#[derive(Default)]
-pub(super) struct Outbox {
-    pub(super) messages: VecDeque<Box<Envelope>>,
-    pub(super) answers: Vec<NodeResponse>,
-}
-
-/// Shared by all nodes.
-pub(super) type Post = Arc<Mutex<Outbox>>;
 
 struct NodePeers {
     from: NodeId,

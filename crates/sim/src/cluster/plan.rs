@@ -131,3 +131,6 @@ pub struct ClusterCounts {
     /// Chains that nodes detached, since other nodes had them.
     pub detached: u64,
 }
+
+/// Chains of a simulated cluster.
+pub(super) const CHAINS: u32 = 3;

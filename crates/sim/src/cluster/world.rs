@@ -1,15 +1,15 @@
 //! Nodes, clients, the network between them, and faults: one event after the other, in the order of the seed.
 
+mod bootstrap;
 mod chains;
 mod clients;
 mod faults;
-mod founding;
 mod health;
-mod losses;
+mod machine_losses;
 mod minority;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,19 +22,21 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::ReplicaStatus;
 
 use super::breakage;
+use super::chain_text::{self, chain_words};
 use super::client::{OutgoingRequest, Port};
 use super::history::History;
 use super::judge;
+use super::machine_events::{MachineEvent, once_in};
 use super::net::{Envelope, Net, SendOutcome};
-use super::node::{NodeConnId, NodeResponse, Post, SimNode, address};
-use super::plan::{ClusterCounts, ClusterOutcome, ClusterPlan};
+use super::node::{SimNode, address};
+use super::outbox::{NodeConnId, NodeResponse, Post};
+use super::plan::{CHAINS, ClusterCounts, ClusterOutcome, ClusterPlan};
+use super::swarm::{ClusterRepair, Swarm};
 use super::tasks::Task;
 use super::work::{CHUNK_BYTES, ClusterMix, Worker};
+use crate::schedule::Schedule;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, Violation, broken};
-use chains::chain_words;
-use faults::Swarm;
-use losses::{MachineEvent, once_in};
 
 /// Something that will happen.
 enum ClusterEvent {
@@ -76,7 +78,7 @@ enum ClusterEvent {
         client: usize,
         at_us: u64,
     },
-    Heal(faults::ClusterRepair),
+    Heal(ClusterRepair),
     /// Another server asks to join.
     Join,
     /// A node is lost for ever, with its disk.
@@ -84,32 +86,6 @@ enum ClusterEvent {
     /// A bit of a node's disk rots.
     Rot(usize),
     Audit,
-}
-
-struct Scheduled {
-    at_us: u64,
-    order: u64,
-    event: ClusterEvent,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-
-impl Eq for Scheduled {}
-
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_us, self.order).cmp(&(other.at_us, other.order))
-    }
 }
 
 /// A client, and the data exchanged with the world.
@@ -126,9 +102,8 @@ struct ClusterWorld {
     nodes: Vec<SimNode>,
     clients: Vec<ClientTask>,
     history: Arc<Mutex<History>>,
-    queue: BinaryHeap<Reverse<Scheduled>>,
+    schedule: Schedule<ClusterEvent>,
     now_us: u64,
-    order: u64,
     swarm: Swarm,
     /// Operations after which the next faults come, last first.
     faults: Vec<u64>,
@@ -173,8 +148,6 @@ pub fn run_cluster(plan: &ClusterPlan) -> ClusterOutcome {
     ClusterOutcome { violation, trace_hash, trace, counts: std::mem::take(&mut world.counts) }
 }
 
-/// Chains of a simulated cluster.
-pub(super) const CHAINS: u32 = 3;
 /// Servers that vote, at most.
 const VOTERS_MAX: usize = 5;
 /// How long a lease is.
@@ -247,9 +220,8 @@ impl ClusterWorld {
             nodes,
             clients: Vec::new(),
             history: Arc::new(Mutex::new(History::new(Trace::new(plan.keep_trace)))),
-            queue: BinaryHeap::new(),
+            schedule: Schedule::default(),
             now_us: 0,
-            order: 0,
             swarm,
             faults,
             once: once_in(&plan),
@@ -272,8 +244,7 @@ impl ClusterWorld {
     }
 
     fn after(&mut self, delay_us: u64, event: ClusterEvent) {
-        self.order += 1;
-        self.queue.push(Reverse(Scheduled { at_us: self.now_us + delay_us, order: self.order, event }));
+        self.schedule.add(self.now_us + delay_us, event);
     }
 
     fn say(&self, words: impl FnOnce() -> String) {
@@ -338,7 +309,7 @@ impl ClusterWorld {
 
     fn run_for(&mut self, us: u64) -> Verdict {
         let until = self.now_us + us;
-        while self.queue.peek().is_some_and(|Reverse(next)| next.at_us <= until) {
+        while self.schedule.next_at_us().is_some_and(|at_us| at_us <= until) {
             self.step()?;
         }
         self.advance(until);
@@ -440,7 +411,7 @@ impl ClusterWorld {
 
     /// Lets the next event happen.
     fn step(&mut self) -> Verdict {
-        let Some(Reverse(Scheduled { at_us, event, .. })) = self.queue.pop() else {
+        let Some((at_us, event)) = self.schedule.pop() else {
             return broken(Rule::Live, "nothing is left to happen");
         };
         self.counts.events += 1;
@@ -598,10 +569,10 @@ impl ClusterWorld {
                     node.begin(move |engine| {
                         // A failed step is retried the next time.
                         let _tended = engine.tend();
-                        chains::lock(&needed).clear();
+                        chain_text::lock(&needed).clear();
                         let judge = |state: &ClusterState, chain, node| {
-                            if let Some(words) = chains::why_needed(state, chain, node) {
-                                chains::lock(&needed).insert(chain, words);
+                            if let Some(words) = chain_text::why_needed(state, chain, node) {
+                                chain_text::lock(&needed).insert(chain, words);
                             }
                         };
                         let _given_up = breakage::ClusterBreakState::detach(broken, engine, judge);

@@ -7,10 +7,11 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, Log, Open, OpenReply, Read, ReadReply, Reply, Seek, VersionKind, View};
 
 use super::{expect_equal, judge_refusal};
+use crate::exchange::Handle;
 use crate::model::bytes::{Cut, FileBytes};
 use crate::model::tree::InodeVersion;
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{Handle, Witness, WitnessedRequest};
+use crate::witness::{Witness, WitnessedRequest};
 
 /// A file as a view shows it.
 pub(super) struct ViewedFile<'a> {

@@ -6,11 +6,12 @@ use frieze_wire::edit::{ActionKind, CloneTree, CopyRange, EditAction, EditReply,
 use frieze_wire::message::{Reply, Request};
 use frieze_wire::txn::Target;
 
+use crate::exchange::{ClientRequest, Handle};
 use crate::model::RequestEffect;
 use crate::model::bytes::{Cut, FileBytes};
 use crate::model::tree::{Mismatch, ROOT};
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{ClientRequest, Handle, Witness, is_dry_run};
+use crate::witness::{Witness, is_dry_run};
 
 impl Witness {
     pub(super) fn judge_edit(

@@ -3,55 +3,15 @@
 //! A client has one request at a time: put an entry, read, close an instant. It asks the leader that it knows, or else
 //! any member, and repeats the request under the same number until it is answered.
 
-use std::collections::BTreeMap;
-
 use frieze_base::{LogIndex, NodeId};
-use frieze_hlc::Hlc;
 use frieze_metalog::{DataEnd, Error, MemberInput, RaftRole};
 
 use super::breakage::MetalogBreak;
 use super::host::HostEffect;
-use super::state::{self, PutId};
+use super::requests::{MemberResponse, MetalogRequest};
+use super::state;
 use super::world::{MetalogEvent, MetalogWorld};
 use crate::violation::Verdict;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MetalogRequest {
-    Put(PutId),
-    Read,
-    Close,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum MemberResponse {
-    Done(PutId),
-    Shown(LogIndex),
-    Closed,
-    Hint(Option<NodeId>),
-    Again,
-}
-
-#[derive(Debug)]
-pub(super) struct MetalogClient {
-    pub(super) host: NodeId,
-    pub(super) what: MetalogRequest,
-    pub(super) seq: u64,
-    pub(super) attempt: u64,
-    /// Newest answered index when this attempt began.
-    pub(super) floor: u64,
-    pub(super) left: u64,
-    /// The member that this attempt asks.
-    pub(super) on_request: NodeId,
-}
-
-/// Requests that wait at a host.
-#[derive(Debug, Default)]
-pub(super) struct PendingRequests {
-    pub(super) puts: BTreeMap<PutId, Vec<(u64, u64)>>,
-    pub(super) reads: BTreeMap<u64, (u64, u64)>,
-    pub(super) shows: Vec<(LogIndex, u64, u64)>,
-    pub(super) closes: Vec<(Hlc, u64, u64)>,
-}
 
 /// Time before a client asks another member, in microseconds.
 const PATIENCE_US: u64 = 400_000;

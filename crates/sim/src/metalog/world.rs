@@ -11,12 +11,13 @@ use frieze_metalog::{
 };
 
 use super::breakage::MetalogBreak;
-use super::clients::{MemberResponse, MetalogClient, MetalogRequest, PendingRequests};
-use super::faults::MetalogFaults;
+use super::fault_plan::MetalogFaults;
 use super::host::{Host, HostEffect};
 use super::judge::Judge;
 use super::plan::MetalogPlan;
+use super::requests::{MemberResponse, MetalogClient, MetalogRequest, PendingRequests};
 use super::state::{self, MemberState};
+use crate::schedule::Schedule;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
 
@@ -27,7 +28,7 @@ const ELECTION_US_MAX: u64 = 2_500_000;
 /// Everything is answered and equal.
 const QUIET_US_MAX: u64 = 15_000_000;
 const CLIENTS: u64 = 4;
-/// Members that vote; of up to [`MEMBERS_MAX`](super::faults::MEMBERS_MAX).
+/// Members that vote; of up to [`MEMBERS_MAX`](super::fault_plan::MEMBERS_MAX).
 pub(super) const VOTERS_MAX: usize = 5;
 const SEGMENT_BYTES: u64 = 8 << 10;
 
@@ -50,8 +51,7 @@ pub(super) enum MetalogEvent {
 
 pub(super) struct MetalogWorld {
     pub(super) now_us: u64,
-    pub(super) queue: BTreeMap<(u64, u64), MetalogEvent>,
-    pub(super) next_event: u64,
+    pub(super) schedule: Schedule<MetalogEvent>,
     pub(super) rng: Rng,
     pub(super) hosts: BTreeMap<NodeId, Host>,
     /// One way each.
@@ -92,8 +92,7 @@ impl MetalogWorld {
         };
         MetalogWorld {
             now_us: 1_000_000,
-            queue: BTreeMap::new(),
-            next_event: 0,
+            schedule: Schedule::default(),
             rng,
             hosts: BTreeMap::new(),
             cuts: BTreeMap::new(),
@@ -176,11 +175,8 @@ impl MetalogWorld {
             self.begin()?;
         }
         let until = self.now_us + us;
-        while let Some((&(at, number), _)) = self.queue.first_key_value() {
-            if at > until {
-                break;
-            }
-            let event = self.queue.remove(&(at, number)).expect("it is the first");
+        while self.schedule.next_at_us().is_some_and(|at_us| at_us <= until) {
+            let Some((at, event)) = self.schedule.pop() else { break };
             self.now_us = at;
             self.trace.at(at);
             self.handle_event(event)?;
@@ -190,8 +186,7 @@ impl MetalogWorld {
     }
 
     pub(super) fn after(&mut self, us: u64, event: MetalogEvent) {
-        self.next_event += 1;
-        self.queue.insert((self.now_us + us, self.next_event), event);
+        self.schedule.add(self.now_us + us, event);
     }
 
     /// The leader that a majority follows.

@@ -5,6 +5,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod tree;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 

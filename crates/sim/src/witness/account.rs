@@ -5,9 +5,10 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::{Reply, Request, Stat, View};
 use frieze_wire::txn::{Op, Target};
 
-use super::{ClientRequest, Expectation, Handle, Witness};
+use super::{Expectation, Witness};
+use crate::exchange::{ClientRequest, ConnId, Handle};
 use crate::journal::{Act, Effect, LogPlace};
-use crate::machine::{ConnId, Marks};
+use crate::machine::Marks;
 use crate::model::tree::TreeChange;
 use crate::violation::{Rule, Verdict, broken};
 

@@ -3,7 +3,8 @@
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
 
-use super::{CHUNK_BYTES, ClientRequest, Expectation, Handle, PERHAPS, Witness};
+use super::{CHUNK_BYTES, Expectation, PERHAPS, Witness};
+use crate::exchange::{ClientRequest, Handle};
 use crate::journal::{Act, Effect, LogPlace};
 use crate::machine::Marks;
 use crate::model::bytes::{Cut, FilePunch, FileWrite};

@@ -7,7 +7,8 @@ use frieze_wire::edit::{Edit, NEW, Undo};
 use frieze_wire::message::{Reply, Request, Stat, View};
 use frieze_wire::txn::{Op, Target};
 
-use super::{ClientRequest, Expectation, Witness};
+use super::{Expectation, Witness};
+use crate::exchange::ClientRequest;
 use crate::journal::{Act, Effect, LogPlace};
 use crate::machine::Marks;
 use crate::violation::{Rule, Verdict, broken};

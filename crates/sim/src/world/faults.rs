@@ -2,16 +2,9 @@
 
 use frieze_disk::{CrashKind, Disk};
 
+use super::repair::ServerRepair;
 use super::{RESERVE_BYTES, SEGMENT_BYTES, ServerEvent, ServerWorld};
 use crate::violation::Verdict;
-
-/// A fault that ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ServerRepair {
-    Clock { by_us: i64 },
-    Space,
-    Rot { offset: u64, bit: u8 },
-}
 
 /// A fault.
 #[derive(Clone, Copy, Debug)]

@@ -7,10 +7,10 @@ use frieze_base::NodeId;
 use frieze_wire::frame::FrameHeader;
 
 use super::super::client::{ClusterClient, Port, client_of};
-use super::super::node::NodeConnId;
+use super::super::outbox::NodeConnId;
+use super::super::swarm::ClientDelivery;
 use super::super::tasks::Task;
 use super::super::work::{ClusterMix, Worker};
-use super::faults::ClientDelivery;
 use super::{ClientTask, ClusterEvent, ClusterWorld};
 use crate::violation::Verdict;
 

@@ -2,7 +2,8 @@
 
 use frieze_node::{ClusterState, ClusterStatus};
 
-use super::{CHAINS, ClusterWorld};
+use super::super::plan::CHAINS;
+use super::ClusterWorld;
 use crate::violation::{Rule, Verdict, broken};
 
 impl ClusterWorld {

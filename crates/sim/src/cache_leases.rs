@@ -15,7 +15,8 @@ use frieze_wire::holding::Recalls;
 use frieze_wire::message::{Now, Reply, Request, RequestBody, Stat, Txn, View};
 use frieze_wire::txn::{Make, MakeKind, Op, OpenSession, Remove, Target};
 
-use crate::machine::{ConnId, Hardware, Machine, MachineResponse, user};
+use crate::exchange::{ConnId, MachineResponse};
+use crate::machine::{Hardware, Machine, user};
 use crate::violation::{Rule, Verdict, broken};
 use crate::world::{WALL_US, settings};
 

@@ -1,37 +1,15 @@
 //! Events of one machine, once in some seeds: it is lost for good, its disk rots, or it joins during the work of the
 //! others.
 
-use std::cmp::Reverse;
 use std::sync::PoisonError;
 
-use frieze_base::{NodeId, Rng};
+use frieze_base::NodeId;
 use frieze_disk::CrashKind;
 use frieze_wire::message::JoinReply;
 
 use super::super::node::SimNode;
-use super::super::plan::ClusterPlan;
 use super::{ClusterEvent, ClusterWorld, newcomer, settings_of};
 use crate::violation::{Rule, Verdict, broken};
-
-/// An event of one machine, once in some seeds.
-#[derive(Clone, Copy)]
-pub(super) enum MachineEvent {
-    Join,
-    Lose,
-    Rot,
-}
-
-/// Events that happen once in a run, and after how many operations, last first.
-pub(super) fn once_in(plan: &ClusterPlan) -> Vec<(u64, MachineEvent)> {
-    let mut rng = Rng::new(plan.seed ^ 0x1055_0000);
-    let all = [(plan.replaces, MachineEvent::Lose), (plan.rots, MachineEvent::Rot)];
-    let joins = (0..plan.joins).map(|_| (true, MachineEvent::Join));
-    let happens = all.into_iter().chain(joins).filter(|(is_so, _)| *is_so);
-    let mut once: Vec<(u64, MachineEvent)> =
-        happens.map(|(_, once)| (rng.between(5, plan.operations.max(10) / 2), once)).collect();
-    once.sort_unstable_by_key(|(at, _)| Reverse(*at));
-    once
-}
 
 impl ClusterWorld {
     /// Loses a machine with all its data, once other machines have all of it: until then the event is repeated. A

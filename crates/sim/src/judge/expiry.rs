@@ -5,9 +5,10 @@ use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{Reply, Request};
 
+use crate::exchange::ClientRequest;
 use crate::model::RequestEffect;
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{ClientRequest, Witness};
+use crate::witness::Witness;
 
 impl Witness {
     pub(super) fn judge_forget(

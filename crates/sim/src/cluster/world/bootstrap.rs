@@ -7,7 +7,7 @@ use frieze_node::Joining;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Join, JoinReply, Reply, Request, RequestBody};
 
-use super::super::node::NodeResponse;
+use super::super::outbox::NodeResponse;
 use super::{ClusterEvent, ClusterWorld, FOUNDING_US_MAX, newcomer};
 use crate::violation::{Rule, Verdict, broken};
 use crate::world::WALL_US;

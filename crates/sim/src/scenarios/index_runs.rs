@@ -5,9 +5,9 @@ use frieze_wire::txn::{Grant, Op};
 
 use super::BOTH;
 use crate::client::Step;
+use crate::exchange::Handle;
 use crate::stage::{Stage, late, txn};
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::Handle;
 
 /// Three files that are written to in turn.
 fn three_files(stage: &mut Stage) -> Verdict<Vec<Handle>> {
