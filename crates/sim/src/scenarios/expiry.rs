@@ -4,7 +4,7 @@ use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
 use frieze_wire::txn::{DeleteSnapshot, Grant, MakeSnapshot, Op, Remove, SetAttr, Target};
 
-use super::{BOTH, tree_of_two_times};
+use super::common::{BOTH, tree_of_two_times};
 use crate::stage::{Stage, clone_tree, forget, late, make_directory, read, target, txn, unlink};
 use crate::violation::{Rule, Verdict, broken};
 

@@ -3,7 +3,7 @@
 use frieze_disk::{CrashKind, Disk};
 use frieze_wire::txn::{Grant, Op};
 
-use super::BOTH;
+use super::common::BOTH;
 use crate::client::Step;
 use crate::exchange::Handle;
 use crate::stage::{Stage, late, txn};

@@ -19,7 +19,8 @@ use super::super::client::Route;
 use super::super::history::{Cells, FileInfo};
 use super::super::plan::CHAINS;
 use super::super::work::{CELL_BYTES, CELLS, CELLS_PER_CHUNK, ClusterMix, FILES, Worker, chunk_of, offset_of};
-use super::{CALM_US_MAX, ClusterEvent, ClusterWorld, is_whole_member};
+use super::audit::is_whole_member;
+use super::{CALM_US_MAX, ClusterEvent, ClusterWorld};
 use crate::violation::{Rule, Verdict, broken};
 
 /// An instant closes within so long of when it was named as now, by whichever clock.
