@@ -81,7 +81,7 @@ impl FileLocks {
     /// Locks, unlocks, or waits under the number `wait` if it is not 0. `served` receives the waits that this ends.
     pub fn lock(&mut self, session: SessionId, ask: &LockRange, wait: u64, served: &mut GrantedLocks) -> LockOutcome {
         let inode = InodeId(ask.inode);
-        let wanted = held(session, ask);
+        let wanted = lock_of(session, ask);
         if ask.kind() == LockKind::Unlock {
             self.clear(inode, &wanted);
             self.serve(inode, served);
@@ -116,7 +116,7 @@ impl FileLocks {
 
     /// The first lock that conflicts with `ask`.
     pub fn test(&self, session: SessionId, ask: &LockRange) -> Option<LockRange> {
-        let wanted = held(session, ask);
+        let wanted = lock_of(session, ask);
         let first = self.blockers(InodeId(ask.inode), &wanted).min_by_key(|held| held.start)?;
         let kind = if first.exclusive { LockKind::Exclusive } else { LockKind::Shared };
         // The number of a process on another machine could be mistaken for one of this machine.
@@ -262,7 +262,7 @@ impl HeldLock {
     }
 }
 
-fn held(session: SessionId, ask: &LockRange) -> HeldLock {
+fn lock_of(session: SessionId, ask: &LockRange) -> HeldLock {
     HeldLock {
         owner: (session, ask.owner),
         exclusive: ask.kind() == LockKind::Exclusive,

@@ -232,11 +232,11 @@ impl Caching {
     }
 
     /// Notifies sessions that locks they waited for are granted.
-    pub(crate) fn tell_locked(&self, granted: &[(SessionId, u64)]) {
+    pub(crate) fn notify_locked(&self, granted: &[(SessionId, u64)]) {
         if !granted.is_empty() {
             self.with(|core, _| {
                 for (session, wait) in granted {
-                    core.grants.tell_locked(*session, *wait, &mut core.effects);
+                    core.grants.notify_locked(*session, *wait, &mut core.effects);
                 }
             });
         }

@@ -82,7 +82,7 @@ impl Engine {
             self.locks().settled(header.session);
             self.opened.settled(header.session);
         }
-        self.opened.told(header.session, ask.list, &ask.open);
+        self.opened.update(header.session, ask.list, &ask.open);
         self.caching.poll(header, ask.acked, ask.life, responder);
         self.locks().lease(header.session);
         Ok(())
@@ -105,7 +105,7 @@ impl Engine {
             }
             locks.lock(session, &ask.range, ask.wait, &mut served)
         };
-        self.caching.tell_locked(&served);
+        self.caching.notify_locked(&served);
         Ok(LockReply { outcome: outcome as i32 })
     }
 
@@ -121,7 +121,7 @@ impl Engine {
     pub(crate) fn end_lapsed_locks(&self) {
         let mut served = GrantedLocks::new();
         self.locks().lapse(|session| self.caching.is_known(session), &mut served);
-        self.caching.tell_locked(&served);
+        self.caching.notify_locked(&served);
     }
 
     /// The locks and leases of a session end with it.
@@ -130,7 +130,7 @@ impl Engine {
         self.locks().ended(session, &mut served);
         self.caching.ended(session);
         self.opened.ended(session);
-        self.caching.tell_locked(&served);
+        self.caching.notify_locked(&served);
     }
 
     fn locks(&self) -> MutexGuard<'_, FileLocks> {
