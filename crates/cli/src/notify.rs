@@ -14,19 +14,19 @@ const VARIABLE: &str = "NOTIFY_SOCKET";
 
 /// Everything is there; `status` is shown by `systemctl status`.
 pub(crate) fn ready(status: &str) {
-    tell(&format!("READY=1\nSTATUS={}\n", one_line(status)));
+    send_to_supervisor(&format!("READY=1\nSTATUS={}\n", one_line(status)));
 }
 
 /// The process is about to end, which may take a while.
 pub(crate) fn stopping(status: &str) {
-    tell(&format!("STOPPING=1\nSTATUS={}\n", one_line(status)));
+    send_to_supervisor(&format!("STOPPING=1\nSTATUS={}\n", one_line(status)));
 }
 
 fn one_line(status: &str) -> String {
     status.replace('\n', " ")
 }
 
-fn tell(message: &str) {
+fn send_to_supervisor(message: &str) {
     let Some(socket) = std::env::var_os(VARIABLE) else { return };
     if let Err(error) = send(&socket, message) {
         tracing::warn!("the service manager could not be notified: {error}");

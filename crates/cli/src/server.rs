@@ -352,7 +352,7 @@ pub(crate) fn time(run: &mut CommandRun, command: &args::TimeCommand) -> Result<
             for path in &paths {
                 match fs.stat(&target(path, true)) {
                     Ok(reply) => {
-                        run.tell(&reply.answered);
+                        run.note_answered(&reply.answered);
                         let plugin = entry::plugin(&reply.attr);
                         run.item(
                             || json!({ "path": path.to_string(), "time_plugin": plugin }),
