@@ -11,21 +11,21 @@ use anyhow::Context;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
 
 /// A crate's place: its layer, and which crates of the workspace it may use.
-struct Place {
+struct CratePlace {
     name: &'static str,
     layer: &'static str,
     may_use: &'static [&'static str],
 }
 
-const fn place(layer: &'static str, name: &'static str, may_use: &'static [&'static str]) -> Place {
-    Place { name, layer, may_use }
+const fn place(layer: &'static str, name: &'static str, may_use: &'static [&'static str]) -> CratePlace {
+    CratePlace { name, layer, may_use }
 }
 
 const WORDS: &[&str] = &["frieze-wire", "frieze-hlc", "frieze-base"];
 const CLIENTS: &[&str] = &["frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"];
 
 /// The table, from the top down. An arrow in the tests of a crate may go to any crate below it.
-const PLACES: &[Place] = &[
+const PLACES: &[CratePlace] = &[
     place("chores", "xtask", &[]),
     place(
         "evidence",
@@ -345,7 +345,7 @@ mod tests {
 
     /// A workspace with every crate of the table and every arrow that it allows.
     fn allowed() -> Graph {
-        let node = |place: &Place| Node {
+        let node = |place: &CratePlace| Node {
             uses: place.may_use.iter().map(|name| (*name).to_owned()).collect(),
             ..Node::default()
         };
