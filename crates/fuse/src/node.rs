@@ -76,7 +76,8 @@ pub(crate) struct Full;
 struct NodeSlot {
     place: NodePlace,
     when: ViewTime,
-    /// Tree and Moving: the `.at` directory it lies in. At: the at entry of the directory it belongs to, 0 for the base.
+    /// Tree and Moving: the `.at` directory it lies in. At: the at entry of the directory it belongs to, 0 for the
+    /// base.
     at_entry: u64,
 }
 

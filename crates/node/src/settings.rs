@@ -41,16 +41,16 @@ pub struct Settings {
     /// Addresses to listen on: `host:port` or `unix:/path`. Default `127.0.0.1:7470`. Anything beyond loopback needs a
     /// key in `keys`.
     pub listen: Vec<String>,
-    /// Address at which Prometheus reads metrics, as `HOST:PORT`; a port alone is one of this machine. Default: none,
-    /// nowhere. The page is not authenticated: its metrics describe the server, and nothing of the stored data.
+    /// Address at which Prometheus reads metrics, as `HOST:PORT`; a port alone is a port of this machine. Default:
+    /// none. The page is not authenticated: its metrics describe the server, not the stored data.
     pub metrics: String,
-    /// Address of the name service for Hadoop clients, as `HOST:PORT`: what `fs.defaultFS` names. Default: none,
-    /// nowhere. Read by `frieze serve`, which opens that gateway.
+    /// Address of the name service for Hadoop clients, as `HOST:PORT`, for `fs.defaultFS`. Default: none. Read
+    /// by `frieze serve`, which opens that gateway.
     pub hdfs: String,
     /// Address at which Hadoop clients read and write, as `HOST:PORT`. Default: port 9866 of the same host.
     pub hdfs_data: String,
-    /// Address for clients of Hadoop's WebHDFS, as `HOST:PORT`. Default: none, nowhere. Read by `frieze serve`, which
-    /// opens that gateway.
+    /// Address for clients of Hadoop's WebHDFS, as `HOST:PORT`. Default: none. Read by `frieze serve`, which opens that
+    /// gateway.
     pub webhdfs: String,
     /// True: a Hadoop client on another machine gets the rights of the user that it names, except root's. Default
     /// false: the gateway listens on loopback only, where the kernel proves the user.
@@ -59,15 +59,15 @@ pub struct Settings {
     /// Keys that prove callers from other machines.
     pub keys: Vec<KeySettings>,
     // # Cluster
-    /// A server of the cluster to join, as `host:port`, if the data directory is empty; several, separated by commas,
-    /// are asked in turn. Default: none; the server is alone, and becomes the first of a cluster when another joins it.
+    /// Server of the cluster to join, as `host:port`, if the data directory is empty; several, separated by commas, are
+    /// tried in turn. Default: none: the server is alone, and becomes the first of a cluster when another joins it.
     pub join: String,
-    /// Key that proves this server to that one, where the kernel cannot.
+    /// Key that proves this server to the server named in `join`, where the kernel cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join_key: Option<KeySettings>,
     /// Name of the server in its cluster; empty, the default, is the name of the machine. Fixed when it joins.
     pub name: String,
-    /// Site of the server: replicas of a chain are spread over sites. Default: none, there is one only. Fixed when it
+    /// Site of the server: replicas of a chain are spread over sites. Default: none: there is one site. Fixed when it
     /// joins.
     pub site: String,
     /// Machine of the server: two copies of the same bytes are on one machine only if there is no other. Default: the
@@ -75,20 +75,21 @@ pub struct Settings {
     pub machine: String,
     /// Address for the other servers and the clients; empty, the default, is the first address of `listen`.
     pub advertise: String,
-    /// Replicas of each chain once there are as many servers, and servers of the cluster at most: every one has a copy
-    /// of everything. Default 5. Used by the server that founds a cluster.
+    /// Replicas of each chain, once the cluster has as many servers. Default 5. Used by the server that founds a
+    /// cluster.
     pub replicas: u32,
-    /// How long a server of a cluster may answer without a message from its leader. Default 2 s. More: a lost server is
-    /// missed for longer; less: a short pause costs a server its chains.
+    /// How long a server of a cluster may answer without a message from its leader. Default 2 s. More: chains wait
+    /// longer for a lost server; less: a short pause costs a server its chains.
     #[serde(with = "duration_text")]
     pub lease: Duration,
-    /// Bytes a second that this server sends at most to servers that are brought up to date, all together. 0, the
-    /// default: as many as it can. More: copies are missing for a shorter time; less: clients notice less of it. Below
-    /// the rate of writes, no server is ever brought up to date.
+    /// Most bytes a second that this server sends for catch-up, to all servers together. 0, the default: no limit.
+    /// More: copies are missing for a shorter time; less: clients notice less of it. Below the rate of writes, catch-up
+    /// never ends.
     pub sync_bytes_per_s: u64,
     // # Log and chunks
-    /// Size of a segment of the device log. Default 64 MiB. More: fewer files and syncs of the directory; less: a crash
-    /// scans less, and space comes back in smaller pieces. Segments of the metalog are a quarter of it, up to 16 MiB.
+    /// Size of a segment of the device log. Default 64 MiB. More: fewer files and syncs of the directory; less:
+    /// recovery scans less, and space comes back in smaller pieces. Segments of the metalog are a quarter of it, up to
+    /// 16 MiB.
     pub segment_bytes: u64,
     /// Size of a chunk of new files. Default 64 MiB. Fixed when the data directory is made.
     pub chunk_bytes: u64,
@@ -97,10 +98,10 @@ pub struct Settings {
     // # Memory and flushes
     /// Most bytes of memory for everything: of the process, and of copies of its files that the kernel keeps. 0, the
     /// default, is half of what the machine (or the control group) has, or as much as the settings below need. More:
-    /// more of what is read is in memory. What of it is for what, `frieze status` shows.
+    /// more reads find their bytes in memory. `frieze status` shows how it is divided.
     pub memory_bytes_max: u64,
-    /// Part of `memory_bytes_max` for the youngest records, which stay until as many were written after them. 0, the
-    /// default, is half of what the rest leaves. More: readers of recent bytes never wait for the disk; less: more of
+    /// Part of `memory_bytes_max` for the youngest records, which stay until as many bytes were written after them. 0,
+    /// the default, is half of the rest. More: readers of recent bytes never wait for the disk; less: more of
     /// older history is in memory.
     pub young_bytes_max: u64,
     /// Part of `memory_bytes_max` for older records that are in use. 0, the default, is the other half.
@@ -108,7 +109,7 @@ pub struct Settings {
     /// Part of `memory_bytes_max` for records that are acknowledged and not yet on stable storage. 0, the default, is
     /// an eighth, 1 GiB at most. More: longer bursts at memory speed; less: less to lose in a power loss.
     pub dirty_bytes_max: u64,
-    /// Greatest age of such records; older ones make writers wait. Default 5 s.
+    /// Greatest age of a record that is not yet on stable storage; an older one makes writers wait. Default 5 s.
     #[serde(with = "duration_text")]
     pub dirty_age_max: Duration,
     /// How long after a write its flush begins. Default 50 ms. Less: smaller flushes, less to lose.
@@ -117,8 +118,8 @@ pub struct Settings {
     // # Disk
     /// Most bytes of the device that frieze uses; 0 is all of it. Default 0.
     pub capacity_bytes_max: u64,
-    /// True: serve a data directory whose logs are not whole any more, as the server then reports at its start: lost
-    /// bytes read as zeros or as older bytes. Default false: refuse, so that no read returns bytes that were never
+    /// True: serve a data directory whose logs are damaged; the server reports the damage at its start, and lost bytes
+    /// read as zeros or as older bytes. Default false: refuse, so that no read returns bytes that were never
     /// written.
     pub serve_damaged: bool,
     /// Bytes kept back from data so that removing, truncating and restarting work on a full disk. Default 128 MiB.
@@ -134,29 +135,28 @@ pub struct Settings {
     #[serde(with = "duration_text")]
     pub scrub_every: Duration,
     // # Index and images
-    /// How much of the memory is for the index of what was written when. 0, the default, is a quarter, 1 GiB at most:
-    /// that is about 40 million writes, and more than enough for what is in use of any number. What is not is on disk
-    /// and comes back when it is asked for, which costs a read of the disk or two. Files being written, what was
-    /// forgotten, and a few bytes a thousand records stay in memory whatever is set here.
+    /// Part of the memory for the index of the device log. 0, the default, is a quarter, 1 GiB at most: the index of
+    /// about 40 million writes. The rest is on disk; a query that needs it reads the disk once or twice. The index of
+    /// files being written, expired history, and a few bytes a thousand records stay in memory whatever the value.
     pub index_bytes_max: u64,
-    /// Full segments whose index goes to the disk together. Default 4. More: less is merged later; less: less of the
-    /// index has to be in memory, and less is read at a restart.
+    /// Full segments whose index is written to the disk together. Default 4. More: fewer merges later; less: less of
+    /// the index has to be in memory, and a restart reads less.
     pub shelve_segments: u32,
     /// Space for images, in hundredths of the bytes of the log, at most 10,000. Default 10; 0 for none. An image is a
-    /// page of 64 KiB in one place, as it was at an instant when it consisted of many small writes, so that it is read
-    /// at once. More: more old states are read quickly; less: less of the device.
+    /// page of 64 KiB in one place, as of an instant at which the page consisted of many small writes: one read returns
+    /// it. More: more old states are read quickly; less: images take less of the device.
     pub image_percent: u32,
-    /// Of how many places of the device a page of 64 KiB may consist at any instant before it gets an image. Default
+    /// Most places of the device that a page of 64 KiB consists of, at any instant, before it gets an image. Default
     /// 16, at least 2. More: fewer images; less: reads of pages that were written in small pieces go to fewer places.
     pub image_pieces_max: u32,
-    /// How long what was written stays without images, unless it is read in too many pieces. Default 10 s. More: what
-    /// is overwritten at once needs fewer looks; less: old states are quick sooner.
+    /// Age at which written pages get images; a page that is read in too many pieces gets one sooner. Default 10 s.
+    /// More: pages that are overwritten soon cost less; less: old states are read quickly sooner.
     #[serde(with = "duration_text")]
     pub image_delay: Duration,
     // # Connections, sessions, users
-    /// Most open connections, of all gateways together; one more is refused. A user other than root has at most as many
-    /// as are left for all others, and a sixteenth is for root and other servers alone. 0, the default, is as many as a
-    /// sixteenth of the memory is for, 4,096 at most. More: more of `memory_bytes_max`, 40 KiB for each.
+    /// Most open connections, of all gateways together; the server refuses one more. A user other than root has at most
+    /// as many as are left for all other users, and a sixteenth is reserved for root and other servers. 0, the default,
+    /// is what a sixteenth of the memory allows, 4,096 at most. More: 40 KiB of `memory_bytes_max` for each.
     pub connections_max: u32,
     /// How long a session lives without a connection. Default 60 s.
     #[serde(with = "duration_text")]
