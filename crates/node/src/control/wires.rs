@@ -120,7 +120,7 @@ pub(super) fn grant_in(from: NodeId, told: wire::LeaseGrantProto) -> LeaseGrant 
 }
 
 fn assignment_out(assignment: &Assignment) -> wire::AssignmentProto {
-    let configuration = assignment.configuration.as_ref().map(|configuration| wire::Configuration {
+    let configuration = assignment.configuration.as_ref().map(|configuration| wire::ConfigurationProto {
         epoch: configuration.epoch.0,
         members: configuration.members.iter().map(|node| node.0).collect(),
         syncing: configuration.syncing.map_or(0, |node| node.0),
