@@ -1,4 +1,4 @@
-# One line each: `make help`. What these run is what continuous integration runs.
+# One line each: `make help`. Continuous integration runs the same commands.
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
@@ -43,16 +43,16 @@ hdfs: ## unmodified Hadoop clients, shell and library, and hdfs-native, by hdfs:
 	@tests/hdfs/failing.py
 	@tests/hdfs/contract.py
 
-spark: ## PySpark on a directory that is being written, at a hundred instants, and tables of now and of then (needs a JDK; about 2 min)
+spark: ## PySpark on a directory that is being written, at a hundred instants, and tables of now and of past instants (needs a JDK; about 2 min)
 	@examples/spark/run.py
 
-hbase: ## HBase with everything it keeps on frieze: a load, a kill -9, and its table as it was (needs a JDK and Maven; about 2 min)
+hbase: ## HBase with all its files on frieze: a load, a kill -9, and its table as it was (needs a JDK and Maven; about 2 min)
 	@examples/hbase/run.py
 
 films: ## the films of the wave beside those from snapshots of HDFS itself, and a picture (needs a JDK and Maven; about 2 min)
 	@examples/wave/beside_hdfs.py
 
-linearizability: ## load on three mounts, and Porcupine over what they saw (needs Go; about 20 s)
+linearizability: ## load on three mounts, and Porcupine over their histories (needs Go; about 20 s)
 	@tests/linearizability/run.sh
 
 lab: ## an hour of faults on three servers under load on three mounts, and Porcupine over it (SECONDS=3600; needs Go; not in CI)
@@ -64,9 +64,9 @@ soak: ## ten minutes of stress-ng on two mounts of one server (SECONDS_EACH=600;
 services: ## the units of contrib/systemd under a systemd of their own (needs root and systemd; about 20 s; not in CI)
 	@tests/systemd/run.sh
 
-kill-cycles: ## kill -9 the server under mixed load, CYCLES=500 times, and hold it to everything it said (SEED= for another plan)
+kill-cycles: ## kill -9 the server under mixed load, CYCLES=500 times, and check every answer that it gave (SEED= for another plan)
 	FRIEZE_PATIENCE=600 FRIEZE_KILLS=$(or $(CYCLES),500) FRIEZE_SEED=$(or $(SEED),20261121) $(CARGO) test --release --package frieze-cli --test kill \
-		what_clients_were_told_is_so_after_any_number_of_kills -- --nocapture
+		every_answer_to_a_client_holds_after_any_number_of_kills -- --nocapture
 
 long-run: ## 30 minutes of writes and reads of the past with two restarts: memory flat, scrub clean (SECONDS=1800 PACE=1)
 	FRIEZE_PATIENCE=600 FRIEZE_SECONDS=$(or $(SECONDS),1800) FRIEZE_PACE=$(or $(PACE),1) $(CARGO) test --release --package frieze-cli --test long -- --nocapture

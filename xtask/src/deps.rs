@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_door_that_knows_a_server_is_caught() {
+    fn a_gateway_that_knows_a_server_is_caught() {
         for door in ["frieze-fuse", "frieze-hdfs", "frieze-http", "frieze-wave"] {
             assert_eq!(with_arrow(door, "frieze-node").len(), 1, "{door}");
         }

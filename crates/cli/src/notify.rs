@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_with_a_path_and_one_without_are_told() {
+    fn a_socket_with_a_path_and_an_abstract_one_are_notified() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_an_error_and_no_wait() {
+    fn a_missing_socket_is_an_error_and_no_wait() {
         assert!(send(OsStr::new("/nobody/is/there"), "READY=1\n").is_err());
         assert_eq!(send(OsStr::new("vsock:2:1"), "READY=1\n").unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(send(OsStr::new(""), "READY=1\n").is_err());

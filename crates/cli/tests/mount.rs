@@ -222,7 +222,7 @@ fn names_are_made_moved_linked_and_removed_as_posix_says() {
 }
 
 #[test]
-fn a_file_removed_while_open_goes_on_until_it_is_closed() {
+fn a_file_removed_while_open_is_usable_until_it_is_closed() {
     let Some(world) = World::new() else { return };
     let path = world.path("open");
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -339,7 +339,7 @@ fn a_large_directory_lists_every_name_once_and_is_removed_while_it_is_read() {
 }
 
 #[test]
-fn shared_mappings_are_written_back_and_seen() {
+fn shared_mappings_are_written_back_and_visible() {
     let Some(world) = World::new() else { return };
     // SQLite in WAL mode maps its index shared; Python is the shortest program here that maps.
     let path = world.path("mapped");
@@ -614,7 +614,7 @@ fn two_mounts_see_each_others_changes_at_once() {
 }
 
 #[test]
-fn an_open_file_goes_on_when_the_server_is_back() {
+fn an_open_file_is_usable_again_when_the_server_is_back() {
     let Some(mut world) = World::new() else { return };
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(world.path("file")).unwrap();
     file.write_all(b"before ").unwrap();

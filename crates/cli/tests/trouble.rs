@@ -150,7 +150,7 @@ fn holder(path: &Path) -> Child {
 }
 
 #[test]
-fn locks_of_a_mount_that_was_killed_are_given_to_who_waits() {
+fn locks_of_a_killed_mount_pass_to_the_waiters() {
     let Some((_server, mut one, other)) = two_mounts() else { return };
     let mut dead = holder(&one.path("file"));
     let mut waiter = Command::new("flock").arg(other.path("file")).arg("true").spawn().unwrap();
@@ -241,7 +241,7 @@ fn a_restore_over_a_directory_in_use_leaves_its_users_their_files() {
 }
 
 #[test]
-fn a_large_read_of_damaged_bytes_says_what_is_damaged() {
+fn a_large_read_of_damaged_bytes_names_the_damage() {
     let data = tempfile::tempdir().unwrap();
     let server = Served::on(data.path(), "", "127.0.0.1:0");
     let by_tcp = server.addresses.iter().find(|address| !address.starts_with("unix:")).unwrap();

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_served_in_order_when_the_way_is_free() {
+    fn waiters_get_free_locks_in_order() {
         let mut locks = FileLocks::default();
         ask(&mut locks, ONE, exclusive(0, 9), 0);
         assert_eq!(ask(&mut locks, TWO, range(5, LockKind::Exclusive, 0, 9), 50).0, LockOutcome::Waiting);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_held_ends_with_it() {
+    fn locks_end_with_their_session() {
         let mut locks = FileLocks::default();
         ask(&mut locks, ONE, exclusive(0, 9), 0);
         ask(&mut locks, TWO, exclusive(0, 9), 50);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_others_wait_for_those_who_may_have_held_locks() {
+    fn after_a_restart_new_locks_wait_for_sessions_that_may_have_had_locks() {
         let mut locks = FileLocks::default();
         locks.found([ONE], MonoTime(100));
         assert!(locks.is_early(MonoTime(50), TWO) && !locks.is_early(MonoTime(50), ONE));

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_holds_what_he_did_not_open() {
+    fn a_session_has_only_the_files_that_it_opened() {
         let opened = OpenFiles::default();
         opened.add(ONE, FILE);
         opened.update(ONE, 1, &[8, 9]);

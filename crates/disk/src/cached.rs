@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_in_memory_until_it_is_let_go() {
+    fn written_bytes_are_in_memory_until_they_are_released() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("below")).unwrap();
         fs::write(dir.path().join("a"), vec![1u8; 1 << 20]).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_begun_comes_to_the_medium_by_itself() {
+    fn a_started_writeback_reaches_the_medium() {
         let dir = tempfile::tempdir().unwrap();
         let file = fs::File::create(dir.path().join("a")).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &vec![1u8; 4 << 20], 0).unwrap();

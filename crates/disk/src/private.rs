@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_below_loses_the_rights_of_others_and_what_is_not_the_servers_keeps_them() {
+    fn the_servers_files_lose_the_rights_of_others_and_foreign_files_keep_them() {
         let place = tempfile::tempdir().unwrap();
         let (dir, outside) = (place.path().join("d"), place.path().join("outside"));
         fs::create_dir_all(dir.join("store/tables")).unwrap();

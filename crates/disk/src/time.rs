@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_clocks_move_only_as_told() {
+    fn simulated_clocks_move_only_when_advanced() {
         let time = SimTime::new(1_000_000);
         let twin = time.clone();
         let first = time.reading();

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_into_pages_is_what_calls_would_have_written() {
+    fn writes_to_mapped_pages_equal_writes_by_calls() {
         let dir = tempfile::tempdir().unwrap();
         let mut rng = Rng::new(3);
         let mut put = 0;
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_held_no_longer_when_the_file_is_written_elsewhere_or_hardly_any_more() {
+    fn pages_are_unmapped_when_writes_move_away_or_stop() {
         let dir = tempfile::tempdir().unwrap();
         let Some((file, mut ahead)) = file(dir.path(), 0) else { return };
         let mut at = 0;
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_gave_up_is_never_made_zeros() {
+    fn only_released_ranges_become_zeros() {
         let dir = tempfile::tempdir().unwrap();
         let Some((file, mut ahead)) = file(dir.path(), FILE_BYTES) else { return };
         let put = (0..200).filter(|at| write(&file, &mut ahead, at * 10, &[7; 10])).count();

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_holds_as_long_as_the_server_says() {
+    fn a_lease_lasts_as_long_as_the_server_grants() {
         let cache = cache();
         assert_eq!(given(&cache, &asking(&cache)), (3000, 3000));
     }
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_told_to_forget_what_it_may_still_use_and_nothing_else() {
+    fn the_kernel_drops_only_entries_that_it_may_still_use() {
         assert_eq!(told(Duration::ZERO), [FILE]);
         assert_eq!(told(Duration::from_millis(2900)), [FILE]);
         assert_eq!(told(Duration::from_millis(3100)), [], "an answer that is on its way would be thrown away");

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn every_id_is_exact_in_a_double_and_gives_back_what_it_stands_for() {
+    fn every_id_is_exact_in_a_double_and_decodes_to_its_node() {
         let inodes = (0..52).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1]);
         let mut packed = std::collections::BTreeSet::new();
         for inode in inodes.map(InodeId).collect::<std::collections::BTreeSet<_>>() {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_found_span_by_span() {
+    fn cached_checksums_are_found_span_by_span() {
         let cache = BlockChecksumCache::default();
         let sums: Vec<u8> = (0..40).collect();
         cache.put(record(1), &sums);

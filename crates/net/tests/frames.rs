@@ -228,7 +228,7 @@ fn a_changed_body_or_payload_is_never_returned_as_good() {
 }
 
 #[test]
-fn a_peer_of_another_version_is_told_apart_from_garbage() {
+fn a_peer_of_another_version_is_distinguished_from_garbage() {
     let check = |change: &dyn Fn(&mut [u8]), expect: Reason| {
         let (a, b) = Stream::pair().unwrap();
         let mut bytes = header(1).encode();
@@ -388,7 +388,7 @@ fn frames_posted_during_a_send_follow_it() {
 }
 
 #[test]
-fn held_frames_are_sent_on_release_and_not_before() {
+fn queued_frames_are_sent_on_release_and_not_before() {
     let (writer, mut reader) = ends(SHORT);
     let mut body = Vec::new();
     writer.hold();

@@ -82,7 +82,7 @@ fn a_server_whose_cluster_has_ended_says_so_and_ends_and_clients_go_to_the_new_o
 
 /// It was cut off and recovered as a cluster of its own, while the others were a majority.
 #[test]
-fn a_majority_that_lives_is_not_ended_by_one_server_that_went_on_without_it() {
+fn a_living_majority_outlives_a_server_that_recovered_without_it() {
     let mut cluster = Cluster::of(3);
     cluster.await_whole(0);
     cluster.kill(2);

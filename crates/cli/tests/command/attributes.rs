@@ -60,7 +60,7 @@ fn chown_takes_numbers_and_names_and_only_root_gives_away() {
 }
 
 #[test]
-fn touch_makes_what_is_missing_and_sets_times() {
+fn touch_creates_missing_files_and_sets_times() {
     let server = Served::start();
     server.ok(&["touch", "/f", "/g"]);
     assert_eq!(stat(&server, "/f")["size"], 0);
@@ -84,7 +84,7 @@ fn touch_makes_what_is_missing_and_sets_times() {
 }
 
 #[test]
-fn rmdir_removes_what_is_empty_and_parents_if_asked() {
+fn rmdir_removes_empty_directories_and_parents_if_asked() {
     let server = Served::start();
     server.ok(&["mkdir", "-p", "/a/b/c", "/x/y"]);
     server.put("/x/f", "x");

@@ -55,7 +55,7 @@ impl Drop for Service {
 }
 
 #[test]
-fn a_service_manager_is_told_when_a_server_serves_and_when_it_stops() {
+fn a_server_notifies_its_service_manager_when_it_serves_and_when_it_stops() {
     let manager = Manager::new();
     let data = manager.directory.path().join("data");
     let socket = format!("unix:{}", manager.directory.path().join("s").display());
@@ -70,7 +70,7 @@ fn a_service_manager_is_told_when_a_server_serves_and_when_it_stops() {
 }
 
 #[test]
-fn a_service_manager_is_told_when_a_mount_is_there() {
+fn a_mount_notifies_its_service_manager_when_it_is_ready() {
     if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         eprintln!("skipped: this part mounts a file system, and /dev/fuse cannot be opened here: {error}");
         return;

@@ -66,7 +66,7 @@ fn owned(address: &str, path: &str) -> Owned {
 }
 
 #[test]
-fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
+fn a_caller_has_the_identity_from_the_kernel_whatever_its_frames_claim() {
     let mut server = server("", "127.0.0.1:0");
     let root = client(&server.address);
     let fs = root.fs();
@@ -240,7 +240,7 @@ fn outside() -> Option<String> {
 }
 
 #[test]
-fn a_caller_from_outside_is_nobody_until_a_key_proves_it() {
+fn a_remote_caller_has_no_identity_until_a_key_proves_it() {
     let Some(address) = outside() else {
         eprintln!("skipped: this machine has no address but loopback");
         return;

@@ -173,7 +173,7 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[test]
-fn a_disk_that_somebody_else_fills_refuses_writes_and_nothing_else() {
+fn a_disk_filled_by_another_program_refuses_writes_and_nothing_else() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("disk");
     let Some(_disk) = SmallDisk::at(&path, 160) else { return };

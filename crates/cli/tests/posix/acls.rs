@@ -83,7 +83,7 @@ fn an_access_list_lets_named_users_and_groups_in_and_keeps_them_out() {
 }
 
 #[test]
-fn what_is_made_in_a_directory_begins_with_its_default_list() {
+fn new_entries_inherit_the_default_list_of_their_directory() {
     let Some(world) = world() else { return };
     let dir = world.path("d");
     fs::create_dir(&dir).unwrap();
@@ -168,7 +168,7 @@ fn another_mount_sees_an_access_list_at_once() {
 }
 
 #[test]
-fn what_is_no_access_list_is_refused() {
+fn an_invalid_access_list_is_refused() {
     let Some(world) = World::new() else { return };
     let path = world.path("f");
     fs::write(&path, "text").unwrap();

@@ -52,7 +52,7 @@ m.close()",
 }
 
 #[test]
-fn a_private_store_reaches_nobody() {
+fn a_private_store_stays_private() {
     if !is_installed("python3") {
         return;
     }
@@ -85,7 +85,7 @@ assert r[0:7] != b'private'",
 }
 
 #[test]
-fn a_file_open_for_appending_is_mapped_and_agrees_with_what_is_read() {
+fn a_map_of_a_file_open_for_appending_agrees_with_reads() {
     if !is_installed("python3") {
         return;
     }
@@ -112,7 +112,7 @@ assert os.pread(f.fileno(), 6000, 4990) == first[4990:4998] + b'overpended and m
 }
 
 #[test]
-fn a_map_goes_on_when_the_file_has_no_name_and_is_closed() {
+fn a_map_stays_valid_when_the_file_is_unlinked_and_closed() {
     if !is_installed("python3") {
         return;
     }

@@ -13,7 +13,7 @@ fn now(world: &World) -> String {
 }
 
 #[test]
-fn files_of_the_past_have_numbers_that_doubles_tell_apart() {
+fn files_of_the_past_have_inode_numbers_exact_in_doubles() {
     let Some(world) = World::new() else { return };
     let mut instants = Vec::new();
     for round in 0..3 {
@@ -181,7 +181,7 @@ fn directories_that_come_back_or_are_cloned_have_their_times_of_then() {
 }
 
 #[test]
-fn who_does_not_own_a_directory_restores_names_in_it_all_the_same() {
+fn a_user_restores_names_in_a_directory_of_another_owner() {
     let Some(world) = World::new() else { return };
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can become another user");

@@ -34,7 +34,7 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn what_is_made_in_a_set_group_id_directory_belongs_to_its_group() {
+fn new_entries_of_a_set_group_id_directory_belong_to_its_group() {
     let Some(world) = World::new() else { return };
     let shared = world.path("shared");
     fs::create_dir(&shared).unwrap();
@@ -64,7 +64,7 @@ fn what_is_made_in_a_set_group_id_directory_belongs_to_its_group() {
 }
 
 #[test]
-fn the_umask_of_who_asks_counts() {
+fn the_umask_of_the_caller_counts() {
     let Some(world) = World::new() else { return };
     set_mode(&world.mount.path, 0o777);
     let make = "umask 027; echo > f; mkdir d; mkfifo p; umask 0; echo > open; mkdir wide";

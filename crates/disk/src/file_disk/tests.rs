@@ -90,7 +90,7 @@ fn a_read_at_the_end_is_short_and_beyond_it_empty() {
 }
 
 #[test]
-fn files_are_listed_in_order_without_what_is_not_ours() {
+fn files_are_listed_in_order_without_foreign_ones() {
     let (dir, disk) = new_disk();
     for name in ["b", "c", "a"] {
         disk.create(name, 1).unwrap();
@@ -174,7 +174,7 @@ fn a_full_device_refuses_new_files_and_takes_them_again_after_a_removal() {
 }
 
 #[test]
-fn what_a_killed_process_was_making_is_gone_at_the_next_start() {
+fn half_made_files_of_a_killed_process_are_removed_at_the_next_start() {
     let (dir, disk) = new_disk();
     drop(disk);
     std::fs::write(dir.path().join(MAKING_NAME), b"half").unwrap();
@@ -211,7 +211,7 @@ fn a_failed_sync_is_never_followed_by_a_successful_one() {
 }
 
 #[test]
-fn errors_of_the_system_become_the_reasons_that_doors_understand() {
+fn errors_of_the_system_become_reasons_that_gateways_map() {
     let reason = |errno| io(Op::Write, "a")(errno).reason();
     assert_eq!(reason(Errno::NOSPC), Reason::NoSpace);
     assert_eq!(reason(Errno::DQUOT), Reason::NoSpace);

@@ -266,7 +266,7 @@ fn a_worn_sector_fails_every_read_of_it_until_it_is_written() {
 }
 
 #[test]
-fn reads_and_writes_fail_as_often_as_they_are_told_to() {
+fn reads_and_writes_fail_as_often_as_set() {
     let disk = with_file(1, 4);
     let file = disk.open("a").unwrap();
     disk.fail_reads(1);

@@ -32,7 +32,7 @@ fn the_largest_record_fits_and_one_byte_more_is_refused() {
 }
 
 #[test]
-fn a_record_of_larger_slots_is_read_back_whoever_opens_it() {
+fn a_record_of_larger_slots_is_read_back_by_every_opener() {
     let disk = SimDisk::new(1);
     let large = StateFile::open_or_create_sized(&disk, "bound", 64 << 10).unwrap();
     let record = vec![7; large.bytes_max()];

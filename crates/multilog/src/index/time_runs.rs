@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_wherever_a_chain_has_brought_its_history() {
+    fn files_are_found_wherever_a_chain_put_its_history() {
         let mut rng = Rng::new(12);
         let mut index_runs: Vec<TimeRuns> = Vec::new();
         let mut records: Vec<(Hlc, InodeId)> = Vec::new();

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_cut_off_stay_gone_when_the_file_grows_again() {
+    fn truncated_bytes_read_as_zeros_when_the_file_grows_again() {
         let mut file = FileBytes::default();
         file.add(Hlc(1), write(0, b"abcdef"));
         file.add(Hlc(2), FileEventKind::Truncate { len: 2 });
