@@ -52,7 +52,7 @@ def prepared(words):
 
 
 def webhdfs(ready):
-    """What Hadoop's clients call the WebHDFS door of a server that said so."""
+    """What Hadoop's clients call the WebHDFS gateway of a server with this ready line."""
     return ready["webhdfs"].removesuffix("/webhdfs/v1").replace("http:", "webhdfs:")
 
 
@@ -66,7 +66,7 @@ def main():
             snapshot = [frieze, "--server", ready["addresses"][0], "snapshot", "create", "monday"]
             subprocess.run(snapshot, check=True, stdout=subprocess.DEVNULL)
             hadoop.site(work / "conf", fs_defaultFS=ready["hdfs"], ipc_client_connect_max_retries=3)
-            # Root may speak for others; anybody else is himself alone.
+            # Root may act for other users; any other user only for himself.
             whose = ["root"] if os.getuid() == 0 else []
             clients = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf'}:{jars}", "Clients", work, *whose]
             status = subprocess.run(clients).returncode
