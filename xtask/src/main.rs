@@ -4,6 +4,7 @@
 //! exit code is 1 if there is anything. Leaves to others: formatting and lints (`cargo fmt`, `cargo clippy`), tests.
 
 mod arms;
+mod dependencies;
 mod deps;
 mod files;
 mod hadoop_messages;

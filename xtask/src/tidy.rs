@@ -10,6 +10,7 @@
 //! | no `sleep` | Rust tests |
 //! | sources that a document names exist | documents |
 //! | a description | every package |
+//! | a row of ADR 4 for each dependency, see [`crate::dependencies`] | the workspace |
 //! | the ratchets of [`crate::house`] | the workspace |
 
 use std::path::Path;
@@ -55,6 +56,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
         files += 1;
     }
     wrong.extend(descriptions(root)?);
+    wrong.extend(crate::dependencies::check(root)?);
     wrong.extend(crate::house::check(root)?);
     println!("{files} files read");
     Ok(wrong)
