@@ -1,0 +1,40 @@
+//! What tests of every crate share: fuzz targets of decoders, bounded memory, and skips that a strict run refuses.
+//!
+//! Guarantees: a decoder under [`fuzz!`] sees each seed as it is, seeds with mutations, and bytes without any form; it
+//! neither panics nor allocates more than its input justifies. A test that lacks something calls [`requirements`], which
+//! fails where `FRIEZE_STRICT` is set. Leaves to others: servers and clusters for tests; this crate knows no other crate
+//! of the workspace, so that every crate's tests can use it.
+
+mod allocations;
+mod mutations;
+pub mod requirements;
+
+pub use allocations::{CountingAllocator, peak_bytes};
+pub use bolero;
+pub use mutations::{Inputs, TEST_TIME, check_bounded};
+
+/// Counts the memory of a test binary: once in the tests of a crate that calls [`fuzz!`].
+#[macro_export]
+macro_rules! count_allocations {
+    () => {
+        #[global_allocator]
+        static ALLOCATOR: $crate::CountingAllocator = $crate::CountingAllocator;
+    };
+}
+
+/// A fuzz target: the body of a test that gives `property` (`Fn(&[u8])`) many inputs.
+///
+/// Under `cargo test` it runs for [`TEST_TIME`], or `BOLERO_RANDOM_TEST_TIME_MS`; under `make fuzz` libFuzzer drives it.
+/// A failure prints the input and `BOLERO_RANDOM_SEED`, which plays it again.
+#[macro_export]
+macro_rules! fuzz {
+    ($inputs:expr, $property:expr) => {
+        let target = $crate::bolero::check!();
+        let (inputs, property) = ($crate::Inputs::from($inputs), $property);
+        inputs.check_seeds(&property);
+        target
+            .with_test_time($crate::TEST_TIME)
+            .with_generator(inputs)
+            .for_each(|bytes: &Vec<u8>| $crate::check_bounded(bytes, &property));
+    };
+}
