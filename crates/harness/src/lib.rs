@@ -11,7 +11,7 @@ pub mod requirements;
 
 pub use allocations::{CountingAllocator, peak_bytes};
 pub use bolero;
-pub use mutations::{Inputs, TEST_TIME, check_bounded};
+pub use mutations::{Inputs, TEST_TIME, check_bounded, check_stable, check_text};
 
 /// Counts the memory of a test binary: once in the tests of a crate that calls [`fuzz!`].
 #[macro_export]

@@ -4,7 +4,7 @@
 //! follow coverage through them. Random bytes alone do not get past a checksum: a seed is valid, a mutation changes a
 //! few of its bytes, and `resealed` mutations have their checksum made right again.
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::time::Duration;
 
 use bolero::Driver;
@@ -33,6 +33,30 @@ pub fn check_bounded(bytes: &[u8], property: &impl Fn(&[u8])) {
     let peak = peak_bytes(|| property(bytes));
     let most = BYTES_MIN + BYTES_A_BYTE * bytes.len();
     assert!(peak <= most, "{} bytes of input took {peak} bytes of memory, at most {most}", bytes.len());
+}
+
+/// Decodes `bytes`, and then the encoding of their value: it has to be the same value, with the same encoding. Returns
+/// the value; `None` if `bytes` do not decode.
+///
+/// # Panics
+/// If either is not.
+pub fn check_stable<T: PartialEq + Debug>(
+    bytes: &[u8],
+    decode: impl Fn(&[u8]) -> Option<T>,
+    encode: impl Fn(&T) -> Vec<u8>,
+) -> Option<T> {
+    let value = decode(bytes)?;
+    let encoded = encode(&value);
+    let again =
+        decode(&encoded).unwrap_or_else(|| panic!("{value:?} encodes to {encoded:02x?}, which does not decode"));
+    assert_eq!(again, value, "decoded from what it encodes to, {encoded:02x?}");
+    assert_eq!(encode(&again), encoded, "a value has one encoding");
+    Some(value)
+}
+
+/// The same of text.
+pub fn check_text<T: PartialEq + Debug + Display>(bytes: &[u8], parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+    check_stable(bytes, |bytes| parse(std::str::from_utf8(bytes).ok()?), |value| value.to_string().into_bytes())
 }
 
 /// What a target is tried on.
