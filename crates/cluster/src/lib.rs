@@ -76,3 +76,6 @@ pub use node_lease::{NodeLease, NodeLeaseEffect, NodeLeaseInput, ProcessIdentity
 pub use settings::Settings;
 pub use state::{CHAINS_MAX, ClusterState, DEVICES_MAX, FORMER_MAX, Former, NODES_MAX, REPLICAS_MAX, TARGETS_MAX};
 pub use voters::{MembershipChange, MetalogMembership};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -11,7 +11,7 @@ pub mod requirements;
 
 pub use allocations::{CountingAllocator, peak_bytes};
 pub use bolero;
-pub use mutations::{Inputs, TEST_TIME, check_bounded, check_stable, check_text};
+pub use mutations::{FuzzInput, Inputs, TEST_TIME, check_bounded, check_stable, check_text};
 
 /// Counts the memory of a test binary: once in the tests of a crate that calls [`fuzz!`].
 #[macro_export]
@@ -31,10 +31,11 @@ macro_rules! fuzz {
     ($inputs:expr, $property:expr) => {
         let target = $crate::bolero::check!();
         let (inputs, property) = ($crate::Inputs::from($inputs), $property);
+        let buffers_bytes = inputs.buffers_bytes();
         inputs.check_seeds(&property);
         target
             .with_test_time($crate::TEST_TIME)
             .with_generator(inputs)
-            .for_each(|bytes: &Vec<u8>| $crate::check_bounded(bytes, &property));
+            .for_each(|input: &$crate::FuzzInput| $crate::check_bounded(&input.0, buffers_bytes, &property));
     };
 }

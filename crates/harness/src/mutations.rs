@@ -4,7 +4,7 @@
 //! follow coverage through them. Random bytes alone do not get past a checksum: a seed is valid, a mutation changes a
 //! few of its bytes, and `resealed` mutations have their checksum made right again.
 
-use std::fmt::{Debug, Display};
+use std::fmt::{self, Debug, Display};
 use std::time::Duration;
 
 use bolero::Driver;
@@ -28,10 +28,10 @@ const MUTATIONS_MAX: u64 = 4;
 /// Calls `property`.
 ///
 /// # Panics
-/// If `property` does, or if it allocates more at once than the length of `bytes` justifies.
-pub fn check_bounded(bytes: &[u8], property: &impl Fn(&[u8])) {
+/// If `property` does, or if it allocates more at once than the length of `bytes` and `buffers_bytes` justify.
+pub fn check_bounded(bytes: &[u8], buffers_bytes: usize, property: &impl Fn(&[u8])) {
     let peak = peak_bytes(|| property(bytes));
-    let most = BYTES_MIN + BYTES_A_BYTE * bytes.len();
+    let most = BYTES_MIN + buffers_bytes + BYTES_A_BYTE * bytes.len();
     assert!(peak <= most, "{} bytes of input took {peak} bytes of memory, at most {most}", bytes.len());
 }
 
@@ -59,28 +59,38 @@ pub fn check_text<T: PartialEq + Debug + Display>(bytes: &[u8], parse: impl Fn(&
     check_stable(bytes, |bytes| parse(std::str::from_utf8(bytes).ok()?), |value| value.to_string().into_bytes())
 }
 
+/// An input: prints as a byte string of Rust, to be pasted into a test.
+pub struct FuzzInput(pub Vec<u8>);
+
+impl Debug for FuzzInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.0.escape_ascii())
+    }
+}
+
 /// What a target is tried on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Inputs {
     seeds: Vec<Vec<u8>>,
     seal: Option<fn(&mut Vec<u8>)>,
+    buffers_bytes: usize,
 }
 
 impl<T: Into<Vec<u8>>, const N: usize> From<[T; N]> for Inputs {
     fn from(seeds: [T; N]) -> Inputs {
-        Inputs { seeds: seeds.into_iter().map(Into::into).collect(), seal: None }
+        Inputs { seeds: seeds.into_iter().map(Into::into).collect(), ..Inputs::default() }
     }
 }
 
 impl From<Vec<Vec<u8>>> for Inputs {
     fn from(seeds: Vec<Vec<u8>>) -> Inputs {
-        Inputs { seeds, seal: None }
+        Inputs { seeds, ..Inputs::default() }
     }
 }
 
 impl From<Vec<&str>> for Inputs {
     fn from(seeds: Vec<&str>) -> Inputs {
-        Inputs { seeds: seeds.into_iter().map(|seed| seed.as_bytes().to_vec()).collect(), seal: None }
+        Inputs { seeds: seeds.into_iter().map(|seed| seed.as_bytes().to_vec()).collect(), ..Inputs::default() }
     }
 }
 
@@ -90,13 +100,23 @@ impl Inputs {
         Inputs { seal: Some(seal), ..self }
     }
 
+    /// The decoder reads through buffers of this many bytes, whatever its input.
+    pub fn with_buffers(self, buffers_bytes: usize) -> Inputs {
+        Inputs { buffers_bytes, ..self }
+    }
+
+    /// See [`Inputs::with_buffers`].
+    pub fn buffers_bytes(&self) -> usize {
+        self.buffers_bytes
+    }
+
     /// Calls `property` with each seed as it is, and with each of its beginnings.
     pub fn check_seeds(&self, property: &impl Fn(&[u8])) {
         for seed in &self.seeds {
-            check_bounded(seed, property);
+            check_bounded(seed, self.buffers_bytes, property);
             // All of a short seed, and about a thousand of a long one.
             for len in (0..seed.len()).step_by(seed.len() / 1000 + 1) {
-                check_bounded(&seed[..len], property);
+                check_bounded(&seed[..len], self.buffers_bytes, property);
             }
         }
     }
@@ -143,14 +163,16 @@ impl Inputs {
 }
 
 impl ValueGenerator for Inputs {
-    type Output = Vec<u8>;
+    type Output = FuzzInput;
 
-    fn generate<D: Driver>(&self, driver: &mut D) -> Option<Vec<u8>> {
-        if self.seeds.is_empty() || below(driver, 8)? == 0 {
+    fn generate<D: Driver>(&self, driver: &mut D) -> Option<FuzzInput> {
+        let bytes = if self.seeds.is_empty() || below(driver, 8)? == 0 {
             let len = below(driver, FORMLESS_BYTES_MAX)?;
-            return (0..len).map(|_| driver.produce()).collect();
-        }
-        self.mutated(driver)
+            (0..len).map(|_| driver.produce()).collect()
+        } else {
+            self.mutated(driver)
+        };
+        bytes.map(FuzzInput)
     }
 }
 
@@ -248,6 +270,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "took 1000000 bytes of memory")]
     fn memory_beyond_the_bound_is_told() {
-        check_bounded(b"x", &|_| drop(std::hint::black_box(vec![0u8; 1_000_000])));
+        check_bounded(b"x", 0, &|_| drop(std::hint::black_box(vec![0u8; 1_000_000])));
     }
 }

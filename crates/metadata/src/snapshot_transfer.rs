@@ -172,3 +172,18 @@ pub(super) fn decode(mut bytes: &[u8]) -> Option<Vec<StoreItem>> {
     }
     Some(items)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_a_piece_of_a_state_or_none() {
+        let items = vec![(b"key".to_vec(), b"value".to_vec()), (b"".to_vec(), vec![0; 300])];
+        frieze_harness::fuzz!([encode(&items).to_vec()], |bytes: &[u8]| {
+            if let Some(items) = decode(bytes) {
+                assert_eq!(encode(&items), bytes, "every byte is read");
+            }
+        });
+    }
+}

@@ -59,3 +59,6 @@ pub use plan::{ExternalSpan, ImageSpan, Piece, PieceSource, StoredSpan};
 pub use record::{RecordKind, RecordMeta, block_crcs};
 pub use recover::{Corruption, LogCut, LogCutReason, LogSource, RecoveredItem, RecoveryReport, SegmentKey};
 pub use segment::{NewSegment, PlacedGroup, Seal, Spot};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -244,4 +244,17 @@ mod tests {
         remembered.keep(looked_before).unwrap();
         assert!(Remembered::load(disk).unwrap().closed().is_empty());
     }
+
+    #[test]
+    fn any_bytes_are_a_record_of_closed_instants_or_count_as_none() {
+        let seed = Kept { closed: vec![0, 7, 3, u64::MAX] }.encode_to_vec();
+        frieze_harness::fuzz!([seed], |bytes: &[u8]| {
+            frieze_harness::check_stable(bytes, |bytes| Kept::decode(bytes).ok(), Kept::encode_to_vec);
+            let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+            StateFile::open_or_create(&*disk, FILE).unwrap().write(bytes).unwrap();
+            let remembered = Remembered::load(disk.clone()).unwrap();
+            remembered.forget(ChainId(3)).unwrap();
+            assert!(Remembered::load(disk).unwrap().closed().as_chunks().0.iter().all(|&[chain, _]| chain != 3));
+        });
+    }
 }

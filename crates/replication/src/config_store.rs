@@ -307,4 +307,26 @@ mod tests {
         open().take(&[(one, ChainEpoch(5), true)]).expect("a disk that works");
         assert_eq!(open().lost(), [(other, Hlc(11), Hlc(20))]);
     }
+
+    #[test]
+    fn any_bytes_are_a_record_of_chains_or_corrupt() {
+        let mut known = Known::default();
+        known.epochs.insert(ChainId(1), ChainEpoch(3));
+        known.lost.insert(ChainId(1), (Hlc(10), Hlc(20)));
+        let before = LogPosition { segment: SegmentId(3), offset: 100 };
+        known.discard(Discards { chain: ChainId(2), after: 7, before });
+        known.given_back.insert(ChainId(2), SegmentId(1));
+        frieze_harness::fuzz!([known.kept().encode_to_vec()], |bytes: &[u8]| {
+            // The record as the store reads it: numbers that make no group are dropped.
+            let decode = |bytes: &[u8]| Some(Known::of(&Kept::decode(bytes).ok()?).kept());
+            if let Some(kept) = frieze_harness::check_stable(bytes, decode, Kept::encode_to_vec) {
+                let mut known = Known::of(&kept);
+                known.discard(Discards { chain: ChainId(2), after: 5, before });
+                assert_eq!(known.ends().get(&ChainId(2)).copied().unwrap_or_default(), {
+                    let ends = known.discarded.iter().filter(|one| one.chain == ChainId(2));
+                    ends.map(|one| one.before.segment).max().unwrap_or_default()
+                });
+            }
+        });
+    }
 }

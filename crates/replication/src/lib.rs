@@ -36,3 +36,6 @@ pub use observer::PublishObserver;
 pub use plane::{Appender, Content, DataPlane, Placed, WriteAsk, WriteReply, Written, new_chains, replay};
 pub use striping::{HOLE_PARTS_MAX, Layout, REACH_BYTES_MAX, Spread, file_bytes_max, in_one_record, split, split_hole};
 pub use visibility::Cuts;
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

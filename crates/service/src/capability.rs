@@ -305,4 +305,42 @@ mod tests {
         assert!(Mint::new([2; 32]).open(&token, by(7)).is_err());
         assert!(mint.open(&token[1..], by(7)).is_err());
     }
+
+    #[test]
+    fn any_bytes_are_a_token_of_this_mint_or_refused() {
+        let mint = Mint::new([1; 32]);
+        let now = Capability { view: View::NOW, opener: Some(1000), ..capability() };
+        let tokens = [mint.seal(&capability()), mint.seal(&now)];
+        frieze_harness::fuzz!(tokens.clone(), |bytes: &[u8]| {
+            claims_past(bytes);
+            let mut shown = Shown::default();
+            for _ in 0..2 {
+                let opened = mint.open_shown(bytes, by(7), &mut shown);
+                assert_eq!(opened.is_ok(), tokens.iter().any(|token| token == bytes), "{opened:?}");
+            }
+        });
+    }
+
+    /// What a holder of the key could write.
+    #[test]
+    fn any_sealed_bytes_are_a_capability_or_refused() {
+        fn seal(bytes: &mut Vec<u8>) {
+            bytes.resize(TOKEN_BYTES, 0);
+            let mac = Mint::new([1; 32]).mac(&bytes[..BODY_BYTES]);
+            bytes[BODY_BYTES..].copy_from_slice(&mac);
+        }
+        let mint = Mint::new([1; 32]);
+        frieze_harness::fuzz!(
+            frieze_harness::Inputs::from([mint.seal(&capability())]).resealed(seal),
+            |bytes: &[u8]| {
+                let opened = |bytes: &[u8]| mint.open(bytes, by(7)).ok();
+                if let Some(capability) = opened(bytes) {
+                    assert!(matches!(capability.bearer, Bearer::Session(SessionId(7)) | Bearer::User(5)));
+                    if capability.view.at.is_none() || capability.opener.is_none() {
+                        assert_eq!(opened(&mint.seal(&capability)), Some(capability));
+                    }
+                }
+            }
+        );
+    }
 }

@@ -8,3 +8,6 @@ pub mod time_plugin;
 
 pub use capability::{Bearer, Capability, Mint, Presenter, Shown, claims_past};
 pub use time_plugin::{BINDING_XATTR, TimePlugin};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

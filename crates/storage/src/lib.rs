@@ -24,3 +24,6 @@ pub use lock_order::{LOG, NAMESPACE, Reading, check_none_held};
 pub use read_errors::ReadErrors;
 pub use ticket::Ticket;
 pub use wake::Wake;
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -357,4 +357,21 @@ mod tests {
         }
         assert!(streams.heap_bytes() < 20_000, "{} bytes for streams", streams.heap_bytes());
     }
+
+    #[test]
+    fn any_bytes_are_an_index_of_time_or_none() {
+        let mut rng = Rng::new(9);
+        let mut time_runs = TimeRuns::default();
+        for number in 0..1500 {
+            time_runs.push(InodeId(rng.below(50)), Hlc(1000 + number * 10 + rng.below(100)));
+        }
+        time_runs.close();
+        frieze_harness::fuzz!([time_runs.encode()], |bytes: &[u8]| {
+            if let Some(decoded) = TimeRuns::decode(bytes) {
+                let again = decoded.encode();
+                let decoded = TimeRuns::decode(&again).expect("what was encoded");
+                assert_eq!(decoded.encode(), again);
+            }
+        });
+    }
 }

@@ -317,7 +317,7 @@ fn a_merge_of_a_damaged_shelf_names_it() {
 }
 
 /// Records enough for two full segments.
-fn device_to_be_shelved(records: u64) -> LogDevice {
+pub(crate) fn device_to_be_shelved(records: u64) -> LogDevice {
     let mut device = LogDevice::new(settings(4096));
     for stamp in 1..=records {
         let meta = RecordMeta { user_time: Some(UserTime(-5)), ..write_of(stamp % 3 + 1, 2, stamp * 1000, 700, 300) };

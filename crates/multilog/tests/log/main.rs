@@ -3,6 +3,7 @@
 mod chains;
 mod check;
 mod cost;
+mod decoders;
 mod gc;
 mod golden;
 mod images;
@@ -10,3 +11,5 @@ mod index_runs;
 mod model;
 mod recovery;
 mod support;
+
+frieze_harness::count_allocations!();

@@ -162,4 +162,12 @@ mod tests {
         swept.keep(&disk).expect("a disk that works");
         assert_eq!((swept.upto(), written()), (Hlc(400), 400));
     }
+
+    #[test]
+    fn any_bytes_are_a_cursor_or_none() {
+        let kept = Kept { pieces_max: 7, upto: 1 << 50, missing_after: 9, pieces_most: 300 };
+        frieze_harness::fuzz!([kept.encode_to_vec()], |bytes: &[u8]| {
+            frieze_harness::check_stable(bytes, |bytes| Kept::decode(bytes).ok(), Kept::encode_to_vec);
+        });
+    }
 }
