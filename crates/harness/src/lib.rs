@@ -1,9 +1,9 @@
 //! What tests of every crate share: fuzz targets of decoders, bounded memory, and skips that a strict run refuses.
 //!
-//! Guarantees: a decoder under [`fuzz!`] sees each seed as it is, seeds with mutations, and bytes without any form; it
-//! neither panics nor allocates more than its input justifies. A test that lacks something calls [`requirements`], which
-//! fails where `FRIEZE_STRICT` is set. Leaves to others: servers and clusters for tests; this crate knows no other crate
-//! of the workspace, so that every crate's tests can use it.
+//! Guarantees: a decoder under [`fuzz!`] receives each seed as it is, seeds with mutations, and bytes without any form.
+//! The target fails if the decoder panics, or allocates more than its input justifies. A test asks [`requirements`] for
+//! what it needs of the machine. Leaves to others: servers and clusters for tests. This crate uses no other crate of
+//! the workspace, so the tests of every crate can use it.
 
 mod allocations;
 mod mutations;
@@ -24,7 +24,7 @@ macro_rules! count_allocations {
 
 /// A fuzz target: the body of a test that gives `property` (`Fn(&[u8])`) many inputs.
 ///
-/// Under `cargo test` it runs for [`TEST_TIME`], or `BOLERO_RANDOM_TEST_TIME_MS`; under `make fuzz` libFuzzer drives it.
+/// Under `cargo test` it runs for [`TEST_TIME`], or `BOLERO_RANDOM_TEST_TIME_MS`. `make fuzz` drives it with libFuzzer.
 /// A failure prints the input and `BOLERO_RANDOM_SEED`, which plays it again.
 #[macro_export]
 macro_rules! fuzz {

@@ -240,6 +240,7 @@ mod tests {
     }
 
     fn seal(bytes: &mut Vec<u8>) {
+        bytes.resize(bytes.len().max(5), 0);
         let sum = bytes.iter().skip(5).fold(0, |sum: u8, byte| sum.wrapping_add(*byte));
         set(bytes, 0, &[sum]);
     }

@@ -1,7 +1,7 @@
 //! What a test needs from its machine, and what happens where the machine lacks it.
 //!
-//! Guarantees: a test that asks here and gets `false` has printed a line that begins with `skipped:`. If `FRIEZE_STRICT`
-//! is 1, the test fails instead; the message names what is missing and how to install it. `FRIEZE_WITHOUT` lists tags
+//! Guarantees: if a function here returns false, it has printed a line that begins with `skipped:`. If `FRIEZE_STRICT`
+//! is 1, the test fails instead, and names what is missing and how to install it. `FRIEZE_WITHOUT` lists tags
 //! (`fuse,root,rsync`) that a strict run does without. `scripts/requirements.py` does the same for scripts.
 
 use std::fs::OpenOptions;

@@ -30,6 +30,3 @@ pub use self::hdfs::*;
 pub use self::rpc::*;
 pub use self::security::*;
 pub use self::xattr::*;
-
-#[cfg(test)]
-mod tests;

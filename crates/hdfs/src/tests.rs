@@ -18,6 +18,7 @@ mod administration;
 mod checksum_cache;
 mod guarded_reader;
 mod locations;
+mod messages;
 mod numbers;
 mod peer_gateways;
 mod quotas;

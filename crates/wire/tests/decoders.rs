@@ -1,4 +1,4 @@
-//! Any bytes in the place of a frame, a message or a text between processes: a value or an error, and never a panic, nor
+//! Any bytes in the place of a frame, a message or a text between processes: a value or an error, never a panic or
 //! memory that the bytes do not justify. Seeds are the golden bytes.
 
 use std::fmt::Debug;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use frieze_harness::{check_stable, fuzz};
 use prost::Message;
 
-use super::*;
+use crate::proto::*;
 
 fn message<M: Message + Default + PartialEq + Debug>(bytes: &[u8]) {
     check_stable(bytes, |bytes| M::decode(bytes).ok(), M::encode_to_vec);
