@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use frieze_base::{ByteRange, Reason};
 use frieze_client::{CreateMode, Target};
+use frieze_harness::requirements;
 use support::served::Served;
-use support::{Mount, eventually, is_installed};
+use support::{Mount, eventually};
 
 /// A server with two mounts.
 fn two_mounts() -> Option<(Served, Mount, Mount)> {
@@ -164,7 +165,7 @@ fn locks_of_a_mount_that_was_killed_are_given_to_who_waits() {
 
 #[test]
 fn a_client_whose_clock_is_wrong_asks_and_writes_in_the_time_of_the_server() {
-    if !is_installed("faketime") {
+    if !requirements::program("faketime") {
         return;
     }
     let server = Served::start();

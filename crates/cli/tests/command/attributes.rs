@@ -1,5 +1,6 @@
 //! `chmod`, `chown`, `touch`, `rmdir`, and names as scripts want them.
 
+use frieze_harness::requirements;
 use serde_json::Value;
 
 use crate::served::Served;
@@ -146,7 +147,7 @@ fn df_says_what_can_be_written() {
     };
     near(&root["bytes_free"], &status["free_bytes"]);
     assert_eq!(root["bytes"], root["bytes_used"].as_u64().unwrap() + root["bytes_free"].as_u64().unwrap());
-    if nix::unistd::geteuid().is_root() {
+    if requirements::root() {
         server.ok(&["quota", "/q", "--bytes", "1M", "--files", "3"]);
         server.put("/q/f", "x".repeat(256 << 10));
         let below = room("/q/f");

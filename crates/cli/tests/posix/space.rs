@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use frieze_harness::requirements;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
@@ -195,8 +196,7 @@ fn a_file_ends_where_the_largest_file_ends() {
 #[test]
 fn df_shows_what_a_quota_above_leaves_to_write() {
     let Some(world) = World::new() else { return };
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root sets quotas");
+    if !requirements::root() {
         return;
     }
     fs::create_dir_all(world.path("d/sub")).unwrap();

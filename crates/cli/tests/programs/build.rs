@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::is_installed;
+use frieze_harness::requirements;
+
 use crate::{World, succeed};
 
 /// The sources of `base`, in a workspace of its own.
@@ -23,7 +24,7 @@ fn unpack(to: &Path) {
 
 #[test]
 fn a_crate_is_built_and_tested_on_the_mount() {
-    if !is_installed("cargo") {
+    if !requirements::program("cargo") {
         return;
     }
     let Some(world) = World::new() else { return };
