@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs
+.PHONY: help demo cluster build install check test fuzz sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,10 +30,18 @@ check: ## formatting, lints, arrows between crates, tidy rules
 	$(CARGO) xtask deps
 	$(CARGO) xtask tidy
 
-test: ## every test of every crate, and Hadoop's own client on a server (where there are a JDK and Maven)
-	$(CARGO) test --workspace --no-fail-fast
-	@tests/hdfs/messages.py --where-possible
-	@tests/hdfs/run.py --where-possible
+test: ## Hadoop's own client on a server (where there are a JDK and Maven), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
+	@status=0; \
+	tests/hdfs/messages.py --where-possible || status=1; \
+	tests/hdfs/run.py --where-possible || status=1; \
+	$(CARGO) xtask test --workspace --no-fail-fast || status=1; \
+	exit $$status
+
+fuzz: ## every decoder on hostile bytes, by libFuzzer where there are a nightly toolchain and cargo-bolero (SECONDS=60 each, ONLY=identity; not in CI)
+	@scripts/fuzz.py --seconds $(or $(SECONDS),60) $(ONLY)
+
+sanitize: ## unsafe code under AddressSanitizer and Miri (needs a nightly toolchain; about 1 min)
+	@scripts/sanitize.sh
 
 hdfs: ## unmodified Hadoop clients, shell and library, and hdfs-native, by hdfs:// and webhdfs://, on servers of their own, and on three of which one is killed (needs a JDK and Maven; about 3 min)
 	@tests/hdfs/messages.py
