@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every fuzz target of the workspace for some time each: the tests named any_... of the crates that use frieze-harness.
+"""Every fuzz target of the workspace for some time each: the tests named any_bytes_... or any_text_... of the crates that use frieze-harness.
 
     scripts/fuzz.py                      60 s each
     scripts/fuzz.py --seconds 600 identity    those whose names hold this text
@@ -40,7 +40,7 @@ def targets(package):
     for line in listed.stdout.splitlines():
         if running := re.match(r"\s+Running \S+.* \((\S+)\)", line):
             binary = running[1]
-        elif (name := line.removesuffix(": test")) != line and name.split("::")[-1].startswith("any_"):
+        elif (name := line.removesuffix(": test")) != line and name.split("::")[-1].startswith(("any_bytes_", "any_text_")):
             yield binary, name
 
 

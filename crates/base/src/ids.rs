@@ -137,6 +137,7 @@ mod tests {
     fn ids_print_and_parse_back_to_themselves() {
         let chunk = ChunkId { inode: InodeId(77), index: 3 };
         assert_eq!(chunk.to_string().parse(), Ok(chunk));
+        assert!("+000000000000000000000000000feed".parse::<ClusterId>().is_err(), "a sign is no digit");
         let cluster = ClusterId(0xfeed);
         assert_eq!(cluster.to_string().parse(), Ok(cluster));
         assert_eq!("12".parse(), Ok(SessionId(12)));

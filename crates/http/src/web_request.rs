@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn any_path_and_query_are_a_request_or_an_exception() {
+    fn any_text_is_a_request_or_an_exception() {
         let seeds = [
             "/webhdfs/v1/a%20b/c?op=OPEN&offset=10&length=null&user.name=ann",
             "/webhdfs/v1?op=SETPERMISSION&permission=1777&noredirect=true&xattr.name=a&xattr.name=b",

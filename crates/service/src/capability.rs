@@ -323,7 +323,7 @@ mod tests {
 
     /// What a holder of the key could write.
     #[test]
-    fn any_sealed_bytes_are_a_capability_or_refused() {
+    fn any_bytes_under_the_key_are_a_capability_or_refused() {
         fn seal(bytes: &mut Vec<u8>) {
             bytes.resize(TOKEN_BYTES, 0);
             let mac = Mint::new([1; 32]).mac(&bytes[..BODY_BYTES]);
