@@ -1,104 +1,30 @@
-//! The members of a chain, and the messages between them.
+//! Messages between the members of a chain.
 
-use frieze_base::{ChainEpoch, ChunkId, NodeId, Seq, SessionId};
-use frieze_hlc::{Hlc, UserTime};
+use frieze_base::{ChainEpoch, Seq};
+use frieze_hlc::Hlc;
+use frieze_wire::chain::RecordHeader;
 use frieze_wire::message::Durability;
 
 /// Names a request until it is answered. Chosen by the driver, one for each part of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// The members of a chain, as the control plane has decided.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Configuration {
-    /// Its number. Members of an older one are fenced.
-    pub epoch: ChainEpoch,
-    /// Head first, tail last. Each one's log is a prefix of that of the one before it.
-    pub members: Vec<NodeId>,
-    /// The node that syncs behind the tail: it receives records, acknowledges none, serves no reads.
-    pub syncing: Option<NodeId>,
-    /// The tail is new: commits and promises need it, but it does not answer reads of now, and must not be left alone
-    /// with the chain, before it has reported that it is ready ([`crate::ReplicaEffect::Ready`]).
-    pub joining: bool,
-}
-
-impl Configuration {
-    /// A chain of one member, which is head and tail.
-    pub fn alone(epoch: ChainEpoch) -> Configuration {
-        Configuration { epoch, members: vec![NodeId::default()], ..Configuration::default() }
-    }
-
-    /// The head, which stamps.
-    pub fn head(&self) -> Option<NodeId> {
-        self.members.first().copied()
-    }
-
-    /// The tail, which commits.
-    pub fn tail(&self) -> Option<NodeId> {
-        self.members.last().copied()
-    }
-
-    /// True if `node` is one of the members; the syncing node is not.
-    pub fn holds(&self, node: NodeId) -> bool {
-        self.members.contains(&node)
-    }
-
-    /// The member before `node`.
-    pub fn before(&self, node: NodeId) -> Option<NodeId> {
-        if self.syncing == Some(node) {
-            return self.tail();
-        }
-        let at = self.members.iter().position(|member| *member == node)?;
-        at.checked_sub(1).map(|before| self.members[before])
-    }
-
-    /// The member after `node`; after the tail, the syncing node.
-    pub fn after(&self, node: NodeId) -> Option<NodeId> {
-        let at = self.members.iter().position(|member| *member == node)?;
-        self.members.get(at + 1).copied().or(self.syncing)
-    }
-}
-
 /// A record on its way down the chain. The payload travels beside it, by the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forwarded {
-    /// Number in the chain.
-    pub n: u64,
-    /// Configuration it was stamped under.
-    pub epoch: ChainEpoch,
-    /// Number in its chunk.
-    pub version: u64,
-    /// Its stamp.
-    pub stamp: Hlc,
-    /// Chunk written.
-    pub chunk: ChunkId,
-    /// First byte within the chunk.
-    pub offset: u32,
-    /// Bytes.
-    pub len: u32,
-    /// Time of the data.
-    pub user_time: Option<UserTime>,
+pub struct ForwardedRecord {
+    /// The record.
+    pub header: RecordHeader,
     /// When the writer is answered.
     pub durability: Durability,
-    /// Session that wrote it.
-    pub session: SessionId,
-    /// Number of the request in its session.
-    pub seq: Seq,
     /// Every number of the session below it has been answered.
     pub acked: Seq,
-    /// Part of its group.
-    pub part: u8,
-    /// Parts of the group.
-    pub parts: u8,
-    /// User on whose behalf the write runs.
-    pub uid: u32,
 }
 
 /// A message between members, always sent with its epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// To the successor: the next record.
-    Record(Box<Forwarded>),
+    Record(Box<ForwardedRecord>),
     /// To the successor: nothing will be stamped at or below `at` that is not record `follows` or before it.
     Promise {
         /// Number of the last record before the promise.
@@ -158,7 +84,7 @@ impl Message {
     /// the message is given to [`crate::Replica::step`].
     pub fn newest(&self) -> Hlc {
         match self {
-            Message::Record(record) => record.stamp,
+            Message::Record(record) => record.header.stamp,
             Message::Promise { at, .. } | Message::AskClose { at } => *at,
             Message::Ack { closed: at, .. } | Message::Greet { promised: at, .. } => *at,
             Message::Offer { .. } | Message::Keep { .. } | Message::AskClean { .. } | Message::Clean { .. } => {

@@ -23,15 +23,16 @@
 //! - After [`ReplicaInput::AppendFailed`] it is as if the record had never been, but that its stamp is not used again.
 //!
 //! # Several members
-//! Every member runs the same [`Replica`]; a [`Configuration`] names them, head first. Records and promises go down
-//! ([`Message::Record`], [`Message::Promise`]), acknowledgements up ([`Message::Ack`]):
+//! Every member runs the same [`Replica`]; a [`Configuration`](frieze_wire::chain::Configuration) names them, head
+//! first. Records and promises go down ([`Message::Record`], [`Message::Promise`]), acknowledgements up
+//! ([`Message::Ack`]):
 //! - a record is sent on when it is whole here, so each log is a prefix of the one before it;
 //! - it is committed here when it is committed at the successors and, if its writer asked for it, durable here; the
 //!   head's answer means that every member has it;
 //! - a promise counts from when the tail has acknowledged it: any later head knows it;
-//! - a read of now ([`ReplicaInput::Look`]) that meets a record not known to be committed asks the tail;
+//! - a read of now ([`ReplicaInput::QueryTail`]) that meets a record not known to be committed asks the tail;
 //! - every message carries its epoch, and messages of another epoch are dropped. A lost message is sent again
-//!   ([`ReplicaInput::Again`]);
+//!   ([`ReplicaInput::Resend`]);
 //! - a returning member offers the epochs of its log, discards records that the chain does not have, receives the
 //!   missing ones from the tail's log, joins as a tail that does not answer reads of now yet, and serves when it has
 //!   committed everything that its predecessor had.
@@ -55,11 +56,9 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use configuration::{Configuration, Forwarded, Message, RequestId};
+pub use configuration::{ForwardedRecord, Message, RequestId};
 pub use dedupe::SessionMemory;
 pub use error::Error;
-pub use message::{
-    AppendToken, LogEnd, Moment, Replayed, ReplicaEffect, ReplicaInput, ResumePoint, WriteDone, WriteRequest,
-};
+pub use message::{AppendToken, LogEnd, Moment, ReplicaEffect, ReplicaInput, ResumePoint, WriteDone, WriteRequest};
 pub use replica::{Replica, RequestOutcome, RequestState};
 pub use settings::Settings;

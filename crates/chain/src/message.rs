@@ -2,9 +2,10 @@
 
 use frieze_base::{ChainEpoch, ChunkId, Fault, MonoTime, NodeId, Reason, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
+use frieze_wire::chain::{Configuration, RecordHeader};
 use frieze_wire::message::Durability;
 
-use crate::configuration::{Configuration, Forwarded, Message, RequestId};
+use crate::configuration::{ForwardedRecord, Message, RequestId};
 
 /// One look at the driver's clocks, taken once per input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,32 +36,15 @@ pub struct LogEnd {
 pub struct WriteRequest {
     /// The request to answer.
     pub request: RequestId,
-    /// Session that asks.
-    pub session: SessionId,
-    /// Number of the request in its session, from 1.
-    pub seq: Seq,
+    /// The record to make of it, not numbered yet: `n`, `version` and `stamp` are 0, and `epoch` is the configuration
+    /// that the sender knows. `len` is at least 1.
+    pub header: RecordHeader,
     /// Every seq of the session below it has been answered and may be forgotten.
     pub acked: Seq,
-    /// Configuration of the chain that the sender knows.
-    pub epoch: ChainEpoch,
     /// The sender's newest known stamp; the record is stamped above it.
     pub seen: Hlc,
-    /// Chunk written.
-    pub chunk: ChunkId,
-    /// First byte within the chunk.
-    pub offset: u32,
-    /// Bytes, at least 1.
-    pub len: u32,
     /// The first byte within the file, for messages to people.
     pub file_offset: u64,
-    /// Which part of a group this is, from 0. The parts of a group have one stamp.
-    pub part: u8,
-    /// Parts of the group; 1 for a write within one chunk.
-    pub parts: u8,
-    /// Time of the data, where a time plug-in found one.
-    pub user_time: Option<UserTime>,
-    /// User on whose behalf the write runs, for `log`.
-    pub uid: u32,
     /// When to answer.
     pub durability: Durability,
     /// Newest version of the chunk in the index.
@@ -121,15 +105,15 @@ pub enum ReplicaInput {
         /// The message.
         message: Message,
     },
-    /// A read of now asks for its cut. Answered by [`ReplicaEffect::Seen`]; after that, not before, the driver checks
-    /// that its lease still holds.
-    Look {
+    /// A read of now asks for its cut. Answered by [`ReplicaEffect::TailCut`]; after that, not before, the driver
+    /// checks that its lease still holds.
+    QueryTail {
         /// The request to answer.
         request: RequestId,
     },
-    /// A message is unanswered for long ([`crate::Replica::waits`]), or a connection was lost: what may have been lost
-    /// is sent again.
-    Again,
+    /// A message is unanswered for long ([`crate::Replica::has_unanswered`]), or a connection was lost: what may have
+    /// been lost is sent again.
+    Resend,
     /// The session is over: its numbers will not come again.
     EndSession(SessionId),
 }
@@ -142,27 +126,21 @@ pub enum ReplicaEffect {
     Append {
         /// Names the append.
         token: AppendToken,
-        /// The request that carries extent and payload.
+        /// The request that carries the payload.
         request: RequestId,
-        /// Number of the record in the chain.
-        n: u64,
-        /// Configuration it is written under.
-        epoch: ChainEpoch,
-        /// Number of the record in its chunk.
-        version: u64,
-        /// Its stamp.
-        stamp: Hlc,
+        /// The record, with its number, version and stamp.
+        header: RecordHeader,
     },
     /// Append this record, which the predecessor has sent with its payload, and index it, then report
     /// [`ReplicaInput::Appended`] or [`ReplicaInput::AppendFailed`].
-    Take {
+    AppendForwarded {
         /// Names the append.
         token: AppendToken,
         /// The record.
-        record: Box<Forwarded>,
+        record: Box<ForwardedRecord>,
     },
     /// Send this to another member; a record together with its payload. Messages to one member keep their order where
-    /// the network does; [`ReplicaInput::Again`] sends a lost one again.
+    /// the network does; [`ReplicaInput::Resend`] sends a lost one again.
     Send {
         /// The member.
         to: NodeId,
@@ -171,9 +149,9 @@ pub enum ReplicaEffect {
         /// The message.
         message: Message,
     },
-    /// Answers [`ReplicaInput::Look`]: records stamped up to `cut` are committed, and they include all that was
+    /// Answers [`ReplicaInput::QueryTail`]: records stamped up to `cut` are committed, and they include all that was
     /// committed when the read began.
-    Seen {
+    TailCut {
         /// The request to answer.
         request: RequestId,
         /// Inclusive.
@@ -255,25 +233,4 @@ pub struct ResumePoint {
     pub session: SessionId,
     /// Number of the request in the session.
     pub seq: Seq,
-}
-
-/// What a replica takes from the header of a recovered record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Replayed {
-    /// Configuration it was written under.
-    pub epoch: ChainEpoch,
-    /// Number in the chain.
-    pub n: u64,
-    /// Stamp.
-    pub stamp: Hlc,
-    /// Session that wrote it.
-    pub session: SessionId,
-    /// Number of the request in the session.
-    pub seq: Seq,
-    /// Part of its group.
-    pub part: u8,
-    /// Chunk written.
-    pub chunk: ChunkId,
-    /// First byte within the chunk.
-    pub offset: u32,
 }

@@ -10,11 +10,12 @@ use model::{DirtyRecord, NeighbourState, PendingClose};
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, NodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::{Configuration, RecordHeader};
 use frieze_wire::message::Durability;
 
 pub use model::Replica;
 
-use crate::configuration::{Configuration, Forwarded, RequestId};
+use crate::configuration::RequestId;
 use crate::dedupe::{BelowFloor, DedupeEntry};
 use crate::error::Error;
 use crate::message::{AppendToken, LogEnd, Moment, ReplicaEffect, ReplicaInput, WriteDone, WriteRequest};
@@ -65,7 +66,7 @@ impl Replica {
             closed: Hlc::ZERO,
             closed_follows: 0,
             closing: Vec::new(),
-            looking: Vec::new(),
+            tail_queries: Vec::new(),
             link: NeighbourState::default(),
             sessions: BTreeMap::new(),
             tokens: 0,
@@ -125,8 +126,8 @@ impl Replica {
             }
             ReplicaInput::Configure(configuration) => self.configure(configuration, out),
             ReplicaInput::Receive { from, epoch, message } => self.on_message(at, from, epoch, message, out),
-            ReplicaInput::Look { request } => self.on_look(request, out),
-            ReplicaInput::Again => self.resend(out),
+            ReplicaInput::QueryTail { request } => self.on_query_tail(request, out),
+            ReplicaInput::Resend => self.resend(out),
             ReplicaInput::EndSession(session) => {
                 self.sessions.remove(&session);
             }
@@ -204,7 +205,7 @@ impl Replica {
     }
 
     /// The record of a request that is not committed yet.
-    pub fn in_flight_of(&self, session: SessionId, seq: Seq) -> Option<&Forwarded> {
+    pub fn in_flight_of(&self, session: SessionId, seq: Seq) -> Option<&RecordHeader> {
         let headers = self.dirty.iter().map(|record| &record.header);
         headers.rev().find(|header| (header.session, header.seq) == (session, seq))
     }
@@ -222,11 +223,11 @@ impl Replica {
     /// Head: epoch, duplicates, stamp, number, append (protocols §2).
     fn on_write(&mut self, at: Moment, write: WriteRequest, out: &mut Vec<ReplicaEffect>) -> Result<(), Error> {
         self.check_request(&write)?;
-        let memory = self.sessions.entry(write.session).or_default();
-        memory.acknowledge(write.acked.min(write.seq));
-        match memory.recall(write.seq, write.part) {
+        let memory = self.sessions.entry(write.header.session).or_default();
+        memory.acknowledge(write.acked.min(write.header.seq));
+        match memory.recall(write.header.seq, write.header.part) {
             Err(BelowFloor { floor }) => {
-                return Err(Error::SequenceTooOld { session: write.session, seq: write.seq, floor });
+                return Err(Error::SequenceTooOld { session: write.header.session, seq: write.header.seq, floor });
             }
             Ok(Some(DedupeEntry::Done(done))) => {
                 out.push(ReplicaEffect::Reply { request: write.request, result: Ok(done) });
@@ -240,62 +241,45 @@ impl Replica {
         let stamp = self.stamp(at, &write)?;
 
         let n = self.last + 1;
-        let version = 1 + write.chunk_version.max(self.newest_version_in_flight(write.chunk));
+        let epoch = self.configuration.epoch;
+        let version = 1 + write.chunk_version.max(self.newest_version_in_flight(write.header.chunk));
         let token = AppendToken(self.tokens);
         self.tokens += 1;
         self.last = n;
-        self.last_epoch = self.configuration.epoch;
-        self.note(self.last_epoch, n);
-        let memory = self.sessions.get_mut(&write.session).expect("made above");
-        memory.begin(write.seq, write.part, n, self.settings.remembered_max);
+        self.last_epoch = epoch;
+        self.note_epoch(epoch, n);
+        let memory = self.sessions.get_mut(&write.header.session).expect("made above");
+        memory.begin(write.header.seq, write.header.part, n, self.settings.remembered_max);
+        let header = RecordHeader { n, epoch, version, stamp, chain: self.chain, ..write.header };
         self.dirty.push_back(DirtyRecord {
             token,
-            header: Forwarded {
-                n,
-                epoch: self.configuration.epoch,
-                version,
-                stamp,
-                chunk: write.chunk,
-                offset: write.offset,
-                len: write.len,
-                user_time: write.user_time,
-                durability: write.durability,
-                session: write.session,
-                seq: write.seq,
-                acked: write.acked.min(write.seq),
-                part: write.part,
-                parts: write.parts,
-                uid: write.uid,
-            },
+            acked: write.acked.min(header.seq),
+            header: header.clone(),
+            durability: write.durability,
             waiting: vec![write.request],
             end: None,
         });
-        out.push(ReplicaEffect::Append {
-            token,
-            request: write.request,
-            n,
-            epoch: self.configuration.epoch,
-            version,
-            stamp,
-        });
+        out.push(ReplicaEffect::Append { token, request: write.request, header });
         Ok(())
     }
 
     fn check_request(&self, write: &WriteRequest) -> Result<(), Error> {
-        assert!(write.part < write.parts, "part {} of a group of {}", write.part, write.parts);
-        if write.epoch < self.configuration.epoch {
-            return Err(Error::StaleEpoch { chain: self.chain, current: self.configuration.epoch, found: write.epoch });
+        let header = &write.header;
+        let (chain, current, found) = (self.chain, self.configuration.epoch, header.epoch);
+        assert!(header.part < header.parts, "part {} of a group of {}", header.part, header.parts);
+        if found < current {
+            return Err(Error::StaleEpoch { chain, current, found });
         }
-        if write.epoch > self.configuration.epoch {
-            return Err(Error::Behind { chain: self.chain, current: self.configuration.epoch, found: write.epoch });
+        if found > current {
+            return Err(Error::Behind { chain, current, found });
         }
         if !self.is_head() {
-            return Err(Error::NotHead { chain: self.chain, head: self.configuration.head() });
+            return Err(Error::NotHead { chain, head: self.configuration.head() });
         }
-        if write.session == SessionId(0) || write.seq == Seq(0) {
-            return Err(Error::Unnumbered { session: write.session, seq: write.seq });
+        if header.session == SessionId(0) || header.seq == Seq(0) {
+            return Err(Error::Unnumbered { session: header.session, seq: header.seq });
         }
-        if write.len == 0 {
+        if header.len == 0 {
             return Err(Error::Empty);
         }
         Ok(())
@@ -331,8 +315,8 @@ impl Replica {
 
     /// User time never goes backwards within a file, until its times begin anew; equal times are allowed (FFFS §6.4).
     fn check_user_time(&self, write: &WriteRequest) -> Result<(), Error> {
-        let Some(found) = write.user_time else { return Ok(()) };
-        let same_file = self.appending().filter(|record| record.header.chunk.inode == write.chunk.inode);
+        let Some(found) = write.header.user_time else { return Ok(()) };
+        let same_file = self.appending().filter(|record| record.header.chunk.inode == write.header.chunk.inode);
         let same_file = same_file.filter(|record| record.header.stamp > write.times_after);
         let newest = same_file.filter_map(|record| record.header.user_time).chain(write.newest_user_time).max();
         match newest {
@@ -351,10 +335,10 @@ impl Replica {
         if write.seen >= stamp {
             return Err(Error::SeenFuture { seen: write.seen, stamp });
         }
-        let group = (write.session, write.seq);
+        let group = (write.header.session, write.header.seq);
         assert!(stamp > self.promised, "stamp {stamp} is promised not to come: {} is closed", self.promised);
         assert!(
-            stamp > self.newest || self.is_further_part(stamp, group, write.part),
+            stamp > self.newest || self.is_further_part(stamp, group, write.header.part),
             "stamp {stamp} is not above {}, the newest of the chain",
             self.newest
         );
@@ -388,7 +372,7 @@ impl Replica {
         while let Some(record) = self.dirty.front()
             && let Some(end) = record.end
             && record.header.n <= self.behind()
-            && (record.header.durability == Durability::Async || end <= self.persisted)
+            && (record.durability == Durability::Async || end <= self.persisted)
         {
             let record = self.dirty.pop_front().expect("it was at the front");
             assert_eq!(record.header.n, self.clean + 1, "records commit one after the other");
@@ -400,7 +384,7 @@ impl Replica {
             }
             out.extend(record.waiting.into_iter().map(|request| ReplicaEffect::Reply { request, result: Ok(done) }));
         }
-        self.answer_looking(out);
+        self.answer_tail_queries(out);
         self.answer_closing(out);
     }
 

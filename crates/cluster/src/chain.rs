@@ -1,33 +1,7 @@
 //! A chain as the log has decided it: its targets, the role of each, and the configuration that follows.
 
 use frieze_base::{ChainEpoch, ChainId, NodeId};
-
-/// The members of a chain, as in `chain`. Cores do not know each other: this type is a counterpart, and the driver
-/// converts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Configuration {
-    /// Its number. Members of an older one are fenced.
-    pub epoch: ChainEpoch,
-    /// Head first, tail last.
-    pub members: Vec<NodeId>,
-    /// The node that is being synced behind the tail.
-    pub syncing: Option<NodeId>,
-    /// The tail is new: it answers no read of now and cannot be left alone with the chain yet.
-    pub joining: bool,
-}
-
-impl Configuration {
-    /// True if `node` has any part in it.
-    pub fn names(&self, node: NodeId) -> bool {
-        self.members.contains(&node) || self.syncing == Some(node)
-    }
-
-    /// True if `node` may answer reads of now under it.
-    pub fn may_answer(&self, node: NodeId) -> bool {
-        let full = self.members.len() - usize::from(self.joining);
-        self.members[..full].contains(&node)
-    }
-}
+use frieze_wire::chain::Configuration;
 
 /// The part that a target plays in its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

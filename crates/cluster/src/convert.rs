@@ -13,7 +13,7 @@ use crate::chain::{Chain, ChainTarget, LostInterval, Resumption, TargetRole};
 use crate::decision::{ChainStep, ClusterRecovery, Decision, NodeStep};
 use crate::error::Error;
 use crate::node::{ClusterNode, NodeDevice, NodeInfo};
-use crate::state::{ClusterState, Former};
+use crate::state::{ClusterState, FormerIdentity};
 
 impl Decision {
     /// As it stands in a batch of the metalog.
@@ -291,12 +291,12 @@ fn chain_step_from_wire(step: &wire::ChainStepProto) -> Option<ChainStep> {
     })
 }
 
-fn former_to_wire(former: &Former) -> wire::StoredFormer {
+fn former_to_wire(former: &FormerIdentity) -> wire::StoredFormer {
     wire::StoredFormer { cluster: former.cluster.0.to_le_bytes().to_vec(), node: former.node.0, at: former.at }
 }
 
-fn former_from_wire(former: &wire::StoredFormer) -> Option<Former> {
-    Some(Former { cluster: cluster_from_wire(&former.cluster)?, node: NodeId(former.node), at: former.at })
+fn former_from_wire(former: &wire::StoredFormer) -> Option<FormerIdentity> {
+    Some(FormerIdentity { cluster: cluster_from_wire(&former.cluster)?, node: NodeId(former.node), at: former.at })
 }
 
 fn node_to_wire(node: &ClusterNode) -> wire::StoredNode {

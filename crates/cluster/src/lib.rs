@@ -38,8 +38,7 @@
 //! - The same inputs give the same effects; everything is bounded ([`Settings`]).
 //!
 //! Leaves to others: the order of decisions (`metalog`), the bytes of a chain and the messages of its members
-//! (`chain`), and the delivery of its inputs (`node`). It knows no other core: [`Configuration`] is a counterpart of
-//! that of `chain`.
+//! (`chain`), and the delivery of its inputs (`node`). It knows no other core.
 //!
 //! # Source
 //! van Renesse and Schneider, *Chain Replication* (OSDI'04) §3: the master. Protocols §2 and §7.
@@ -60,7 +59,7 @@ mod state;
 mod tests;
 mod voters;
 
-pub use chain::{Chain, ChainTarget, Configuration, LostInterval, Resumption, TargetRole, TargetState};
+pub use chain::{Chain, ChainTarget, LostInterval, Resumption, TargetRole, TargetState};
 pub use controller::{
     ChainStatus, ClusterStatus, ClusterTrouble, Contacts, Controller, ControllerEffect, ControllerInput, NodeStatus,
     OperatorReply, OperatorRequest, TargetStatus, WaitCause,
@@ -74,5 +73,10 @@ pub use message::{
 pub use node::{ClusterNode, NodeDevice, NodeInfo, NodeState};
 pub use node_lease::{NodeLease, NodeLeaseEffect, NodeLeaseInput, ProcessIdentity, ReplicaEvent};
 pub use settings::Settings;
-pub use state::{CHAINS_MAX, ClusterState, DEVICES_MAX, FORMER_MAX, Former, NODES_MAX, REPLICAS_MAX, TARGETS_MAX};
+pub use state::{
+    CHAINS_MAX, ClusterState, DEVICES_MAX, FORMER_MAX, FormerIdentity, NODES_MAX, REPLICAS_MAX, TARGETS_MAX,
+};
 pub use voters::{MembershipChange, MetalogMembership};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

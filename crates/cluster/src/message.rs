@@ -2,7 +2,9 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, MonoTime, NodeId};
 
-use crate::chain::{Configuration, LostInterval, Resumption};
+use frieze_wire::chain::Configuration;
+
+use crate::chain::{LostInterval, Resumption};
 use crate::node::NodeDevice;
 
 /// One look at the driver's clocks, taken once per input.

@@ -28,12 +28,12 @@ pub struct ClusterState {
     /// Some chain is stale (acknowledged records are lost): checked by every read of now.
     pub(crate) is_behind: bool,
     /// The former identities of the cluster, from before each recovery from one node, oldest first.
-    pub(crate) former: Vec<Former>,
+    pub(crate) former: Vec<FormerIdentity>,
 }
 
 /// An identity that a cluster had until it was recovered from one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Former {
+pub struct FormerIdentity {
     /// The identity.
     pub cluster: ClusterId,
     /// The node.
@@ -88,7 +88,7 @@ impl ClusterState {
     fn try_apply(&mut self, decision: &Decision, stamp: u64) -> Result<Vec<ClusterChange>, Error> {
         match decision {
             Decision::Found { cluster, replicas, chain_count, epoch, first, gaps } => {
-                self.found(*cluster, *replicas, *chain_count, *epoch, first, gaps)
+                self.bootstrap(*cluster, *replicas, *chain_count, *epoch, first, gaps)
             }
             _ if !self.is_founded() => Err(Error::NotFounded),
             Decision::Join(newcomer) => self.join(newcomer),
@@ -109,7 +109,7 @@ impl ClusterState {
         }
     }
 
-    fn found(
+    fn bootstrap(
         &mut self,
         cluster: ClusterId,
         replicas: u32,
@@ -159,12 +159,12 @@ impl ClusterState {
     }
 
     /// The former identity of the cluster with this id, if there was one.
-    pub fn former(&self, cluster: ClusterId) -> Option<Former> {
+    pub fn former(&self, cluster: ClusterId) -> Option<FormerIdentity> {
         self.former.iter().copied().find(|former| former.cluster == cluster)
     }
 
     /// The identities of before, oldest first.
-    pub fn formers(&self) -> &[Former] {
+    pub fn formers(&self) -> &[FormerIdentity] {
         &self.former
     }
 

@@ -10,16 +10,16 @@
 //! they are not tracked. A list is made before it arrives: files opened since the list before it stay.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{FastMap, InodeId, SessionId};
+use frieze_locks::{Mutex, MutexGuard, levels};
 
 /// Most files tracked for one session; beyond, every file counts as open until it ends.
 const FILES_MAX: usize = 65_536;
 
 /// Open files, by session.
 #[derive(Default)]
-pub struct OpenFiles(Mutex<OpenState>);
+pub struct OpenFiles(Mutex<levels::OpenFiles, OpenState>);
 
 #[derive(Default)]
 struct OpenState {
@@ -59,7 +59,7 @@ impl OpenFiles {
 
     /// Handles the list in a poll: all open files of the session, under a number that rises with each list; 0 means
     /// that the client cannot list them now.
-    pub fn told(&self, session: SessionId, number: u64, open: &[u64]) {
+    pub fn update(&self, session: SessionId, number: u64, open: &[u64]) {
         let mut state = self.lock();
         let held = state.sessions.entry(session).or_default();
         held.tells = true;
@@ -92,8 +92,9 @@ impl OpenFiles {
         !state.unheard.is_empty() || state.sessions.values().any(holds)
     }
 
+    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, OpenState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -110,21 +111,21 @@ mod tests {
         opened.add(ONE, FILE);
         assert!(!opened.holds(FILE), "nobody would say that it is closed");
         // The list may have been made before the file was opened.
-        opened.told(ONE, 1, &[]);
+        opened.update(ONE, 1, &[]);
         assert!(opened.holds(FILE));
-        opened.told(ONE, 2, &[FILE.0]);
-        opened.told(ONE, 1, &[]);
-        opened.told(ONE, 0, &[]);
+        opened.update(ONE, 2, &[FILE.0]);
+        opened.update(ONE, 1, &[]);
+        opened.update(ONE, 0, &[]);
         assert!(opened.holds(FILE), "an old list and none say nothing");
-        opened.told(ONE, 3, &[]);
+        opened.update(ONE, 3, &[]);
         assert!(!opened.holds(FILE));
     }
 
     #[test]
-    fn nobody_holds_what_he_did_not_open() {
+    fn a_session_has_only_the_files_that_it_opened() {
         let opened = OpenFiles::default();
         opened.add(ONE, FILE);
-        opened.told(ONE, 1, &[8, 9]);
+        opened.update(ONE, 1, &[8, 9]);
         assert!(!opened.holds(InodeId(8)));
     }
 
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn more_than_is_kept_holds_everything_until_the_end() {
         let opened = OpenFiles::default();
-        opened.told(ONE, 1, &[]);
+        opened.update(ONE, 1, &[]);
         (0..=FILES_MAX as u64).for_each(|id| opened.add(ONE, InodeId(id)));
         assert!(opened.holds(InodeId(u64::MAX)));
         opened.ended(ONE);

@@ -42,7 +42,7 @@ pub trait Disk: Send + Sync {
     /// Announces that [`Disk::rename`] will soon give a file this name, so that the lookup is done in advance. A
     /// directory whose blocks are being written to the medium cannot be read: behind much data that takes many
     /// milliseconds.
-    fn expect_name(&self, _name: &str) {}
+    fn hint_name(&self, _name: &str) {}
 
     /// Removes a file. Its space is free when the last handle is dropped. On flash this can take milliseconds: rename
     /// and reuse files that are created and removed often.
@@ -90,7 +90,7 @@ pub trait DiskFile: Send + Sync {
 
     /// Announces small sequential writes from the start of this range on. The range holds no data in use: until it is
     /// written it may be as it is, or zeros.
-    fn expect_writes(&self, _free: Range<u64>) {}
+    fn hint_writes(&self, _free: Range<u64>) {}
 
     /// Reads from `offset` until `into` is full or the file ends, and returns how many bytes were read.
     ///
@@ -115,7 +115,7 @@ pub trait DiskFile: Send + Sync {
     ///
     /// # Errors
     /// `InputOutput`.
-    fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize>;
+    fn read_direct_at(&self, offset: u64, into: &mut [u8]) -> Result<usize>;
 
     /// The file descriptor, for transfers in the kernel that this process does not read; `None` if there is none.
     /// Offsets are those of the file.
@@ -139,13 +139,13 @@ pub trait DiskFile: Send + Sync {
     ///
     /// # Errors
     /// `Unsupported` if the system ignores the advice; `InputOutput`.
-    fn let_go(&self, offset: u64, len: u64) -> Result<()>;
+    fn advise_dont_need(&self, offset: u64, len: u64) -> Result<()>;
 
     /// From now on a read fetches only the pages that it needs, without read-ahead.
     ///
     /// # Errors
-    /// As [`DiskFile::let_go`].
-    fn expect_random_reads(&self) -> Result<()>;
+    /// As [`DiskFile::advise_dont_need`].
+    fn hint_random_reads(&self) -> Result<()>;
 
     /// Bytes of copies in memory, in whole pages; `None` if the system cannot report it.
     ///

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 /// An operation on a device, named in its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum DiskOp {
     /// Opening a directory as a device.
     OpenDisk,
     /// Listing the files.
@@ -27,7 +27,7 @@ pub enum Op {
     /// Freeing the space of a part of a file.
     Punch,
     /// Advising which parts of a file need not stay in memory.
-    LetGo,
+    Advise,
     /// Renaming a file.
     Rename,
     /// Removing a file.
@@ -40,24 +40,24 @@ pub enum Op {
     Tighten,
 }
 
-impl fmt::Display for Op {
+impl fmt::Display for DiskOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Op::OpenDisk => "open directory",
-            Op::List => "list",
-            Op::Create => "create",
-            Op::Open => "open",
-            Op::Len => "ask for the length of",
-            Op::Read => "read",
-            Op::Write => "write",
-            Op::Sync => "sync",
-            Op::Punch => "free a part of",
-            Op::LetGo => "advise the system about",
-            Op::Rename => "rename",
-            Op::Remove => "remove",
-            Op::SyncDir => "sync directory",
-            Op::Space => "ask for the free space of",
-            Op::Tighten => "take the rights of others from",
+            DiskOp::OpenDisk => "open directory",
+            DiskOp::List => "list",
+            DiskOp::Create => "create",
+            DiskOp::Open => "open",
+            DiskOp::Len => "ask for the length of",
+            DiskOp::Read => "read",
+            DiskOp::Write => "write",
+            DiskOp::Sync => "sync",
+            DiskOp::Punch => "free a part of",
+            DiskOp::Advise => "advise the system about",
+            DiskOp::Rename => "rename",
+            DiskOp::Remove => "remove",
+            DiskOp::SyncDir => "sync directory",
+            DiskOp::Space => "ask for the free space of",
+            DiskOp::Tighten => "take the rights of others from",
         })
     }
 }
@@ -69,7 +69,7 @@ pub enum Error {
     #[error("cannot {op} {name}: {errno}")]
     Io {
         /// The operation.
-        op: Op,
+        op: DiskOp,
         /// The file or directory.
         name: String,
         /// The system's error.
@@ -146,7 +146,7 @@ pub enum Error {
     #[error("the simulated machine crashed before it could {op} {name}")]
     Crashed {
         /// The operation.
-        op: Op,
+        op: DiskOp,
         /// The file.
         name: String,
     },

@@ -3,25 +3,24 @@
 //! Guarantees: those of [`Disk`]; one process at a time (a lock on the file `lock`, which ends with the process).
 //! Space of a file is reserved when it is created (`fallocate`, or by writing zeroes if the file system has none).
 
-mod hold;
-
 use std::collections::BTreeSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{Advice, AtFlags, CWD, Dir, FallocateFlags, FileType, Mode, OFlags, RenameFlags, StatxFlags};
+use frieze_locks::{Mutex, MutexGuard, levels};
+use rustix::fs::{Advice, AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags, RenameFlags, StatxFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
-pub(crate) use hold::Hold;
-
-use crate::cached::{begin_writeback, cached_bytes};
-use crate::device::{PAGE_BYTES, check_name, pages_within};
-use crate::window::{Ahead, may_map};
-use crate::{Disk, DiskFile, Error, Op, Result, Space};
+use crate::device::{check_name, pages_within};
+use crate::directory_lock::DirectoryLock;
+use crate::page_cache::{begin_writeback, cached_bytes};
+use crate::syscalls::{io, open_directory, read_all, read_direct, retry};
+use crate::window::{MappedWriter, may_map};
+use crate::{Disk, DiskFile, DiskOp, Error, Result, Space};
 
 /// Settings of a directory used as a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,15 +37,15 @@ pub struct FileDisk {
     dir: OwnedFd,
     settings: FileDiskSettings,
     /// Bytes of all files; the lock serialises rename, remove and punch.
-    used_bytes: Arc<Mutex<u64>>,
+    used_bytes: Arc<Mutex<levels::DiskSpace, u64>>,
     /// Locked while a file is created: unfinished files share one name.
-    making: Mutex<()>,
+    creating: Mutex<levels::FileCreation, ()>,
     /// Files whose sync has failed.
     sync_failed: FailedFiles,
     /// Small writes may go into mapped pages.
     may_map: bool,
     /// The lock on the directory.
-    _hold: Hold,
+    _lock: DirectoryLock,
 }
 
 /// An open file of a [`FileDisk`].
@@ -57,15 +56,15 @@ struct OpenFile {
     len: u64,
     inode: u64,
     sync_failed: FailedFiles,
-    used_bytes: Arc<Mutex<u64>>,
+    used_bytes: Arc<Mutex<levels::DiskSpace, u64>>,
     /// The same file without the page cache; `None` if the file system does not support that.
     direct: OnceLock<Option<OwnedFd>>,
     /// The window of small writes; `None` if files are not to be mapped.
-    ahead: Option<Mutex<Ahead>>,
+    mapped: Option<Mutex<levels::WriteWindow, MappedWriter>>,
 }
 
 /// Inode numbers of files whose sync has failed, on any handle.
-type FailedFiles = Arc<Mutex<BTreeSet<u64>>>;
+type FailedFiles = Arc<Mutex<levels::FailedFiles, BTreeSet<u64>>>;
 
 impl FileDisk {
     /// Opens the directory `path` as a device, creating it if it is missing (its parent has to exist).
@@ -73,7 +72,7 @@ impl FileDisk {
     /// # Errors
     /// `Busy` if another server has it locked, with its process id. Other errors of the system, naming the directory.
     pub fn open(path: &Path, settings: FileDiskSettings) -> Result<FileDisk> {
-        let at = |errno| Error::Io { op: Op::OpenDisk, name: path.display().to_string(), errno };
+        let at = |errno| Error::Io { op: DiskOp::OpenDisk, name: path.display().to_string(), errno };
         match retry(|| rustix::fs::mkdir(path, Mode::from_raw_mode(0o700))) {
             Ok(()) => {
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -83,9 +82,9 @@ impl FileDisk {
             Err(errno) => return Err(at(errno)),
         }
         let dir = open_directory(path).map_err(at)?;
-        let hold = Hold::take(&dir, path)?;
+        let lock = DirectoryLock::acquire(&dir, path)?;
         // An unfinished file of an earlier process.
-        match retry(|| rustix::fs::unlinkat(&dir, MAKING_NAME, AtFlags::empty())) {
+        match retry(|| rustix::fs::unlinkat(&dir, UNFINISHED_NAME, AtFlags::empty())) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(at(errno)),
         }
@@ -95,14 +94,14 @@ impl FileDisk {
             dir,
             settings,
             used_bytes: Arc::default(),
-            making: Mutex::default(),
+            creating: Mutex::default(),
             sync_failed: FailedFiles::default(),
             may_map,
-            _hold: hold,
+            _lock: lock,
         };
         let mut used_bytes = 0;
         for name in disk.list()? {
-            used_bytes += disk.taken_by(&name, Op::OpenDisk)?;
+            used_bytes += disk.taken_by(&name, DiskOp::OpenDisk)?;
         }
         *disk.used() = used_bytes;
         Ok(disk)
@@ -113,27 +112,28 @@ impl FileDisk {
         &self.path
     }
 
+    #[track_caller]
     fn used(&self) -> MutexGuard<'_, u64> {
-        self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used_bytes.lock()
     }
 
     fn make(&self, name: &str, len: u64) -> std::result::Result<OwnedFd, Errno> {
         let flags = OFlags::CREATE | OFlags::TRUNC | FILE_FLAGS;
-        let fd = retry(|| rustix::fs::openat(&self.dir, MAKING_NAME, flags, Mode::from_raw_mode(0o600)))?;
+        let fd = retry(|| rustix::fs::openat(&self.dir, UNFINISHED_NAME, flags, Mode::from_raw_mode(0o600)))?;
         reserve(&fd, len)?;
         // Another process may have created a file of that name meanwhile.
         let flags = RenameFlags::NOREPLACE;
-        match retry(|| rustix::fs::renameat_with(&self.dir, MAKING_NAME, &self.dir, name, flags)) {
+        match retry(|| rustix::fs::renameat_with(&self.dir, UNFINISHED_NAME, &self.dir, name, flags)) {
             // The file system does not support the flag; other processes create no files of these names.
             Err(Errno::INVAL | Errno::NOSYS) => {
-                retry(|| rustix::fs::renameat(&self.dir, MAKING_NAME, &self.dir, name))?
+                retry(|| rustix::fs::renameat(&self.dir, UNFINISHED_NAME, &self.dir, name))?
             }
             done => done?,
         }
         Ok(fd)
     }
 
-    fn handle(&self, name: &str, fd: OwnedFd, op: Op) -> Result<Arc<dyn DiskFile>> {
+    fn handle(&self, name: &str, fd: OwnedFd, op: DiskOp) -> Result<Arc<dyn DiskFile>> {
         let stat = retry(|| rustix::fs::fstat(&fd)).map_err(io(op, name))?;
         let sync_failed = Arc::clone(&self.sync_failed);
         Ok(Arc::new(OpenFile {
@@ -144,12 +144,12 @@ impl FileDisk {
             sync_failed,
             used_bytes: Arc::clone(&self.used_bytes),
             direct: OnceLock::new(),
-            ahead: self.may_map.then(Mutex::default),
+            mapped: self.may_map.then(Mutex::default),
         }))
     }
 
     /// Bytes that a file uses: its length, less what was freed.
-    fn taken_by(&self, name: &str, op: Op) -> Result<u64> {
+    fn taken_by(&self, name: &str, op: DiskOp) -> Result<u64> {
         check_name(name)?;
         let stat = retry(|| rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)).map_err(io(op, name))?;
         Ok((stat.st_size as u64).min(allocated(&stat)))
@@ -167,7 +167,7 @@ impl FileDisk {
         check_name(name)?;
         let mask = StatxFlags::INO | StatxFlags::BTIME;
         let stat = retry(|| rustix::fs::statx(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW, mask));
-        let stat = stat.map_err(io(Op::Open, name))?;
+        let stat = stat.map_err(io(DiskOp::Open, name))?;
         let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
         let born = || format!("{}.{:09}", stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec);
         Ok(format!("{}@{}", stat.stx_ino, if has_birth { born() } else { String::new() }))
@@ -181,11 +181,11 @@ impl Disk for FileDisk {
 
     fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>> {
         check_name(name)?;
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _creating = self.creating.lock();
         match retry(|| rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)) {
             Err(Errno::NOENT) => {}
-            Ok(_) => return Err(io(Op::Create, name)(Errno::EXIST)),
-            Err(errno) => return Err(io(Op::Create, name)(errno)),
+            Ok(_) => return Err(io(DiskOp::Create, name)(Errno::EXIST)),
+            Err(errno) => return Err(io(DiskOp::Create, name)(errno)),
         }
         {
             let mut used_bytes = self.used();
@@ -201,49 +201,49 @@ impl Disk for FileDisk {
         let made = self.make(name, len).map_err(|errno| {
             *self.used() -= len;
             // Best effort: the reported failure is the one that matters.
-            let _ = rustix::fs::unlinkat(&self.dir, MAKING_NAME, AtFlags::empty());
-            io(Op::Create, name)(errno)
+            let _ = rustix::fs::unlinkat(&self.dir, UNFINISHED_NAME, AtFlags::empty());
+            io(DiskOp::Create, name)(errno)
         })?;
-        self.handle(name, made, Op::Create)
+        self.handle(name, made, DiskOp::Create)
     }
 
     fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         check_name(name)?;
         let fd =
-            retry(|| rustix::fs::openat(&self.dir, name, FILE_FLAGS, Mode::empty())).map_err(io(Op::Open, name))?;
-        self.handle(name, fd, Op::Open)
+            retry(|| rustix::fs::openat(&self.dir, name, FILE_FLAGS, Mode::empty())).map_err(io(DiskOp::Open, name))?;
+        self.handle(name, fd, DiskOp::Open)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         check_name(from)?;
         check_name(to)?;
         let mut used_bytes = self.used();
-        let replaced_bytes = if from == to { 0 } else { self.taken_by(to, Op::Rename).unwrap_or(0) };
-        retry(|| rustix::fs::renameat(&self.dir, from, &self.dir, to)).map_err(io(Op::Rename, from))?;
+        let replaced_bytes = if from == to { 0 } else { self.taken_by(to, DiskOp::Rename).unwrap_or(0) };
+        retry(|| rustix::fs::renameat(&self.dir, from, &self.dir, to)).map_err(io(DiskOp::Rename, from))?;
         *used_bytes = used_bytes.saturating_sub(replaced_bytes);
         Ok(())
     }
 
-    fn expect_name(&self, name: &str) {
+    fn hint_name(&self, name: &str) {
         // The kernel caches lookups, also negative ones. The result matters only in the later call.
         let _found = rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
     }
 
     fn remove(&self, name: &str) -> Result<()> {
         let mut used_bytes = self.used();
-        let len = self.taken_by(name, Op::Remove)?;
-        retry(|| rustix::fs::unlinkat(&self.dir, name, AtFlags::empty())).map_err(io(Op::Remove, name))?;
+        let len = self.taken_by(name, DiskOp::Remove)?;
+        retry(|| rustix::fs::unlinkat(&self.dir, name, AtFlags::empty())).map_err(io(DiskOp::Remove, name))?;
         *used_bytes = used_bytes.saturating_sub(len);
         Ok(())
     }
 
     fn sync_dir(&self) -> Result<()> {
-        retry(|| rustix::fs::fsync(&self.dir)).map_err(io(Op::SyncDir, &self.path.display().to_string()))
+        retry(|| rustix::fs::fsync(&self.dir)).map_err(io(DiskOp::SyncDir, &self.path.display().to_string()))
     }
 
     fn space(&self) -> Result<Space> {
         let stat =
-            retry(|| rustix::fs::fstatvfs(&self.dir)).map_err(io(Op::Space, &self.path.display().to_string()))?;
+            retry(|| rustix::fs::fstatvfs(&self.dir)).map_err(io(DiskOp::Space, &self.path.display().to_string()))?;
         let (mut capacity_bytes, mut free_bytes) = (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
         if let Some(max) = self.settings.capacity_bytes_max {
             capacity_bytes = capacity_bytes.min(max);
@@ -263,8 +263,8 @@ impl DiskFile for OpenFile {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::Beyond { name: self.name.clone(), offset, len, file_bytes: self.len });
         }
-        if let Some(ahead) = &self.ahead
-            && ahead.lock().unwrap_or_else(PoisonError::into_inner).put(&self.fd, offset, parts, len)
+        if let Some(writer) = &self.mapped
+            && writer.lock().put(&self.fd, offset, parts, len)
         {
             return Ok(());
         }
@@ -274,9 +274,9 @@ impl DiskFile for OpenFile {
         let mut at = offset;
         while !left.is_empty() {
             // At most IOV_MAX parts go in one call; rustix leaves the rest for the next.
-            let written = retry(|| rustix::io::pwritev(&self.fd, left, at)).map_err(io(Op::Write, &self.name))?;
+            let written = retry(|| rustix::io::pwritev(&self.fd, left, at)).map_err(io(DiskOp::Write, &self.name))?;
             if written == 0 {
-                return Err(io(Op::Write, &self.name)(Errno::IO)); // never for a regular file: do not spin on it
+                return Err(io(DiskOp::Write, &self.name)(Errno::IO)); // never for a regular file: do not spin on it
             }
             at += written as u64;
             IoSlice::advance_slices(&mut left, written);
@@ -284,14 +284,14 @@ impl DiskFile for OpenFile {
         Ok(())
     }
 
-    fn expect_writes(&self, free: Range<u64>) {
-        if let Some(ahead) = &self.ahead {
-            ahead.lock().unwrap_or_else(PoisonError::into_inner).expect(free.start..free.end.min(self.len));
+    fn hint_writes(&self, free: Range<u64>) {
+        if let Some(writer) = &self.mapped {
+            writer.lock().declare_free(free.start..free.end.min(self.len));
         }
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        read_all(&self.fd, offset, into, 1).map_err(io(Op::Read, &self.name))
+        read_all(&self.fd, offset, into, 1).map_err(io(DiskOp::Read, &self.name))
     }
 
     fn read_two_at(&self, offset: u64, first: &mut [u8], second: &mut [u8]) -> Result<usize> {
@@ -309,8 +309,8 @@ impl DiskFile for OpenFile {
         Some(self.fd.as_fd())
     }
 
-    fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        read_direct(&self.fd, &self.direct, offset, into).map_err(io(Op::Read, &self.name))
+    fn read_direct_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        read_direct(&self.fd, &self.direct, offset, into).map_err(io(DiskOp::Read, &self.name))
     }
 
     fn prefetch(&self, offset: u64, len: u64) -> Result<()> {
@@ -318,7 +318,7 @@ impl DiskFile for OpenFile {
         match retry(|| rustix::fs::fadvise(&self.fd, offset, Some(len), Advice::WillNeed)) {
             // A file system without such advice reads on demand.
             Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(errno) => Err(io(Op::Read, &self.name)(errno)),
+            Err(errno) => Err(io(DiskOp::Read, &self.name)(errno)),
         }
     }
 
@@ -328,18 +328,19 @@ impl DiskFile for OpenFile {
         begin_writeback(self.fd.as_fd(), start, end - start);
     }
 
-    fn let_go(&self, offset: u64, len: u64) -> Result<()> {
+    fn advise_dont_need(&self, offset: u64, len: u64) -> Result<()> {
         // The kernel drops only whole pages, and takes a length of 0 as the rest of the file.
         let Some(len) = std::num::NonZeroU64::new(len) else { return Ok(()) };
-        retry(|| rustix::fs::fadvise(&self.fd, offset, Some(len), Advice::DontNeed)).map_err(io(Op::LetGo, &self.name))
+        retry(|| rustix::fs::fadvise(&self.fd, offset, Some(len), Advice::DontNeed))
+            .map_err(io(DiskOp::Advise, &self.name))
     }
 
-    fn expect_random_reads(&self) -> Result<()> {
-        retry(|| rustix::fs::fadvise(&self.fd, 0, None, Advice::Random)).map_err(io(Op::LetGo, &self.name))
+    fn hint_random_reads(&self) -> Result<()> {
+        retry(|| rustix::fs::fadvise(&self.fd, 0, None, Advice::Random)).map_err(io(DiskOp::Advise, &self.name))
     }
 
     fn cached_bytes(&self) -> Result<Option<u64>> {
-        cached_bytes(self.fd.as_fd()).map_err(io(Op::Read, &self.name))
+        cached_bytes(self.fd.as_fd()).map_err(io(DiskOp::Read, &self.name))
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {
@@ -350,8 +351,8 @@ impl DiskFile for OpenFile {
         if start == end {
             return Ok(0);
         }
-        let mut used_bytes = self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = io(Op::Punch, &self.name);
+        let mut used_bytes = self.used_bytes.lock();
+        let failed = io(DiskOp::Punch, &self.name);
         let before = allocated(&retry(|| rustix::fs::fstat(&self.fd)).map_err(&failed)?);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         retry(|| rustix::fs::fallocate(&self.fd, flags, start, end - start)).map_err(&failed)?;
@@ -362,17 +363,17 @@ impl DiskFile for OpenFile {
     }
 
     fn sync(&self) -> Result<()> {
-        let failed = || self.sync_failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = || self.sync_failed.lock();
         if failed().contains(&self.inode) {
             return Err(Error::SyncLost { name: self.name.clone() });
         }
         // Linux drops the dirty pages of a failed sync: a second attempt could report false success.
         retry(|| rustix::fs::fdatasync(&self.fd)).map_err(|errno| {
             failed().insert(self.inode);
-            io(Op::Sync, &self.name)(errno)
+            io(DiskOp::Sync, &self.name)(errno)
         })?;
-        if let Some(ahead) = &self.ahead {
-            ahead.lock().unwrap_or_else(PoisonError::into_inner).synced();
+        if let Some(writer) = &self.mapped {
+            writer.lock().synced();
         }
         Ok(())
     }
@@ -386,8 +387,8 @@ fn allocated(stat: &rustix::fs::Stat) -> u64 {
 /// The names in a directory that can belong to a device, sorted.
 pub(crate) fn names_in(dir: &OwnedFd, here: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in Dir::read_from(dir).map_err(io(Op::List, here))? {
-        let entry = entry.map_err(io(Op::List, here))?;
+    for entry in Dir::read_from(dir).map_err(io(DiskOp::List, here))? {
+        let entry = entry.map_err(io(DiskOp::List, here))?;
         let Ok(name) = entry.file_name().to_str() else { continue };
         if check_name(name).is_err() {
             continue;
@@ -396,7 +397,7 @@ pub(crate) fn names_in(dir: &OwnedFd, here: &str) -> Result<Vec<String>> {
             FileType::RegularFile => true,
             FileType::Unknown => {
                 let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-                let stat = stat.map_err(io(Op::List, name))?;
+                let stat = stat.map_err(io(DiskOp::List, name))?;
                 FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             }
             _ => false,
@@ -407,66 +408,6 @@ pub(crate) fn names_in(dir: &OwnedFd, here: &str) -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
-}
-
-/// Reads until `into` is full, or the file ends: at 0 bytes, or at a part of a sector.
-pub(crate) fn read_all(
-    fd: &OwnedFd,
-    offset: u64,
-    into: &mut [u8],
-    sector_bytes: usize,
-) -> std::result::Result<usize, Errno> {
-    let mut done = 0;
-    while done < into.len() {
-        match rustix::io::pread(fd, &mut into[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-        if !done.is_multiple_of(sector_bytes) {
-            break;
-        }
-    }
-    Ok(done)
-}
-
-/// As [`read_all`], past the page cache if the file system supports it; `direct` keeps the file opened for it.
-pub(crate) fn read_direct(
-    fd: &OwnedFd,
-    direct: &OnceLock<Option<OwnedFd>>,
-    offset: u64,
-    into: &mut [u8],
-) -> std::result::Result<usize, Errno> {
-    let Some(direct) = direct.get_or_init(|| open_direct(fd).ok()) else {
-        return read_all(fd, offset, into, 1);
-    };
-    // The kernel reads only whole pages into aligned memory.
-    let start = offset / PAGE_BYTES * PAGE_BYTES;
-    let skip = (offset - start) as usize;
-    let len = (skip + into.len()).next_multiple_of(PAGE_BYTES as usize);
-    let mut pages = vec![0u8; len + PAGE_BYTES as usize];
-    let aligned = pages.as_ptr().align_offset(PAGE_BYTES as usize);
-    match read_all(direct, start, &mut pages[aligned..aligned + len], SECTOR_BYTES) {
-        Ok(read) => {
-            let found = read.saturating_sub(skip).min(into.len());
-            into[..found].copy_from_slice(&pages[aligned + skip..aligned + skip + found]);
-            Ok(found)
-        }
-        Err(Errno::INVAL) => read_all(fd, offset, into, 1),
-        Err(errno) => Err(errno),
-    }
-}
-
-/// Opens the same file again, past the page cache.
-fn open_direct(fd: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
-    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    retry(|| rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty()))
-}
-
-pub(crate) fn open_directory(path: &Path) -> std::result::Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    retry(|| rustix::fs::openat(CWD, path, flags, Mode::empty()))
 }
 
 /// Reserves `len` bytes that read as zero.
@@ -495,23 +436,7 @@ fn write_zeroes(fd: &OwnedFd, len: u64) -> std::result::Result<(), Errno> {
     Ok(())
 }
 
-/// Repeats a system call that a signal interrupted.
-pub(crate) fn retry<T>(mut call: impl FnMut() -> std::result::Result<T, Errno>) -> std::result::Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            done => return done,
-        }
-    }
-}
-
-pub(crate) fn io(op: Op, name: &str) -> impl Fn(Errno) -> Error {
-    move |errno| Error::Io { op, name: name.to_owned(), errno }
-}
-
-/// Every direct read ends at a multiple of it, except at the end of the file.
-const SECTOR_BYTES: usize = 512;
-const MAKING_NAME: &str = ".making";
+const UNFINISHED_NAME: &str = ".making";
 const FILE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::error::{Error, Op, Result};
-use crate::file_disk::{io, open_directory, retry};
+use crate::error::{DiskOp, Error, Result};
+use crate::syscalls::{io, open_directory, retry};
 
 /// Mode of a file below a data directory.
 pub const FILE_MODE: u32 = 0o600;
@@ -35,7 +35,7 @@ const OF_OTHERS: u32 = 0o077;
 /// # Cost
 /// One `stat(2)` a file.
 pub fn tighten(path: &Path) -> Result<u64> {
-    let dir = open_directory(path).map_err(io(Op::Tighten, &path.display().to_string()))?;
+    let dir = open_directory(path).map_err(io(DiskOp::Tighten, &path.display().to_string()))?;
     let mut count = 0;
     below(&dir, &path.display().to_string(), DEPTH_MAX, &mut count)?;
     Ok(count)
@@ -43,14 +43,14 @@ pub fn tighten(path: &Path) -> Result<u64> {
 
 fn below(dir: &OwnedFd, here: &str, depth: usize, count: &mut u64) -> Result<()> {
     let own = rustix::process::geteuid().as_raw();
-    for entry in Dir::read_from(dir).map_err(io(Op::List, here))? {
-        let entry = entry.map_err(io(Op::List, here))?;
+    for entry in Dir::read_from(dir).map_err(io(DiskOp::List, here))? {
+        let entry = entry.map_err(io(DiskOp::List, here))?;
         let name = entry.file_name();
         if [c".", c".."].contains(&name) {
             continue;
         }
         let shown = format!("{here}/{}", name.to_string_lossy());
-        let failed = |errno| Error::Io { op: Op::Tighten, name: shown.clone(), errno };
+        let failed = |errno| Error::Io { op: DiskOp::Tighten, name: shown.clone(), errno };
         let stat = match retry(|| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)) {
             Err(Errno::NOENT) => continue,
             found => found.map_err(failed)?,
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_below_loses_the_rights_of_others_and_what_is_not_the_servers_keeps_them() {
+    fn files_below_lose_the_rights_of_others_and_files_of_other_owners_keep_them() {
         let place = tempfile::tempdir().unwrap();
         let (dir, outside) = (place.path().join("d"), place.path().join("outside"));
         fs::create_dir_all(dir.join("store/tables")).unwrap();

@@ -11,13 +11,14 @@
 mod file;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::Rng;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use rustix::io::Errno;
 
 use crate::device::{PAGE_BYTES, check_name, pages_within};
-use crate::{Disk, DiskFile, Error, Op, Result, Space};
+use crate::{Disk, DiskFile, DiskOp, Error, Result, Space};
 
 use file::{SECTOR_BYTES, SimFile, blank, sectors_of};
 
@@ -33,10 +34,10 @@ pub enum CrashKind {
 /// A simulated device. Clones are the same device, as seen by one process; handles opened before a crash are dead.
 #[derive(Clone)]
 pub struct SimDisk {
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Mutex<levels::SimDisk, SimDiskState>>,
 }
 
-struct State {
+struct SimDiskState {
     rng: Rng,
     capacity_bytes: u64,
     files: BTreeMap<FileId, SimFile>,
@@ -68,7 +69,7 @@ enum NameChange {
 }
 
 struct SimHandle {
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Mutex<levels::SimDisk, SimDiskState>>,
     name: String,
     id: FileId,
     len: u64,
@@ -83,7 +84,7 @@ impl SimDisk {
 
     /// An empty device that is full when its files together have `capacity_bytes`.
     pub fn with_capacity(seed: u64, capacity_bytes: u64) -> SimDisk {
-        let state = State {
+        let state = SimDiskState {
             rng: Rng::new(seed),
             capacity_bytes,
             files: BTreeMap::new(),
@@ -166,7 +167,7 @@ impl SimDisk {
     pub fn flip_bit(&self, name: &str, offset: u64, bit: u8) -> Result<()> {
         assert!(bit < 8, "a byte has 8 bits");
         let mut state = self.state();
-        let id = *state.names.get(name).ok_or_else(|| io(Op::Open, name, Errno::NOENT))?;
+        let id = *state.names.get(name).ok_or_else(|| io(DiskOp::Open, name, Errno::NOENT))?;
         let file = state.file(id);
         if offset >= file.len {
             return Err(Error::Beyond { name: name.to_owned(), offset, len: 1, file_bytes: file.len });
@@ -187,7 +188,7 @@ impl SimDisk {
     pub fn stain(&self, name: &str, offset: u64, bit: u8) -> Result<()> {
         assert!(bit < 8, "a byte has 8 bits");
         let mut state = self.state();
-        let id = *state.names.get(name).ok_or_else(|| io(Op::Open, name, Errno::NOENT))?;
+        let id = *state.names.get(name).ok_or_else(|| io(DiskOp::Open, name, Errno::NOENT))?;
         let file = state.file(id);
         file.copies.insert(offset / PAGE_BYTES);
         *file.stains.entry(offset).or_default() ^= 1 << bit;
@@ -206,7 +207,7 @@ impl SimDisk {
     /// `NotFound`.
     pub fn wear_out(&self, name: &str, bytes: std::ops::Range<u64>) -> Result<()> {
         let mut state = self.state();
-        let id = *state.names.get(name).ok_or_else(|| io(Op::Open, name, Errno::NOENT))?;
+        let id = *state.names.get(name).ok_or_else(|| io(DiskOp::Open, name, Errno::NOENT))?;
         state.file(id).unreadable.extend(sectors_of(bytes.start, bytes.end - bytes.start));
         Ok(())
     }
@@ -221,11 +222,12 @@ impl SimDisk {
         self.state().crashed
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.shared)
+    #[track_caller]
+    fn state(&self) -> MutexGuard<'_, SimDiskState> {
+        self.shared.lock()
     }
 
-    fn handle(&self, state: &State, name: &str, id: FileId, len: u64) -> Arc<dyn DiskFile> {
+    fn handle(&self, state: &SimDiskState, name: &str, id: FileId, len: u64) -> Arc<dyn DiskFile> {
         let shared = Arc::clone(&self.shared);
         Arc::new(SimHandle { shared, name: name.to_owned(), id, len, incarnation: state.incarnation })
     }
@@ -234,16 +236,16 @@ impl SimDisk {
 impl Disk for SimDisk {
     fn list(&self) -> Result<Vec<String>> {
         let state = self.state();
-        state.alive(Op::List, "files")?;
+        state.alive(DiskOp::List, "files")?;
         Ok(state.names.keys().cloned().collect())
     }
 
     fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>> {
         check_name(name)?;
         let mut state = self.state();
-        state.alive(Op::Create, name)?;
+        state.alive(DiskOp::Create, name)?;
         if state.names.contains_key(name) {
-            return Err(io(Op::Create, name, Errno::EXIST));
+            return Err(io(DiskOp::Create, name, Errno::EXIST));
         }
         let free_bytes = state.free_bytes();
         if len > free_bytes {
@@ -256,7 +258,7 @@ impl Disk for SimDisk {
             state.files.insert(id, SimFile { len, ..SimFile::default() });
             state.change_names(NameChange::Create { name: name.to_owned(), id });
         }
-        state.alive(Op::Create, name)?;
+        state.alive(DiskOp::Create, name)?;
         let id = state.names[name];
         Ok(self.handle(&state, name, id, len))
     }
@@ -264,8 +266,8 @@ impl Disk for SimDisk {
     fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         check_name(name)?;
         let mut state = self.state();
-        state.alive(Op::Open, name)?;
-        let id = *state.names.get(name).ok_or_else(|| io(Op::Open, name, Errno::NOENT))?;
+        state.alive(DiskOp::Open, name)?;
+        let id = *state.names.get(name).ok_or_else(|| io(DiskOp::Open, name, Errno::NOENT))?;
         let len = state.file(id).len;
         Ok(self.handle(&state, name, id, len))
     }
@@ -274,55 +276,55 @@ impl Disk for SimDisk {
         check_name(from)?;
         check_name(to)?;
         let mut state = self.state();
-        state.alive(Op::Rename, from)?;
+        state.alive(DiskOp::Rename, from)?;
         if !state.names.contains_key(from) {
-            return Err(io(Op::Rename, from, Errno::NOENT));
+            return Err(io(DiskOp::Rename, from, Errno::NOENT));
         }
         let cut = state.change();
         if !cut || state.rng.chance(2) {
             state.change_names(NameChange::Rename { from: from.to_owned(), to: to.to_owned() });
         }
-        state.alive(Op::Rename, from)
+        state.alive(DiskOp::Rename, from)
     }
 
     fn remove(&self, name: &str) -> Result<()> {
         check_name(name)?;
         let mut state = self.state();
-        state.alive(Op::Remove, name)?;
+        state.alive(DiskOp::Remove, name)?;
         if !state.names.contains_key(name) {
-            return Err(io(Op::Remove, name, Errno::NOENT));
+            return Err(io(DiskOp::Remove, name, Errno::NOENT));
         }
         let cut = state.change();
         if !cut || state.rng.chance(2) {
             state.change_names(NameChange::Remove { name: name.to_owned() });
         }
-        state.alive(Op::Remove, name)
+        state.alive(DiskOp::Remove, name)
     }
 
     fn sync_dir(&self) -> Result<()> {
         let mut state = self.state();
-        state.alive(Op::SyncDir, "files")?;
+        state.alive(DiskOp::SyncDir, "files")?;
         let cut = state.change();
         let pending = state.name_changes.len() as u64;
         let done = if cut { state.rng.between(0, pending) } else { pending };
         state.settle_names(done as usize);
-        state.alive(Op::SyncDir, "files")
+        state.alive(DiskOp::SyncDir, "files")
     }
 
     fn space(&self) -> Result<Space> {
         let state = self.state();
-        state.alive(Op::Space, "files")?;
+        state.alive(DiskOp::Space, "files")?;
         Ok(Space { capacity_bytes: state.capacity_bytes, free_bytes: state.free_bytes() })
     }
 }
 
 impl DiskFile for SimHandle {
     fn len(&self) -> Result<u64> {
-        self.alive(Op::Len).map(|_| self.len)
+        self.alive(DiskOp::Len).map(|_| self.len)
     }
 
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
-        let mut state = self.alive(Op::Write)?;
+        let mut state = self.alive(DiskOp::Write)?;
         let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::Beyond { name: self.name.clone(), offset, len, file_bytes: self.len });
@@ -343,20 +345,20 @@ impl DiskFile for SimHandle {
             at += part.len() as u64;
             left -= part.len() as u64;
         }
-        state.alive(Op::Write, &self.name)?;
-        if fails { Err(io(Op::Write, &self.name, Errno::IO)) } else { Ok(()) }
+        state.alive(DiskOp::Write, &self.name)?;
+        if fails { Err(io(DiskOp::Write, &self.name, Errno::IO)) } else { Ok(()) }
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         self.read_either(offset, into, true)
     }
 
-    fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+    fn read_direct_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         self.read_either(offset, into, false)
     }
 
     fn prefetch(&self, offset: u64, len: u64) -> Result<()> {
-        let mut state = self.alive(Op::Read)?;
+        let mut state = self.alive(DiskOp::Read)?;
         let len = len.min(self.len.saturating_sub(offset));
         // An unreadable page is not copied to memory: the next read returns the error.
         if state.file(self.id).unreadable.range(sectors_of(offset, len)).next().is_none() {
@@ -365,24 +367,24 @@ impl DiskFile for SimHandle {
         Ok(())
     }
 
-    fn let_go(&self, offset: u64, len: u64) -> Result<()> {
-        let mut state = self.alive(Op::LetGo)?;
+    fn advise_dont_need(&self, offset: u64, len: u64) -> Result<()> {
+        let mut state = self.alive(DiskOp::Advise)?;
         let (start, end) = pages_within(offset, len);
-        state.file(self.id).let_go(start / PAGE_BYTES..end / PAGE_BYTES);
+        state.file(self.id).advise_dont_need(start / PAGE_BYTES..end / PAGE_BYTES);
         Ok(())
     }
 
-    fn expect_random_reads(&self) -> Result<()> {
+    fn hint_random_reads(&self) -> Result<()> {
         // There is no read-ahead to switch off.
-        self.alive(Op::LetGo).map(drop)
+        self.alive(DiskOp::Advise).map(drop)
     }
 
     fn cached_bytes(&self) -> Result<Option<u64>> {
-        Ok(Some(self.alive(Op::Read)?.file(self.id).copies.len() as u64 * PAGE_BYTES))
+        Ok(Some(self.alive(DiskOp::Read)?.file(self.id).copies.len() as u64 * PAGE_BYTES))
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {
-        let mut state = self.alive(Op::Punch)?;
+        let mut state = self.alive(DiskOp::Punch)?;
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::Beyond { name: self.name.clone(), offset, len, file_bytes: self.len });
         }
@@ -392,12 +394,12 @@ impl DiskFile for SimHandle {
         let done = if cut { state.rng.between(0, pages) } else { pages };
         let file = state.file(self.id);
         let freed = file.punch(start / PAGE_BYTES..start / PAGE_BYTES + done) * PAGE_BYTES;
-        state.alive(Op::Punch, &self.name)?;
+        state.alive(DiskOp::Punch, &self.name)?;
         Ok(freed)
     }
 
     fn sync(&self) -> Result<()> {
-        let mut state = self.alive(Op::Sync)?;
+        let mut state = self.alive(DiskOp::Sync)?;
         if state.file(self.id).sync_failed {
             return Err(Error::SyncLost { name: self.name.clone() });
         }
@@ -406,31 +408,31 @@ impl DiskFile for SimHandle {
             state.sync_errors -= 1;
             let file = state.file(self.id);
             file.sync_failed = true;
-            return Err(io(Op::Sync, &self.name, Errno::IO));
+            return Err(io(DiskOp::Sync, &self.name, Errno::IO));
         }
-        let State { rng, files, .. } = &mut *state;
+        let SimDiskState { rng, files, .. } = &mut *state;
         let file = files.get_mut(&self.id).expect("a file lives while a handle of this process is alive");
         if cut {
             file.unsynced.retain(|_, _| rng.chance(2));
         } else {
             file.unsynced.clear();
         }
-        state.alive(Op::Sync, &self.name)
+        state.alive(DiskOp::Sync, &self.name)
     }
 }
 
 impl SimHandle {
     /// Reads the copy in memory, fetching it first, or the medium.
     fn read_either(&self, offset: u64, into: &mut [u8], is_copy: bool) -> Result<usize> {
-        let mut state = self.alive(Op::Read)?;
+        let mut state = self.alive(DiskOp::Read)?;
         let len = (into.len() as u64).min(self.len.saturating_sub(offset)) as usize;
         if state.read_errors > 0 {
             state.read_errors -= 1;
-            return Err(io(Op::Read, &self.name, Errno::IO));
+            return Err(io(DiskOp::Read, &self.name, Errno::IO));
         }
         let file = state.file(self.id);
         if len > 0 && file.unreadable.range(sectors_of(offset, len as u64)).next().is_some() {
-            return Err(io(Op::Read, &self.name, Errno::IO));
+            return Err(io(DiskOp::Read, &self.name, Errno::IO));
         }
         file.read(offset, &mut into[..len]);
         if is_copy {
@@ -440,8 +442,8 @@ impl SimHandle {
         Ok(len)
     }
 
-    fn alive(&self, op: Op) -> Result<MutexGuard<'_, State>> {
-        let state = lock(&self.shared);
+    fn alive(&self, op: DiskOp) -> Result<MutexGuard<'_, SimDiskState>> {
+        let state = self.shared.lock();
         state.alive(op, &self.name)?;
         if state.incarnation != self.incarnation {
             return Err(Error::Crashed { op, name: self.name.clone() });
@@ -450,8 +452,8 @@ impl SimHandle {
     }
 }
 
-impl State {
-    fn alive(&self, op: Op, name: &str) -> Result<()> {
+impl SimDiskState {
+    fn alive(&self, op: DiskOp, name: &str) -> Result<()> {
         if self.crashed { Err(Error::Crashed { op, name: name.to_owned() }) } else { Ok(()) }
     }
 
@@ -560,12 +562,8 @@ impl std::fmt::Debug for SimDisk {
     }
 }
 
-fn io(op: Op, name: &str, errno: Errno) -> Error {
+fn io(op: DiskOp, name: &str, errno: Errno) -> Error {
     Error::Io { op, name: name.to_owned(), errno }
-}
-
-fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -16,9 +16,10 @@
 //! | 16 | 4 | CRC32C of bytes 0..16 and the payload |
 //! | 20 | length | payload |
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::Crc32c;
+use frieze_locks::{Mutex, levels};
 
 use crate::{Disk, DiskFile, Error, Result};
 
@@ -27,7 +28,7 @@ pub struct StateFile {
     name: String,
     file: Arc<dyn DiskFile>,
     slot_bytes: usize,
-    newest: Mutex<Newest>,
+    newest: Mutex<levels::StateFile, Newest>,
 }
 
 struct Newest {
@@ -68,12 +69,12 @@ impl StateFile {
         file.sync()?;
         disk.sync_dir()?;
         let slots = [read_slot(&*file, 0, slot_bytes)?, read_slot(&*file, 1, slot_bytes)?];
-        if slots.iter().all(|slot| matches!(slot, Slot::Torn)) {
+        if slots.iter().all(|slot| matches!(slot, StateSlot::Torn)) {
             return Err(Error::Corrupt { name: name.to_owned(), what: "neither of its two slots is whole".to_owned() });
         }
         let mut newest = Newest { generation: 0, payload: None };
         for slot in slots {
-            if let Slot::Whole { generation, payload } = slot
+            if let StateSlot::Whole { generation, payload } = slot
                 && generation > newest.generation
             {
                 newest = Newest { generation, payload: Some(payload) };
@@ -84,7 +85,7 @@ impl StateFile {
 
     /// The newest record; `None` if there never was one.
     pub fn read(&self) -> Option<Vec<u8>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner).payload.clone()
+        self.newest.lock().payload.clone()
     }
 
     /// Replaces the record. Durable on return.
@@ -97,7 +98,7 @@ impl StateFile {
             let (bytes, bytes_max) = (payload.len(), self.bytes_max());
             return Err(Error::StateTooLarge { name: self.name.clone(), bytes, bytes_max });
         }
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.newest.lock();
         let generation = newest.generation + 1;
         let header = header(generation, payload);
         self.file.write_at(generation % 2 * self.slot_bytes as u64, &[&header, payload])?;
@@ -118,42 +119,44 @@ impl std::fmt::Debug for StateFile {
     }
 }
 
-enum Slot {
+enum StateSlot {
     Blank,
     Torn,
     Whole { generation: u64, payload: Vec<u8> },
 }
 
-fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<Slot> {
+fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<StateSlot> {
     // Most records are short, and most slots of large files were never written: the whole slot is read only if its
     // beginning does not decide.
     let mut bytes = vec![0u8; SLOT_BYTES.min(slot_bytes)];
-    let mut read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
-    if read == 0 {
-        return Ok(Slot::Blank);
+    if file.read_at(slot * slot_bytes as u64, &mut bytes)? == 0 {
+        return Ok(StateSlot::Blank);
     }
     let is_whole_here = bytes[..4] == MAGIC && word(&bytes, 4) as usize <= bytes.len() - HEADER_BYTES;
     if !is_whole_here && slot_bytes > bytes.len() {
         bytes.resize(slot_bytes, 0);
-        read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
+        file.read_at(slot * slot_bytes as u64, &mut bytes)?;
     }
     // Each byte equals the one before it, and the first is zero: compared as one run, not one by one.
     if bytes[0] == 0 && bytes[1..] == bytes[..slot_bytes - 1] {
-        return Ok(Slot::Blank);
+        return Ok(StateSlot::Blank);
     }
-    if read < bytes.len() {
-        return Ok(Slot::Torn);
-    }
+    // Where the file ends within the slot, zeros stand for the rest: the checksum says whether the record is whole. A
+    // record that was written to a file which had been cut is one.
     let generation = u64::from(word(&bytes, 8)) | u64::from(word(&bytes, 12)) << 32;
     let len = word(&bytes, 4) as usize;
     if bytes[..4] != MAGIC || len > slot_bytes - HEADER_BYTES {
-        return Ok(Slot::Torn);
+        return Ok(StateSlot::Torn);
     }
     let payload = &bytes[HEADER_BYTES..HEADER_BYTES + len];
     if bytes[..HEADER_BYTES] != header(generation, payload) {
-        return Ok(Slot::Torn);
+        return Ok(StateSlot::Torn);
     }
-    Ok(Slot::Whole { generation, payload: payload.to_vec() })
+    // No writer counts that far, and the next write needs a number above it.
+    if generation == u64::MAX {
+        return Ok(StateSlot::Torn);
+    }
+    Ok(StateSlot::Whole { generation, payload: payload.to_vec() })
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {

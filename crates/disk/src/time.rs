@@ -1,10 +1,11 @@
 //! The clocks: the machine's, and a simulated one.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::MonoTime;
 use frieze_hlc::{ClockReading, Hlc};
+use frieze_locks::{Mutex, levels};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::adjtime;
@@ -94,7 +95,7 @@ fn wall_ns() -> u64 {
 /// Time that advances only when a test moves it. Clones share one clock.
 #[derive(Clone, Debug)]
 pub struct SimTime {
-    state: Arc<Mutex<ClockReading>>,
+    state: Arc<Mutex<levels::SimTime, ClockReading>>,
 }
 
 impl SimTime {
@@ -128,13 +129,13 @@ impl SimTime {
     }
 
     fn change(&self, change: impl FnOnce(&mut ClockReading)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.state.lock());
     }
 }
 
 impl TimeSource for SimTime {
     fn reading(&self) -> ClockReading {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.state.lock()
     }
 }
 
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn a_pause_between_the_looks_at_two_clocks_is_no_jump() {
         let apart = |(mono, wall, _): (MonoTime, u64, usize)| wall - mono.0;
-        assert_eq!(scripted(&[]).2, 2, "who goes on evenly is looked at once");
+        assert_eq!(scripted(&[]).2, 2, "an even clock is read once");
         let paused = scripted(&[(1, 5_000_000, 5_000_000)]);
         assert_eq!(apart(paused), 4_000_000_050, "the pause lies before both looks");
         let again = scripted(&[(1, 5_000_000, 5_000_000), (3, 7_000_000, 7_000_000)]);
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_clocks_move_only_as_told() {
+    fn simulated_clocks_move_only_by_calls() {
         let time = SimTime::new(1_000_000);
         let twin = time.clone();
         let first = time.reading();

@@ -9,23 +9,26 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use frieze_locks::{Mutex, MutexGuard, levels};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::device::{PAGE_BYTES, check_name};
-use crate::file_disk::{Hold, io, names_in, open_directory, read_all, read_direct, retry};
-use crate::{Disk, DiskFile, Error, Op, Result, Space};
+use crate::directory_lock::DirectoryLock;
+use crate::file_disk::names_in;
+use crate::syscalls::{io, open_directory, read_all, read_direct, retry};
+use crate::{Disk, DiskFile, DiskOp, Error, Result, Space};
 
 /// The directory of a stopped server, as a device whose changes are dropped with it.
 #[derive(Debug)]
 pub struct ViewDisk {
     path: PathBuf,
     dir: OwnedFd,
-    names: Mutex<BTreeMap<String, Arc<ViewFile>>>,
+    names: Mutex<levels::ViewNames, BTreeMap<String, Arc<ViewFile>>>,
     /// Locks out servers.
-    _hold: Option<Hold>,
+    _lock: Option<DirectoryLock>,
 }
 
 /// A file of a view.
@@ -37,10 +40,10 @@ struct ViewFile {
     direct: OnceLock<Option<OwnedFd>>,
     len: u64,
     /// Pages that were written.
-    pages: Mutex<BTreeMap<u64, Page>>,
+    pages: Mutex<levels::ViewPages, BTreeMap<u64, ViewPage>>,
 }
 
-type Page = Box<[u8; PAGE_BYTES as usize]>;
+type ViewPage = Box<[u8; PAGE_BYTES as usize]>;
 
 impl ViewDisk {
     /// Opens a view of a directory.
@@ -49,21 +52,22 @@ impl ViewDisk {
     /// `Busy` if a server uses it, with its process id; `NotFound`, and other errors of the system.
     pub fn open(path: &Path) -> Result<ViewDisk> {
         let shown = path.display().to_string();
-        let dir = open_directory(path).map_err(io(Op::OpenDisk, &shown))?;
+        let dir = open_directory(path).map_err(io(DiskOp::OpenDisk, &shown))?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let hold = Hold::look(&dir, path)?;
+        let lock = DirectoryLock::acquire_existing(&dir, path)?;
         let mut names = BTreeMap::new();
         for name in names_in(&dir, &shown)? {
             let fd = retry(|| rustix::fs::openat(&dir, name.as_str(), flags, Mode::empty()));
-            let fd = fd.map_err(io(Op::Open, &name))?;
-            let len = retry(|| rustix::fs::fstat(&fd)).map_err(io(Op::Len, &name))?.st_size as u64;
+            let fd = fd.map_err(io(DiskOp::Open, &name))?;
+            let len = retry(|| rustix::fs::fstat(&fd)).map_err(io(DiskOp::Len, &name))?.st_size as u64;
             names.insert(name.clone(), Arc::new(ViewFile::new(&name, Some(fd), len)));
         }
-        Ok(ViewDisk { path: path.to_owned(), dir, names: Mutex::new(names), _hold: hold })
+        Ok(ViewDisk { path: path.to_owned(), dir, names: Mutex::new(names), _lock: lock })
     }
 
+    #[track_caller]
     fn names(&self) -> MutexGuard<'_, BTreeMap<String, Arc<ViewFile>>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock()
     }
 }
 
@@ -72,8 +76,9 @@ impl ViewFile {
         ViewFile { name: name.to_owned(), base, direct: OnceLock::new(), len, pages: Mutex::default() }
     }
 
-    fn pages(&self) -> MutexGuard<'_, BTreeMap<u64, Page>> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    #[track_caller]
+    fn pages(&self) -> MutexGuard<'_, BTreeMap<u64, ViewPage>> {
+        self.pages.lock()
     }
 
     /// Reads the file of the directory with `read`; zeros if there is none.
@@ -88,7 +93,7 @@ impl ViewFile {
         match &self.base {
             None => into.fill(0),
             Some(fd) => {
-                let found = read(fd, into).map_err(io(Op::Read, &self.name))?;
+                let found = read(fd, into).map_err(io(DiskOp::Read, &self.name))?;
                 into[found..].fill(0);
             }
         }
@@ -112,7 +117,7 @@ impl Disk for ViewDisk {
         check_name(name)?;
         let mut names = self.names();
         if names.contains_key(name) {
-            return Err(io(Op::Create, name)(Errno::EXIST));
+            return Err(io(DiskOp::Create, name)(Errno::EXIST));
         }
         let file = Arc::new(ViewFile::new(name, None, len));
         names.insert(name.to_owned(), file.clone());
@@ -123,20 +128,20 @@ impl Disk for ViewDisk {
         check_name(name)?;
         match self.names().get(name) {
             Some(file) => Ok(file.clone()),
-            None => Err(io(Op::Open, name)(Errno::NOENT)),
+            None => Err(io(DiskOp::Open, name)(Errno::NOENT)),
         }
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         check_name(to)?;
         let mut names = self.names();
-        let file = names.remove(from).ok_or_else(|| io(Op::Rename, from)(Errno::NOENT))?;
+        let file = names.remove(from).ok_or_else(|| io(DiskOp::Rename, from)(Errno::NOENT))?;
         names.insert(to.to_owned(), file);
         Ok(())
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.names().remove(name).map(drop).ok_or_else(|| io(Op::Remove, name)(Errno::NOENT))
+        self.names().remove(name).map(drop).ok_or_else(|| io(DiskOp::Remove, name)(Errno::NOENT))
     }
 
     fn sync_dir(&self) -> Result<()> {
@@ -146,7 +151,7 @@ impl Disk for ViewDisk {
     /// Space of the file system: files created in the view use none of it.
     fn space(&self) -> Result<Space> {
         let stat = retry(|| rustix::fs::fstatvfs(&self.dir));
-        let stat = stat.map_err(io(Op::Space, &self.path.display().to_string()))?;
+        let stat = stat.map_err(io(DiskOp::Space, &self.path.display().to_string()))?;
         let capacity_bytes = stat.f_blocks * stat.f_frsize;
         Ok(Space { capacity_bytes, free_bytes: capacity_bytes })
     }
@@ -181,7 +186,7 @@ impl DiskFile for ViewFile {
         self.read_base(offset, into, |fd, into| read_all(fd, offset, into, 1))
     }
 
-    fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+    fn read_direct_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         self.read_base(offset, into, |fd, into| read_direct(fd, &self.direct, offset, into))
     }
 
@@ -190,11 +195,11 @@ impl DiskFile for ViewFile {
         Ok(())
     }
 
-    fn let_go(&self, _offset: u64, _len: u64) -> Result<()> {
+    fn advise_dont_need(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
     }
 
-    fn expect_random_reads(&self) -> Result<()> {
+    fn hint_random_reads(&self) -> Result<()> {
         Ok(())
     }
 
@@ -204,7 +209,7 @@ impl DiskFile for ViewFile {
 
     fn punch(&self, _offset: u64, _len: u64) -> Result<u64> {
         // There is no space to free.
-        Err(io(Op::Punch, &self.name)(Errno::OPNOTSUPP))
+        Err(io(DiskOp::Punch, &self.name)(Errno::OPNOTSUPP))
     }
 
     fn sync(&self) -> Result<()> {
@@ -225,7 +230,7 @@ impl TreeCopy {
     pub fn of(from: &Path, never_changes: &dyn Fn(&Path) -> bool) -> Result<TreeCopy> {
         let mut nonce = [0u8; 8];
         retry(|| rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()))
-            .map_err(io(Op::Create, "a random name"))?;
+            .map_err(io(DiskOp::Create, "a random name"))?;
         let name = format!("frieze-copy-{:016x}", u64::from_le_bytes(nonce));
         let to = std::env::temp_dir().join(name);
         // Created before it has content: if a step fails, it is removed again.
@@ -248,21 +253,21 @@ impl Drop for TreeCopy {
 }
 
 fn copy_tree(from: &Path, to: &Path, never_changes: &dyn Fn(&Path) -> bool) -> Result<()> {
-    let failed = |op: Op, path: &Path| {
+    let failed = |op: DiskOp, path: &Path| {
         let name = path.display().to_string();
         move |error: std::io::Error| io(op, &name)(Errno::from_io_error(&error).unwrap_or(Errno::IO))
     };
-    fs::DirBuilder::new().mode(0o700).create(to).map_err(failed(Op::Create, to))?;
-    for entry in fs::read_dir(from).map_err(failed(Op::List, from))? {
-        let entry = entry.map_err(failed(Op::List, from))?;
+    fs::DirBuilder::new().mode(0o700).create(to).map_err(failed(DiskOp::Create, to))?;
+    for entry in fs::read_dir(from).map_err(failed(DiskOp::List, from))? {
+        let entry = entry.map_err(failed(DiskOp::List, from))?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
-        let kind = entry.file_type().map_err(failed(Op::Open, &source))?;
+        let kind = entry.file_type().map_err(failed(DiskOp::Open, &source))?;
         if kind.is_dir() {
             copy_tree(&source, &target, never_changes)?;
         } else if never_changes(&source) {
-            symlink(&source, &target).map_err(failed(Op::Create, &target))?;
+            symlink(&source, &target).map_err(failed(DiskOp::Create, &target))?;
         } else if kind.is_file() {
-            fs::copy(&source, &target).map_err(failed(Op::Read, &source))?;
+            fs::copy(&source, &target).map_err(failed(DiskOp::Read, &source))?;
         }
     }
     Ok(())
@@ -278,13 +283,13 @@ mod tests {
         let mut bytes = vec![0; file.len().unwrap() as usize];
         assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
         let mut again = vec![1; bytes.len()];
-        assert_eq!(file.read_medium_at(0, &mut again).unwrap(), bytes.len());
+        assert_eq!(file.read_direct_at(0, &mut again).unwrap(), bytes.len());
         assert!(again == bytes);
         bytes
     }
 
     #[test]
-    fn changes_are_seen_in_the_view_and_nowhere_else() {
+    fn changes_show_in_the_view_only() {
         let dir = tempfile::tempdir().unwrap();
         let disk = FileDisk::open(dir.path(), FileDiskSettings::default()).unwrap();
         let was: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();

@@ -1,10 +1,10 @@
 //! Threads wait until a member has applied an entry, or knows something.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use frieze_base::MonoTime;
+use frieze_locks::{Condvar, Mutex, levels};
 use frieze_net::Idle;
 
 /// The longest sleep: deadlines are checked and lost messages sent again in between.
@@ -12,7 +12,7 @@ const REST: Duration = Duration::from_millis(20);
 
 /// Wakes the waiting threads whenever the state of the member has changed.
 pub(super) struct ApplyWait {
-    generation: Mutex<u64>,
+    generation: Mutex<levels::ApplyGeneration, u64>,
     changed: Condvar,
     waiting: AtomicU32,
     idle: Idle,
@@ -32,7 +32,7 @@ impl ApplyWait {
     pub(super) fn changed(&self) {
         // A thread counts itself before it looks. Where one thread runs everything, no thread sleeps.
         if self.waiting.load(Ordering::SeqCst) > 0 && !self.is_driven() {
-            *self.generation.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            *self.generation.lock() += 1;
             self.changed.notify_all();
         }
     }
@@ -55,7 +55,7 @@ impl ApplyWait {
         let began = now();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let found = loop {
-            let generation = *self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+            let generation = *self.generation.lock();
             if let Some(found) = look() {
                 break Some(found);
             }
@@ -65,7 +65,7 @@ impl ApplyWait {
             match self.idle.get() {
                 Some(idle) => idle(),
                 None => {
-                    let held = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+                    let held = self.generation.lock();
                     let same = |held: &mut u64| *held == generation;
                     drop(self.changed.wait_timeout_while(held, REST, same));
                 }

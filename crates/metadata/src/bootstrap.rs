@@ -28,7 +28,7 @@ use super::segments::SegmentFiles;
 use super::single;
 use super::state::AppliedState;
 use crate::store::NameVersions;
-use frieze_storage::Standing;
+use frieze_storage::MetalogRole;
 
 /// What the files of a member's journal are called.
 pub(super) const SEGMENT_PREFIX: &str = "raft-";
@@ -62,7 +62,7 @@ impl Metadata {
         let raft = RaftDriver::begin(begin, member, journal, LogIndex(0), effects, &self.state);
         raft.flush(&self.state, None)?;
         let said = self.host.keeper.update(|identity| {
-            identity.standing = Standing::Member as i32;
+            identity.standing = MetalogRole::Member as i32;
             identity.ids_above = ids_above;
         });
         if let Err(fault) = said {
@@ -114,7 +114,7 @@ impl Metadata {
                 RaftDriver::begin(begin, recovered.member, journal, last, recovered.effects, &state)
             }
             // No flush of it ever ended, so this member never confirmed anything.
-            Err(Error::NeverBegun) if standing == Standing::Joining => {
+            Err(Error::NeverBegun) if standing == MetalogRole::Joining => {
                 let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
                 journal.remove_all()?;
                 let (member, effects) = RaftMember::join(id, settings, host.seed);
@@ -123,8 +123,8 @@ impl Metadata {
             Err(error) => return Err(error.into()),
         };
         raft.flush(&state, None)?;
-        if standing == Standing::Joining {
-            host.keeper.update(|identity| identity.standing = Standing::Member as i32)?;
+        if standing == MetalogRole::Joining {
+            host.keeper.update(|identity| identity.standing = MetalogRole::Member as i32)?;
         }
         remove_lone_log(&host);
         Ok(Metadata { state, single: None, raft: OnceLock::from(raft), host, unflushed, idle })

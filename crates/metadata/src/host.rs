@@ -10,14 +10,14 @@ use frieze_metalog::MemberSettings;
 
 use super::raft_driver::DriverSetup;
 use frieze_net::{Idle, Peers};
-use frieze_storage::{Device, Keeper, NodeClock, Wake};
+use frieze_storage::{Device, IdentityStore, NodeClock, Wake};
 
 /// The parts of a server that its metadata uses.
 pub struct MetadataHost {
     /// Stamps transactions.
     pub clock: Arc<NodeClock>,
     /// The identity of the directory.
-    pub keeper: Arc<Keeper>,
+    pub keeper: Arc<IdentityStore>,
     /// Its end is noted in entries: names may rest on the bytes before it.
     pub device: Arc<Device>,
     /// Where the files of the log are.

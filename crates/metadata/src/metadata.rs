@@ -16,7 +16,7 @@ use super::single::{SingleLog, SingleRun};
 use super::state::AppliedState;
 use crate::store::{NameVersions, VersionStore};
 use frieze_net::Idle;
-use frieze_storage::{Standing, Wake};
+use frieze_storage::{MetalogRole, Wake};
 
 /// Order and execution of metadata, and answers about it.
 pub struct Metadata {
@@ -59,7 +59,7 @@ impl Metadata {
         data_end: DataEnd,
         reach: &RecoverUpto,
     ) -> Result<(Metadata, Vec<String>), Fault> {
-        if host.keeper.with(|identity| identity.standing()) != Standing::Alone {
+        if host.keeper.with(|identity| identity.standing()) != MetalogRole::Alone {
             return Ok((Metadata::recover_member(host, versions)?, Vec::new()));
         }
         let state = AppliedState::load(versions)?;
@@ -391,7 +391,7 @@ impl Metadata {
         }
         if cached > bytes_max {
             for file in &files {
-                file.let_go(0, file.len()?)?;
+                file.advise_dont_need(0, file.len()?)?;
             }
         }
         Ok(cached)

@@ -1,9 +1,10 @@
 //! Transactions that wait for a batch, and for its outcome.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
 use frieze_base::Fault;
+use frieze_locks::{Mutex, levels};
 use frieze_namespace::{NoReadSet, ReadSet};
 use frieze_wire::txn::{Outcome, Transaction};
 
@@ -14,11 +15,11 @@ const BATCH_MAX: usize = 256;
 
 /// Transactions that no batch has taken yet. Each is held by a thread that waits, so the connections bound them.
 #[derive(Default)]
-pub(super) struct TxnQueue(Mutex<Vec<Arc<PendingTxn>>>);
+pub(super) struct TxnQueue(Mutex<levels::TxnQueue, Vec<Arc<PendingTxn>>>);
 
 /// A transaction that waits for its batch.
 pub(super) struct PendingTxn {
-    waiting: Mutex<TxnState>,
+    waiting: Mutex<levels::PendingTxn, TxnState>,
     /// What it reads is added to it.
     reads: Option<SharedReadSet>,
     /// The thread that sleeps until it is done. None on a lone server, whose threads run batches themselves.
@@ -35,20 +36,20 @@ impl TxnQueue {
     pub(super) fn put(&self, transaction: Transaction, reads: Option<SharedReadSet>) -> Arc<PendingTxn> {
         let slot =
             Arc::new(PendingTxn { waiting: Mutex::new(TxnState::Asked(transaction)), reads, sleeper: OnceLock::new() });
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
+        self.0.lock().push(slot.clone());
         slot
     }
 
     /// The transactions of the next batch.
     pub(super) fn take(&self) -> Vec<Arc<PendingTxn>> {
-        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.0.lock();
         let count = queue.len().min(BATCH_MAX);
         queue.drain(..count).collect()
     }
 
     /// Takes one out again that no batch has taken.
     pub(super) fn take_back(&self, slot: &Arc<PendingTxn>) -> Option<Transaction> {
-        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.0.lock();
         let place = queue.iter().position(|one| Arc::ptr_eq(one, slot))?;
         Some(queue.remove(place).start())
     }
@@ -63,7 +64,7 @@ impl PendingTxn {
     }
 
     pub(super) fn start(&self) -> Transaction {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         match std::mem::replace(&mut *waiting, TxnState::Running) {
             TxnState::Asked(transaction) => transaction,
             TxnState::Running | TxnState::Done(_) => panic!("a transaction was taken from the queue twice"),
@@ -71,7 +72,7 @@ impl PendingTxn {
     }
 
     pub(super) fn finish(&self, result: Result<Outcome, Fault>) {
-        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = TxnState::Done(result);
+        *self.waiting.lock() = TxnState::Done(result);
         if let Some(sleeper) = self.sleeper.get() {
             sleeper.unpark();
         }
@@ -84,11 +85,11 @@ impl PendingTxn {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        matches!(*self.waiting.lock().unwrap_or_else(PoisonError::into_inner), TxnState::Done(_))
+        matches!(*self.waiting.lock(), TxnState::Done(_))
     }
 
     pub(super) fn take(&self) -> Result<Outcome, Fault> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         match std::mem::replace(&mut *waiting, TxnState::Running) {
             TxnState::Done(result) => result,
             TxnState::Asked(_) | TxnState::Running => panic!("a transaction was answered before it ran"),

@@ -3,11 +3,12 @@
 //! Batches form by themselves: a thread that finds the log locked leaves its transaction in the queue, and the thread
 //! that holds the lock takes all that wait (group commit without a timer).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, LogIndex, Reason};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_metalog::{DataEnd, Metalog, MetalogEffect, MetalogInput, RecoverFrom};
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
@@ -17,7 +18,7 @@ use super::observer::SharedReadSet;
 use super::pending_txns::{PendingTxn, TxnQueue};
 use super::segments::SegmentFiles;
 use super::state::AppliedState;
-use frieze_storage::{Device, Keeper, NodeClock, not_whole};
+use frieze_storage::{Device, IdentityStore, NodeClock, damaged_log};
 
 /// How far the durable bound of inode numbers is kept ahead: one write of the identity for so many files made.
 const IDS_AHEAD: u64 = 65_536;
@@ -27,14 +28,14 @@ pub(super) const SEGMENT_PREFIX: &str = "meta-";
 /// The log of a lone server; see [`crate::single`].
 pub(super) struct SingleLog {
     clock: Arc<NodeClock>,
-    keeper: Arc<Keeper>,
+    keeper: Arc<IdentityStore>,
     device: Arc<Device>,
     /// Inode numbers up to it are left out.
     ids_above: AtomicU64,
     /// No inode number above it is given before a larger bound is durable.
     ids_bound: AtomicU64,
     queue: TxnQueue,
-    core: Mutex<SingleCore>,
+    core: Mutex<levels::SingleCore, SingleCore>,
     appended: AtomicU64,
     closed: AtomicU64,
 }
@@ -84,7 +85,7 @@ impl SingleLog {
         let last = recovered.log.last();
         if last < reach.durable {
             let loss = format!("it ends with entry {last}, and was on stable storage up to entry {}", reach.durable);
-            notes.push(not_whole(reach.serve_damaged, "metalog", &loss)?);
+            notes.push(damaged_log(reach.serve_damaged, "metalog", &loss)?);
         }
         files.mend(&recovered.mend)?;
         // What recovery read may be in the page cache only: the first flush makes sure.
@@ -125,8 +126,9 @@ impl SingleLog {
     }
 
     /// Holds the log: nothing is ordered meanwhile, and all that was, is executed.
+    #[track_caller]
     pub(super) fn lock(&self) -> MutexGuard<'_, SingleCore> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.lock()
     }
 
     fn run_batch(&self, core: &mut SingleCore, state: &AppliedState) {

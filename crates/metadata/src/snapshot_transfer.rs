@@ -6,10 +6,11 @@
 //! each in memory. Without an answer the sender sends again, and after 10 s gives up: the leader then begins anew.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use frieze_base::{Fault, LogIndex, NodeId, Rng, crc32c};
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_metalog::{PeerMessage, SnapshotMeta};
 use frieze_wire::peer::ServerMessage;
 use frieze_wire::peer::metalog::{MetalogMessage, MetalogPiece};
@@ -17,6 +18,9 @@ use frieze_wire::peer::metalog::{MetalogMessage, MetalogPiece};
 use super::codec;
 use crate::store::{StoreItem, StoreView, page_of};
 use frieze_net::{PeerPayload, Peers};
+
+/// A snapshot that is sent, shared by the threads that receive what its receiver answers.
+type SharedSnapshot = Arc<Mutex<levels::OutgoingSnapshot, OutgoingSnapshot>>;
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;
@@ -31,9 +35,9 @@ pub(super) const PATIENCE_TICKS: u32 = 400;
 
 /// What goes out and what comes in.
 pub(super) struct SnapshotTransfers {
-    pub(super) sending: Mutex<BTreeMap<NodeId, Arc<Mutex<OutgoingSnapshot>>>>,
-    pub(super) receiving: Mutex<IncomingSnapshot>,
-    pub(super) names: Mutex<Rng>,
+    pub(super) sending: Mutex<levels::OutgoingSnapshots, BTreeMap<NodeId, SharedSnapshot>>,
+    pub(super) receiving: Mutex<levels::IncomingSnapshot, IncomingSnapshot>,
+    pub(super) names: Mutex<levels::TransferNames, Rng>,
 }
 
 /// A state on its way to a member.
@@ -88,7 +92,7 @@ impl SnapshotTransfers {
         view: Box<dyn StoreView>,
     ) {
         // Not 0, which names none.
-        let transfer = self.names.lock().unwrap_or_else(PoisonError::into_inner).next() | 1;
+        let transfer = self.names.lock().next() | 1;
         let sending = OutgoingSnapshot {
             to,
             transfer,
@@ -108,7 +112,17 @@ impl SnapshotTransfers {
     /// The oldest state that is on its way: its receiver needs the entries that follow.
     pub(super) fn oldest(&self) -> Option<LogIndex> {
         let all: Vec<_> = self.sending().values().cloned().collect();
-        all.iter().map(|sending| sending.lock().unwrap_or_else(PoisonError::into_inner).index).min()
+        all.iter().map(|sending| sending.lock().index).min()
+    }
+
+    /// Removes the state on its way to `to` if it is `transfer`; false if another has taken its place.
+    pub(super) fn remove(&self, to: NodeId, transfer: u64) -> bool {
+        let mut all = self.sending();
+        let is_same = all.get(&to).is_some_and(|one| one.lock().transfer == transfer);
+        if is_same {
+            all.remove(&to);
+        }
+        is_same
     }
 
     /// Drops the states on their way: the new leader sends what is needed.
@@ -116,8 +130,9 @@ impl SnapshotTransfers {
         self.sending().clear();
     }
 
-    pub(super) fn sending(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Mutex<OutgoingSnapshot>>>> {
-        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    #[track_caller]
+    pub(super) fn sending(&self) -> MutexGuard<'_, BTreeMap<NodeId, SharedSnapshot>> {
+        self.sending.lock()
     }
 }
 
@@ -171,4 +186,55 @@ pub(super) fn decode(mut bytes: &[u8]) -> Option<Vec<StoreItem>> {
         bytes = rest;
     }
     Some(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::store::{MemoryStore, VersionStore};
+
+    #[test]
+    fn a_snapshot_that_another_thread_has_locked_is_removed_all_the_same() {
+        let transfers = SnapshotTransfers::new(1);
+        let (to, transfer) = (NodeId(2), 7);
+        let one = Arc::new(Mutex::new(OutgoingSnapshot {
+            to,
+            transfer,
+            index: LogIndex(3),
+            message: MetalogMessage::default(),
+            view: MemoryStore::default().view().expect("it is in memory"),
+            after: Vec::new(),
+            at_end: false,
+            window: VecDeque::new(),
+            next: 0,
+            ticks: 0,
+            over: false,
+        }));
+        transfers.sending().insert(to, one.clone());
+        assert!(!transfers.remove(to, transfer + 1), "another has taken its place");
+        let (locked, is_locked) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let guard = one.lock();
+                locked.send(()).expect("the test waits");
+                std::thread::yield_now();
+                drop(guard);
+            });
+            is_locked.recv().expect("the thread locks it");
+            assert!(transfers.remove(to, transfer));
+        });
+        assert!(transfers.sending().is_empty());
+    }
+
+    #[test]
+    fn any_bytes_are_a_piece_of_a_state_or_none() {
+        let items = vec![(b"key".to_vec(), b"value".to_vec()), (b"".to_vec(), vec![0; 300])];
+        frieze_harness::fuzz!([encode(&items).to_vec()], |bytes: &[u8]| {
+            if let Some(items) = decode(bytes) {
+                assert_eq!(encode(&items), bytes, "every byte is read");
+            }
+        });
+    }
 }

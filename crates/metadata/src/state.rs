@@ -2,10 +2,11 @@
 //! in their order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, RwLock, RwLockReadGuard, levels};
 use frieze_metalog::LogEntry;
 use frieze_namespace::{CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, ReadSet};
 use frieze_wire::txn::{Batch, Outcome, Transaction};
@@ -13,7 +14,6 @@ use prost::Message;
 
 use super::observer::ChangeObserver;
 use crate::store::{CleanStartImage, CurrentVersions, LoadPart, LoadVersion, NameVersions};
-use frieze_storage::{NAMESPACE, Reading};
 
 /// Changes by decisions that wait to be taken, at most. A reader that takes them so seldom looks at all of the state.
 const NEWS_MAX: usize = 65_536;
@@ -23,13 +23,13 @@ const LEFT_BYTES: u64 = 512;
 
 /// The namespace, its history, and the observer of changes.
 pub(super) struct AppliedState {
-    pub(super) namespace: RwLock<Namespace>,
+    pub(super) namespace: RwLock<levels::Namespace, Namespace>,
     pub(super) versions: NameVersions,
     observer: OnceLock<Arc<dyn ChangeObserver>>,
     /// Nodes and chains; nothing on a machine that is alone.
-    control: RwLock<frieze_cluster::ClusterState>,
+    control: RwLock<levels::ClusterState, frieze_cluster::ClusterState>,
     /// What decisions have changed since the last call of [`AppliedState::take_control_changes`].
-    news: Mutex<Vec<frieze_cluster::ClusterChange>>,
+    news: Mutex<levels::ClusterChanges, Vec<frieze_cluster::ClusterChange>>,
     /// Every transaction stamped up to it has been executed, as far as that is known: what was in the store at the
     /// start counts as nothing.
     executed: AtomicU64,
@@ -68,12 +68,12 @@ impl AppliedState {
 
     /// Looks at what the log has decided about nodes and chains.
     pub(super) fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::ClusterState)) {
-        look(&self.control.read().unwrap_or_else(PoisonError::into_inner));
+        look(&self.control.read());
     }
 
     /// What decisions have changed since the last call. After a state was received everything may have changed.
     pub(super) fn take_control_changes(&self) -> Vec<frieze_cluster::ClusterChange> {
-        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.news.lock())
     }
 
     /// Executes decisions, after the transactions of their batch.
@@ -81,8 +81,8 @@ impl AppliedState {
         if decisions.is_empty() {
             return;
         }
-        let mut control = self.control.write().unwrap_or_else(PoisonError::into_inner);
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut control = self.control.write();
+        let mut news = self.news.lock();
         for decision in decisions {
             let changed = control.apply(&frieze_cluster::Decision::from_wire(decision), stamp.0);
             if news.len() < NEWS_MAX {
@@ -93,8 +93,9 @@ impl AppliedState {
     }
 
     /// The namespace as it is now.
-    pub(super) fn read(&self) -> Reading<'_, Namespace> {
-        Reading::of(&self.namespace, &NAMESPACE)
+    #[track_caller]
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Namespace> {
+        self.namespace.read()
     }
 
     /// The open sessions that may keep something: cache leases and locks.
@@ -112,7 +113,7 @@ impl AppliedState {
         batch: &Batch,
         reads: impl Iterator<Item = &'a dyn ReadSet>,
     ) -> Vec<Outcome> {
-        let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
+        let mut namespace = self.namespace.write();
         // Called under the write lock: a reader that sees the change sees its recalls, too.
         let told = |by: &Transaction, changes: &[KeyVersion]| {
             if let Some(observer) = self.observer() {
@@ -191,7 +192,7 @@ impl AppliedState {
 
     /// Leaves out inode numbers.
     pub(super) fn skip_ids(&self, last: InodeId) {
-        self.namespace.write().unwrap_or_else(PoisonError::into_inner).skip_ids(last);
+        self.namespace.write().skip_ids(last);
     }
 
     /// Puts the state that was received, complete up to `applied`, in the place of this one, durably: a reader finds
@@ -206,9 +207,9 @@ impl AppliedState {
         let apart = load_apart(part(LoadPart::Apart(vec![INODES + 1])))?;
         let LoadedState { namespace: mut other, control } = first.take_apart(apart).load(part(LoadPart::Last))?;
         other.skip_ids(InodeId(ids_above));
-        let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
+        let mut namespace = self.namespace.write();
         self.versions.install_snapshot(applied, name)?;
-        *self.control.write().unwrap_or_else(PoisonError::into_inner) = control;
+        *self.control.write() = control;
         std::mem::swap(&mut *namespace, &mut other);
         // The old one is dropped without the lock.
         drop(namespace);

@@ -112,9 +112,9 @@ impl MultiLog {
     }
 
     /// Lets the open segment take no more records, so that [`MultiLog::sealable`] gives its footer once it is durable.
-    /// The next group goes into a new segment. Nothing happens while a group is placed, or if there is nothing in it.
+    /// The next group goes into a new segment. Nothing happens while places are reserved, or if there is nothing in it.
     pub fn close_open(&mut self) -> Option<LogPosition> {
-        if self.has_outstanding() {
+        if self.has_reservations() {
             return None;
         }
         let open = self.segments.last_mut().filter(|open| open.state == SegmentState::Open && open.records > 0)?;

@@ -37,6 +37,7 @@ mod numbers;
 mod plan;
 mod record;
 mod recover;
+mod reservations;
 mod segment;
 mod slim;
 mod trailer;
@@ -58,4 +59,8 @@ pub use log::{ChainState, LogSettings, LogStats, MultiLog};
 pub use plan::{ExternalSpan, ImageSpan, Piece, PieceSource, StoredSpan};
 pub use record::{RecordKind, RecordMeta, block_crcs};
 pub use recover::{Corruption, LogCut, LogCutReason, LogSource, RecoveredItem, RecoveryReport, SegmentKey};
-pub use segment::{NewSegment, PlacedGroup, Seal, Spot};
+pub use reservations::{RESERVED_BYTES_MAX, Reservation, ReservationId};
+pub use segment::{NewSegment, Seal, Spot};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

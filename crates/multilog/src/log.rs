@@ -8,14 +8,15 @@ use frieze_hlc::{Hlc, UserTime};
 
 use crate::dead::DeadFiles;
 use crate::discarded::Discards;
-use crate::entry::{self, FooterEntry, RecordSpan};
+use crate::entry::{FooterEntry, RecordSpan};
 use crate::header::{self, LogPosition, SegmentHeader, SegmentLink};
 use crate::index::{FileIndex, RecordPlace, Tail, TimeRuns, UserCut, WriterKey, WriterTable};
 use crate::index_run::IndexRun;
 use crate::numbers;
 use crate::plan::{Piece, Planner};
-use crate::record::{self, RecordMeta};
-use crate::segment::{LogSegment, NewSegment, PlacedGroup, Seal, SegmentState, Spot};
+use crate::record::RecordMeta;
+use crate::reservations::{RESERVED_BYTES_MAX, Reservation, ReservationId, Reservations};
+use crate::segment::{LogSegment, NewSegment, Seal, SegmentState, Spot};
 
 /// How a log is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +78,8 @@ pub struct MultiLog {
     pub(crate) next_segment: SegmentId,
     /// End and stamp of the last published record.
     pub(crate) tip: SegmentLink,
-    /// Records placed and not yet published.
-    outstanding: usize,
+    /// Places reserved and not yet published.
+    reservations: Reservations,
     /// Segments before this position are closed.
     closed: usize,
     pub(crate) files: FastMap<InodeId, FileIndex>,
@@ -121,7 +122,7 @@ impl MultiLog {
             segments: Vec::new(),
             next_segment: SegmentId(1),
             tip: SegmentLink::default(),
-            outstanding: 0,
+            reservations: Reservations::default(),
             closed: 0,
             files: FastMap::default(),
             writers: WriterTable::default(),
@@ -141,77 +142,101 @@ impl MultiLog {
         }
     }
 
-    /// Finds room for a group of records, adjacent in one segment.
+    /// Reserves room for a group of records, adjacent in one segment, behind everything that is reserved already.
+    /// `None` if one of the open reservations has to end first: it has failed, a new segment is needed, or more than
+    /// [`RESERVED_BYTES_MAX`] would be reserved.
     ///
-    /// The next calls are [`MultiLog::encode`] for each record and [`MultiLog::publish`] for each in order, or
-    /// [`MultiLog::abandon`].
+    /// The caller writes the bytes of [`Reservation::head`] and the payload of each record, without a lock on the log.
+    /// Then, in the order of reservations, it publishes each record ([`MultiLog::publish`]) or abandons the group
+    /// ([`MultiLog::abandon`]). A new segment is made at once, before other reservations.
     ///
     /// # Panics
-    /// If the group placed before is neither published nor abandoned, or if no segment can hold the group.
-    pub fn place(&mut self, metas: &[RecordMeta]) -> PlacedGroup {
-        assert_eq!(self.outstanding, 0, "a group is placed while another is being written");
+    /// If no segment can hold the group.
+    pub fn reserve(&mut self, metas: &[RecordMeta]) -> Option<Reservation> {
         assert!(!metas.is_empty(), "a group has at least one record");
-        self.outstanding = metas.len();
-        let open = self.segments.last().filter(|segment| segment.state == SegmentState::Open);
-        if let Some(spots) = open.and_then(|open| open.place(metas)) {
-            return PlacedGroup { roll: None, spots };
+        if self.reservations.is_barred() {
+            return None;
         }
-        let roll = Some(self.roll());
+        let open = self.segments.last().filter(|segment| segment.state == SegmentState::Open);
+        if let Some(open) = open {
+            let visible = (&open.cursor, open.entries_bytes);
+            let (cursor, entries_bytes) =
+                self.reservations.behind().map_or(visible, |(cursor, entries_bytes)| (cursor, *entries_bytes));
+            if let Some((spots, behind)) = open.place(cursor, entries_bytes, metas) {
+                if !self.reservations.is_empty() && behind.0.at > open.end + RESERVED_BYTES_MAX {
+                    return None;
+                }
+                let (header, before) = (open.header, cursor.stamp);
+                let id = self.reservations.push(metas.len(), false, behind);
+                return Some(Reservation::new(id, None, header, before, spots));
+            }
+        }
+        if !self.reservations.is_empty() {
+            return None;
+        }
+        let roll = self.roll();
         let segment = self.segments.last().expect("one was just made");
-        let Some(spots) = segment.place(metas) else {
+        let Some((spots, behind)) = segment.place(&segment.cursor, 0, metas) else {
             panic!("a group of {} records does not fit in a segment of {:?}: {metas:?}", metas.len(), self.settings);
         };
-        PlacedGroup { roll, spots }
+        let (header, before) = (segment.header, segment.cursor.stamp);
+        let id = self.reservations.push(metas.len(), true, behind);
+        Some(Reservation::new(id, Some(roll), header, before, spots))
     }
 
-    /// The bytes that go before the payload: head and block checksums. `block_crcs` are those of
-    /// [`crate::block_crcs`], none for a punch.
-    ///
-    /// # Panics
-    /// If the meta, the checksums and the spot do not belong together.
-    pub fn encode(&self, meta: &RecordMeta, spot: &Spot, block_crcs: &[u32]) -> Vec<u8> {
-        let segment = self.segments.last().expect("the spot's segment");
-        let SegmentHeader { id, block_bytes, .. } = segment.header;
-        assert_eq!(spot.segment, id, "a spot in a segment that is not the open one");
-        assert_eq!(block_crcs.len(), record::blocks(meta.payload_len(), block_bytes) as usize, "one checksum a block");
-        let bytes = entry::head(&segment.header, spot.offset, meta, self.stamp_before(meta), &spot.entry, block_crcs);
-        assert_eq!(bytes.len() as u64, spot.data_offset - spot.offset, "the spot is for another record");
-        bytes
+    /// True if a reservation is the oldest that has not ended: it is its turn to be published or abandoned.
+    pub fn is_first(&self, id: ReservationId) -> bool {
+        self.reservations.first() == Some(id)
+    }
+
+    /// True if a reservation before this one was abandoned: this one has to be abandoned too.
+    pub fn has_failed(&self, id: ReservationId) -> bool {
+        self.reservations.has_failed(id)
+    }
+
+    /// The number of the next reservation.
+    pub fn next_reservation(&self) -> ReservationId {
+        self.reservations.next_id()
+    }
+
+    /// True if all reservations below this number have ended.
+    pub fn has_ended(&self, below: ReservationId) -> bool {
+        self.reservations.first().is_none_or(|first| first >= below)
     }
 
     /// Makes a record visible: header and payload are whole in the page cache. The records of a group are published in
     /// order and, for readers to see all or none, under one lock.
     ///
     /// # Panics
-    /// If it is not the next record placed, or is stamped below the newest of its chunk ([`MultiLog::accepts`]).
+    /// If it is not the next record reserved, or is stamped below the newest of its chunk ([`MultiLog::accepts`]).
     ///
     /// # Cost
     /// Less than a microsecond for a record of up to 64 KiB, and about 30 ns for each page of 64 KiB beyond.
     pub fn publish(&mut self, meta: &RecordMeta, spot: &Spot) {
         let end = self.segments.last().map(|segment| (segment.header.id, segment.end));
         assert!(
-            self.outstanding > 0 && end == Some((spot.segment, spot.offset)),
+            !self.reservations.is_empty() && end == Some((spot.segment, spot.offset)),
             "{spot:?} is not the next, the log ends at {end:?}"
         );
         if let Some(why) = self.refuses(meta) {
             panic!("the record with stamp {} of chunk {} cannot be published: {why}", meta.stamp, meta.chunk);
         }
-        self.outstanding -= 1;
+        self.reservations.publish();
         self.admit(meta, &spot.entry);
     }
 
-    /// Gives back the room of the group placed last: writing it failed. If the whole group may have reached the file,
-    /// publish it instead: a process that dies before the room is used again would find it at its restart.
+    /// Ends the oldest reservation without records: writing it failed, or a reservation before it did. If the whole
+    /// group may have reached the file, erase its first head: a process that dies before the room is used again would
+    /// find it at its restart.
     ///
-    /// A segment that was to be made for the group is given up with its id; its file is free. The next group gets
-    /// another.
+    /// Reservations behind it fail ([`MultiLog::has_failed`]). A segment that was to be made for the group is given up
+    /// with its id; its file is free. The next group gets another.
     ///
     /// # Panics
-    /// If a record of the group was published.
-    pub fn abandon(&mut self, placed: PlacedGroup) {
-        assert_eq!(self.outstanding, placed.spots.len(), "only a whole group that was placed last can be abandoned");
-        self.outstanding = 0;
-        if placed.roll.is_some() {
+    /// If a record of the group was published, or it is not the oldest.
+    pub fn abandon(&mut self, reservation: Reservation) {
+        self.reservations.abandon(reservation.id, reservation.spots.len());
+        if reservation.roll.is_some() {
             self.segments.pop();
         }
     }
@@ -404,9 +429,9 @@ impl MultiLog {
         }
     }
 
-    /// True between placing a group and publishing or abandoning it.
-    pub(crate) fn has_outstanding(&self) -> bool {
-        self.outstanding > 0
+    /// True while a reservation has not ended.
+    pub fn has_reservations(&self) -> bool {
+        !self.reservations.is_empty()
     }
 
     /// Records in it that their chains do not have, by chain.
@@ -492,10 +517,5 @@ impl MultiLog {
         };
         self.segments.push(LogSegment::new(header));
         NewSegment { id, bytes: header.bytes, header: header.encode().to_vec() }
-    }
-
-    /// Stamp of the record that will lie before this one: in a group all have one stamp.
-    fn stamp_before(&self, meta: &RecordMeta) -> Hlc {
-        if meta.begins_group() { self.tip.stamp } else { meta.stamp }
     }
 }

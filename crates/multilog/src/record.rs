@@ -33,111 +33,12 @@
 //! Bytes of an earlier use of the file, or of records that an earlier recovery cut off, fail one or the other, so a
 //! chance alignment cannot bring them back.
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, SegmentId, Seq, SessionId};
-use frieze_hlc::{Hlc, UserTime};
+use frieze_base::SegmentId;
+use frieze_hlc::Hlc;
+pub use frieze_wire::chain::{RecordHeader as RecordMeta, RecordKind};
 
 /// Length of a record's fields in full, in bytes.
 pub(crate) const FULL_BYTES: usize = 108;
-
-/// What a record does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum RecordKind {
-    /// Bytes at an offset.
-    Write = 1,
-    /// A range reads as zeros from now on; it carries no payload and extends nothing.
-    Punch = 2,
-}
-
-impl RecordKind {
-    pub(crate) fn of(byte: u8) -> Option<RecordKind> {
-        match byte {
-            1 => Some(RecordKind::Write),
-            2 => Some(RecordKind::Punch),
-            _ => None,
-        }
-    }
-}
-
-/// Everything about a record but its bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordMeta {
-    /// What it does.
-    pub kind: RecordKind,
-    /// The chain that ordered it.
-    pub chain: ChainId,
-    /// Configuration of the chain at that time.
-    pub epoch: ChainEpoch,
-    /// Its number in the chain.
-    pub n: u64,
-    /// The chunk it changes.
-    pub chunk: ChunkId,
-    /// Version of the chunk that it makes.
-    pub version: u64,
-    /// When it happened.
-    pub stamp: Hlc,
-    /// The time that its data tells, found by a plug-in.
-    pub user_time: Option<UserTime>,
-    /// The session that asked for it.
-    pub session: SessionId,
-    /// The session's number of that request.
-    pub seq: Seq,
-    /// The user it was done for.
-    pub uid: u32,
-    /// First byte in the chunk.
-    pub offset: u32,
-    /// Bytes of the chunk it covers. `offset + len` stays below 2^32.
-    pub len: u32,
-    /// Which record of its group, from 0.
-    pub part: u8,
-    /// Records in its group, which lie one after the other; 1 if it is none. 0: the others are not beside it, as where
-    /// a chain has brought this one by itself.
-    pub parts: u8,
-}
-
-impl RecordMeta {
-    /// A write of no bytes with zeros in all its numbers: the first record of a list differs from this one.
-    pub(crate) const ZERO: RecordMeta = RecordMeta {
-        kind: RecordKind::Write,
-        chain: ChainId(0),
-        epoch: ChainEpoch(0),
-        n: 0,
-        chunk: ChunkId { inode: InodeId(0), index: 0 },
-        version: 0,
-        stamp: Hlc::ZERO,
-        user_time: None,
-        session: SessionId(0),
-        seq: Seq(0),
-        uid: 0,
-        offset: 0,
-        len: 0,
-        part: 0,
-        parts: 1,
-    };
-
-    /// True if all of its group that is to be seen together lies up to here, in the order of the log.
-    pub(crate) fn ends_group(&self) -> bool {
-        self.parts == 0 || self.part + 1 == self.parts
-    }
-
-    /// True if the records of its group begin with it.
-    pub(crate) fn begins_group(&self) -> bool {
-        self.parts == 0 || self.part == 0
-    }
-
-    /// True if such a record can be.
-    pub(crate) fn is_sound(&self) -> bool {
-        (self.parts == 0 || self.part < self.parts) && self.offset.checked_add(self.len).is_some()
-    }
-
-    /// Bytes of payload that the record carries.
-    pub fn payload_len(&self) -> u32 {
-        match self.kind {
-            RecordKind::Write => self.len,
-            RecordKind::Punch => 0,
-        }
-    }
-}
 
 /// The checksums of the blocks of a payload, in order; the last block may be short.
 pub fn block_crcs(payload: &[u8], block_bytes: u32) -> Vec<u32> {

@@ -62,10 +62,15 @@ pub struct RecoveryReport {
     pub cut: Option<LogCut>,
     /// End of the recovered log.
     pub end: LogPosition,
-    /// Where the last record ends, and how many bytes are free there, if the last segment takes more. The driver wipes
-    /// what is left of a head there, up to [`crate::RECORD_MARK_BYTES`]: torn once more, the same record sent again
-    /// could make it whole.
+    /// Where the last record ends, and how many bytes are free there, if the last segment takes more. The driver erases
+    /// [`crate::RECORD_MARK_BYTES`] there, or the same record, sent again to the same place, could make a torn one
+    /// whole. It erases [`crate::RESERVED_BYTES_MAX`] from there on, or from `torn_end`, or that record could lead to
+    /// one behind it that this recovery did not reach. Both durably.
     pub next: Option<(LogPosition, u64)>,
+    /// Offset behind a record, the first at `next` or a later one of its group, of which the head is whole and the
+    /// payload is not. It may be a damaged one: payloads up to here can stay for a repair by hand, because no payload
+    /// is taken for a head.
+    pub torn_end: Option<u64>,
     /// Damage that is no torn tail: the rest of the log is there.
     pub corrupt: Vec<Corruption>,
     /// Which file holds which segment of the log.
@@ -228,7 +233,12 @@ impl LogRecovery<'_> {
                 }
             };
             let id = candidate.header.id;
-            self.log.next_segment = self.log.next_segment.max(SegmentId(id.0 + 1));
+            // No log counts that far: the next segment needs a number above it.
+            let Some(next) = id.0.checked_add(1) else {
+                self.damaged.push(key);
+                continue;
+            };
+            self.log.next_segment = self.log.next_segment.max(SegmentId(next));
             if candidate.header_damaged {
                 self.corrupt(
                     key,
@@ -377,7 +387,8 @@ impl LogRecovery<'_> {
                 NextRecord::End if group.is_empty() => break None,
                 NextRecord::End => break Some(LogCutReason::IncompleteGroup),
                 NextRecord::TornHead => break Some(LogCutReason::TornHeader),
-                NextRecord::TornPayload(_) if mode == RecoveryMode::Tail => {
+                NextRecord::TornPayload(read) if mode == RecoveryMode::Tail => {
+                    self.report.torn_end = Some(read.span.end);
                     break Some(LogCutReason::TornPayload);
                 }
                 NextRecord::TornPayload(read) => (read, false),

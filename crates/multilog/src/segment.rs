@@ -17,7 +17,7 @@ use crate::trailer::{TRAILER_BYTES, Trailer};
 pub struct Spot {
     /// The segment.
     pub segment: SegmentId,
-    /// Offset of the header: the bytes of [`crate::MultiLog::encode`] and then the payload go here.
+    /// Offset of the header: the bytes of [`crate::Reservation::head`] and then the payload go here.
     pub offset: u64,
     /// Offset of the payload.
     pub data_offset: u64,
@@ -34,7 +34,7 @@ impl Spot {
     }
 }
 
-/// A segment to be made before the records placed with it are written.
+/// A segment to be made before the records reserved with it are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSegment {
     /// Its id, never used before.
@@ -44,15 +44,6 @@ pub struct NewSegment {
     pub bytes: u64,
     /// Goes to offset 0.
     pub header: Vec<u8>,
-}
-
-/// Where a group of records goes: adjacent, in one segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlacedGroup {
-    /// A segment to be made first, if the current one is full.
-    pub roll: Option<NewSegment>,
-    /// One for each record, in order.
-    pub spots: Vec<Spot>,
 }
 
 /// A footer to be written: the records it names are durable.
@@ -124,28 +115,25 @@ impl LogSegment {
         }
     }
 
-    /// Where these records go behind the last one, with their entries; `None` if there is no room for them and for
-    /// their part of the footer.
-    pub(crate) fn place(&self, metas: &[RecordMeta]) -> Option<Vec<Spot>> {
-        let mut entries_bytes = self.entries_bytes;
+    /// Where these records go behind `cursor`, up to which footer entries take `entries_bytes`; and the same behind
+    /// them. `None` if there is no room for them and for their part of the footer.
+    pub(crate) fn place(
+        &self,
+        cursor: &RecordCursor,
+        mut entries_bytes: u64,
+        metas: &[RecordMeta],
+    ) -> Option<(Vec<Spot>, (RecordCursor, u64))> {
         let mut spots: Vec<Spot> = Vec::with_capacity(metas.len());
-        let mut end = self.cursor.at;
-        // Behind all but the last: most groups are one record.
-        let mut behind: Option<RecordCursor> = None;
-        for (index, meta) in metas.iter().enumerate() {
-            let cursor = behind.as_ref().unwrap_or(&self.cursor);
-            let entry = cursor.encode(meta);
-            let span = cursor.span(&self.header, meta, &entry);
-            if index + 1 < metas.len() {
-                let mut next = cursor.clone();
-                next.pass(&self.header, meta, &entry);
-                behind = Some(next);
-            }
-            end = span.end;
+        let mut behind = cursor.clone();
+        for meta in metas {
+            let entry = behind.encode(meta);
+            let span = behind.span(&self.header, meta, &entry);
+            behind.pass(&self.header, meta, &entry);
             entries_bytes += entry.bytes().len() as u64;
             spots.push(Spot::new(&self.header, &span, entry));
         }
-        (end + entries_bytes + TRAILER_BYTES as u64 <= self.header.bytes).then_some(spots)
+        (behind.at + entries_bytes + TRAILER_BYTES as u64 <= self.header.bytes)
+            .then_some((spots, (behind, entries_bytes)))
     }
 
     /// Adds a record that is whole.

@@ -13,7 +13,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use frieze_locks::{Mutex, MutexGuard, levels};
 
 use crate::Proof;
 use crate::log_throttle::LogThrottle;
@@ -88,7 +90,7 @@ struct AdmissionState {
     unproven_max: usize,
     /// The user that the server runs as.
     owner: u32,
-    taken: Mutex<SeatCounts>,
+    taken: Mutex<levels::Admission, SeatCounts>,
     refusals: Option<LogThrottle>,
 }
 
@@ -178,8 +180,9 @@ impl Drop for Seat {
 }
 
 impl AdmissionState {
+    #[track_caller]
     fn taken(&self) -> MutexGuard<'_, SeatCounts> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 
     fn take(&self, origin: Origin) -> Result<(), AdmissionError> {
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unproven_of_other_machines_share_a_quarter_and_one_address_half_of_what_is_left() {
+    fn unproven_remote_connections_share_a_quarter_and_one_address_half_of_the_rest() {
         let admission = Admission::owned_by(OWNER, 4096);
         let mut places = Vec::new();
         assert_eq!(fill(&admission, from(1), &mut places).0, 512);
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn few_places_are_all_for_the_owner_and_one_for_anybody() {
+    fn few_places_are_all_for_the_owner_and_one_for_any_user() {
         for places_max in [1, 2, 8] {
             let admission = Admission::owned_by(OWNER, places_max);
             for (origin, most) in [(Origin::User(OWNER), places_max), (Origin::User(5), places_max.div_ceil(2))] {

@@ -2,10 +2,11 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::{CRC32C_BEHIND, crc32c};
+use frieze_locks::{Mutex, levels};
 use frieze_wire::FrameHeader;
 use rustix::net::SendFlags;
 
@@ -21,9 +22,9 @@ pub struct FrameWriter(Arc<WriterShared>);
 struct WriterShared {
     stream: Stream,
     limit: Duration,
-    turn: Mutex<()>,
+    turn: Mutex<levels::SendTurn, ()>,
     /// Whole frames that the socket did not take at once; see [`FrameWriter::post`].
-    posted: Mutex<PostQueue>,
+    posted: Mutex<levels::PostedFrames, PostQueue>,
 }
 
 #[derive(Debug, Default)]
@@ -88,7 +89,7 @@ impl FrameWriter {
     /// # Panics
     /// If the body or payload is longer than a frame may hold.
     pub fn send(&self, header: FrameHeader, body: &[u8], payload: FramePayload<'_>) -> Result<(), Error> {
-        let turn = lock(&self.0.turn);
+        let turn = self.0.turn.lock();
         let sent = self.send_posted().and_then(|()| self.send_in_turn(header, body, payload));
         drop(turn);
         // Frames posted while this one had the turn are sent here.
@@ -120,7 +121,7 @@ impl FrameWriter {
         let mut head = filled(header, body, bytes.len(), payload_crc).encode().to_vec();
         head.extend_from_slice(body);
         let mut begun = PartialFrame { head, payload, sent: 0 };
-        let _turn = lock(&self.0.turn);
+        let _turn = self.0.turn.lock();
         while !begun.is_done() {
             match self.send_at_once(&begun.left())? {
                 0 => break,
@@ -135,7 +136,7 @@ impl FrameWriter {
     /// # Errors
     /// As [`FrameWriter::send`].
     pub fn finish<P: AsRef<[u8]>>(&self, begun: &PartialFrame<P>) -> Result<(), Error> {
-        let turn = lock(&self.0.turn);
+        let turn = self.0.turn.lock();
         let sent = self.send_all(&mut begun.left());
         drop(turn);
         if sent.is_err() {
@@ -164,7 +165,7 @@ impl FrameWriter {
         stalled: &dyn Fn(),
         fill: impl FnOnce(&mut dyn FnMut(FramePart<'_>, Option<u32>) -> Result<(), Error>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let turn = lock(&self.0.turn);
+        let turn = self.0.turn.lock();
         let header = filled(header, body, len + CRC_BYTES, CRC32C_BEHIND).encode();
         let (mut left, mut head, mut room) = (len, Some([header.as_slice(), body]), 0);
         let mut step = |part: FramePart<'_>, crc: Option<u32>| -> Result<(), Error> {
@@ -207,7 +208,7 @@ impl FrameWriter {
     /// `NotReading` if more than 4 MiB wait already, `Closed` or `Broken`. The connection is shut down then.
     pub fn post(&self, header: FrameHeader, body: &[u8]) -> Result<(), Error> {
         let header = filled(header, body, 0, 0).encode();
-        let mut posted = lock(&self.0.posted);
+        let mut posted = self.0.posted.lock();
         if posted.bytes.len() > POSTED_BYTES_MAX {
             self.0.stream.shutdown();
             return Err(Error::NotReading { peer: self.0.stream.peer().to_owned(), limit: self.0.limit });
@@ -219,7 +220,7 @@ impl FrameWriter {
         }
         let mut sent = 0;
         let turn = self.0.turn.try_lock();
-        if turn.is_ok() && posted.bytes.is_empty() {
+        if turn.is_some() && posted.bytes.is_empty() {
             sent = self.send_at_once(&[IoSlice::new(&header), IoSlice::new(body)])?;
         }
         if sent == header.len() + body.len() {
@@ -227,12 +228,12 @@ impl FrameWriter {
         }
         let rest = header.iter().chain(body).skip(sent).copied();
         posted.bytes.extend(rest);
-        if turn.is_ok() { self.leave_to_thread(&mut posted) } else { Ok(()) }
+        if turn.is_some() { self.leave_to_thread(&mut posted) } else { Ok(()) }
     }
 
     /// Frees the buffer of posted frames: nothing is to be sent for a while.
     pub fn rest(&self) {
-        let mut posted = lock(&self.0.posted);
+        let mut posted = self.0.posted.lock();
         if posted.bytes.is_empty() {
             posted.bytes = Vec::new();
         }
@@ -241,7 +242,7 @@ impl FrameWriter {
     /// From now on posted frames wait for [`FrameWriter::release`], to be sent with one system call. Only for a moment.
     /// A release by another thread sends them sooner.
     pub fn hold(&self) {
-        lock(&self.0.posted).is_held = true;
+        self.0.posted.lock().is_held = true;
     }
 
     /// Sends the frames posted since [`FrameWriter::hold`], as [`FrameWriter::post`] does.
@@ -249,13 +250,13 @@ impl FrameWriter {
     /// # Errors
     /// As [`FrameWriter::post`].
     pub fn release(&self) -> Result<(), Error> {
-        let mut posted = lock(&self.0.posted);
+        let mut posted = self.0.posted.lock();
         posted.is_held = false;
         if posted.bytes.is_empty() {
             return Ok(());
         }
         // The thread that has the turn looks again after it.
-        let Ok(_turn) = self.0.turn.try_lock() else { return Ok(()) };
+        let Some(_turn) = self.0.turn.try_lock() else { return Ok(()) };
         let sent = self.send_at_once(&[IoSlice::new(&posted.bytes)])?;
         posted.bytes.drain(..sent);
         if posted.bytes.is_empty() { Ok(()) } else { self.leave_to_thread(&mut posted) }
@@ -266,7 +267,7 @@ impl FrameWriter {
     /// # Errors
     /// As [`FrameWriter::send`].
     pub fn send_encoded(&self, frames: &[u8]) -> Result<(), Error> {
-        let turn = lock(&self.0.turn);
+        let turn = self.0.turn.lock();
         let sent = self.send_posted().and_then(|()| self.send_all(&mut [IoSlice::new(frames)]));
         drop(turn);
         let sent = sent.and_then(|()| self.send_left());
@@ -305,10 +306,10 @@ impl FrameWriter {
     /// The thread that sends what a full socket did not take.
     fn send_as_thread(&self) {
         loop {
-            let turn = lock(&self.0.turn);
+            let turn = self.0.turn.lock();
             let sent = self.send_posted();
             drop(turn);
-            let mut posted = lock(&self.0.posted);
+            let mut posted = self.0.posted.lock();
             if sent.is_err() || posted.bytes.is_empty() {
                 posted.has_sender = false;
                 if let Err(error) = sent {
@@ -323,11 +324,11 @@ impl FrameWriter {
     /// Sends the frames that other threads posted while this one had the turn.
     fn send_left(&self) -> Result<(), Error> {
         loop {
-            if lock(&self.0.posted).bytes.is_empty() {
+            if self.0.posted.lock().bytes.is_empty() {
                 return Ok(());
             }
             // The thread that has the turn now looks again after it.
-            let Ok(_turn) = self.0.turn.try_lock() else { return Ok(()) };
+            let Some(_turn) = self.0.turn.try_lock() else { return Ok(()) };
             self.send_posted()?;
         }
     }
@@ -335,7 +336,7 @@ impl FrameWriter {
     /// Sends all posted frames. The caller has the turn.
     fn send_posted(&self) -> Result<(), Error> {
         loop {
-            let bytes = std::mem::take(&mut lock(&self.0.posted).bytes);
+            let bytes = std::mem::take(&mut self.0.posted.lock().bytes);
             if bytes.is_empty() {
                 return Ok(());
             }
@@ -456,11 +457,6 @@ impl BatchedWriter for WriterShared {
     fn release(self: Arc<Self>) -> Result<(), Error> {
         FrameWriter(self).release()
     }
-}
-
-/// A panic under these locks leaves nothing half changed: the thread that fails shuts the socket down.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Bytes of a file that are sent at most before the free buffer is queried again.

@@ -12,10 +12,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::{Fault, MonoTime};
+use frieze_locks::{Condvar, Mutex, MutexGuard, levels};
 use frieze_wire::FrameHeader;
 use frieze_wire::message::{Reply, RequestBody};
 
@@ -41,7 +42,7 @@ pub trait InProcessConn: Send + fmt::Debug {
 /// Replies of one connection that the client has not taken yet.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    state: Mutex<InboxState>,
+    state: Mutex<levels::Inbox, InboxState>,
     changed: Condvar,
 }
 
@@ -111,8 +112,7 @@ impl Inbox {
                 return false;
             }
             state.is_awaited = true;
-            let waited = self.changed.wait_timeout(state, Duration::from_nanos(left));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.changed.wait_timeout(state, Duration::from_nanos(left)).0;
             state.is_awaited = false;
         }
         true
@@ -137,8 +137,9 @@ impl Inbox {
         }
     }
 
+    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, InboxState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,15 +1,15 @@
 //! Throttle for log lines that a peer can cause at will: one line in ten seconds, with the number of events.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use frieze_base::MonoTime;
+use frieze_locks::{Mutex, levels};
 
 use crate::mono;
 
 /// Decides when such a line is written.
 #[derive(Debug, Default)]
-pub struct LogThrottle(Mutex<ThrottleState>);
+pub struct LogThrottle(Mutex<levels::LogThrottle, ThrottleState>);
 
 #[derive(Debug, Default)]
 struct ThrottleState {
@@ -27,7 +27,7 @@ impl LogThrottle {
     }
 
     fn happened_at(&self, now: MonoTime) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.count += 1;
         if state.last.is_some_and(|last| now.since_ns(last) < LogThrottle::EVERY.as_nanos() as u64) {
             return None;

@@ -5,9 +5,10 @@
 //! Leaves to others: receiving (`frame_reader`), and when a payload gets a buffer of its own (`node`).
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use frieze_locks::{Mutex, MutexGuard, levels};
 
 use crate::peers::SentPrefix;
 
@@ -84,7 +85,7 @@ impl Deref for ReceivedPayload<'_> {
 /// A pool of buffers. A new buffer of a mebibyte takes a fault for each of its pages, which costs more than writing
 /// into it (a third of the work of a chain member for each record).
 #[derive(Debug, Default)]
-pub struct BufferPool(Mutex<Free>);
+pub struct BufferPool(Mutex<levels::BufferPool, Free>);
 
 #[derive(Debug, Default)]
 struct Free {
@@ -139,8 +140,9 @@ impl BufferPool {
         }
     }
 
+    #[track_caller]
     fn free(&self) -> MutexGuard<'_, Free> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_comes_back_when_nobody_holds_any_of_it() {
+    fn a_buffer_is_reused_when_its_last_reference_is_dropped() {
         let pool = Arc::new(BufferPool::default());
         let bytes = pool.lend(filled(&pool, 1000), 1000);
         let (at, part) = (bytes.as_ptr(), bytes.slice(10..20));
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn free_buffers_are_bounded_and_go_when_nobody_needs_them() {
+    fn free_buffers_are_bounded_and_released_when_unused() {
         let pool = Arc::new(BufferPool::default());
         let lent: Vec<Bytes> = (0..40).map(|_| pool.lend(filled(&pool, 1 << 20), 1)).collect();
         drop(lent);

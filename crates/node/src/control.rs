@@ -16,17 +16,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
-use frieze_chain::Configuration as ChainConfiguration;
 use frieze_cluster::{
-    Assignment, ClusterChange, ClusterState, ClusterStatus, Configuration, Contacts, Controller, ControllerEffect,
-    ControllerInput, Decision, NodeLease, NodeLeaseEffect, NodeLeaseInput, OperatorReply, OperatorRequest,
-    ProcessIdentity, ReplicaEvent, ReplicaGarbage, Settings, WallMoment,
+    Assignment, ClusterChange, ClusterState, ClusterStatus, Contacts, Controller, ControllerEffect, ControllerInput,
+    Decision, NodeLease, NodeLeaseEffect, NodeLeaseInput, OperatorReply, OperatorRequest, ProcessIdentity,
+    ReplicaEvent, ReplicaGarbage, Settings, WallMoment,
 };
 use frieze_net::{Idle, PeerPayload, Peers, ServerAddr, idle_until};
+use frieze_storage::NodeClock;
+use frieze_wire::chain::Configuration;
 use frieze_wire::peer::ServerMessage;
 use tracing::{debug, warn};
-
-use frieze_storage::NodeClock;
 
 /// How often leases and their timers advance.
 const BEAT: Duration = Duration::from_millis(20);
@@ -55,7 +54,7 @@ pub(crate) trait Premises: Sync {
     ///
     /// # Errors
     /// The disk's: no configuration is applied.
-    fn configure(&self, configurations: &[(ChainId, ChainConfiguration)]) -> Result<(), Fault>;
+    fn configure(&self, configurations: &[(ChainId, Configuration)]) -> Result<(), Fault>;
     /// The lease holds until then, by the monotonic clock.
     fn renew(&self, until: MonoTime);
     /// How far the log of each chain reaches here, and the bytes that it is known to lack: [`ReplicaEvent::Progress`].
@@ -479,10 +478,10 @@ pub(crate) enum ControlTold {
     Refused(frieze_wire::peer::control::HeartbeatRefusal),
 }
 
-fn configured(assignment: Assignment) -> Option<(ChainId, ChainConfiguration)> {
-    let Configuration { epoch, members, syncing, joining } = assignment.configuration?;
-    debug!(chain = %assignment.chain, %epoch, ?members, ?syncing, joining, "a configuration is installed");
-    Some((assignment.chain, ChainConfiguration { epoch, members, syncing, joining }))
+fn configured(assignment: Assignment) -> Option<(ChainId, Configuration)> {
+    let configuration = assignment.configuration?;
+    debug!(chain = %assignment.chain, ?configuration, "a configuration is installed");
+    Some((assignment.chain, configuration))
 }
 
 fn undecided() -> Fault {

@@ -7,16 +7,16 @@
 //!
 //! Guarantees: once the server has received such a refusal, no later start serves the directory, whichever server
 //! answers.
-//! Leaves to others: when a connection is refused (`engine::control`, `serve::links`), and ending the process (its
+//! Leaves to others: when a connection is refused (`parts::control`, `serve::links`), and ending the process (its
 //! owner).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, Reason};
+use frieze_storage::Identity;
 use tracing::{error, warn};
 
-use crate::engine::Engine;
-use frieze_storage::Identity;
+use crate::parts::ServerParts;
 
 /// Callback that runs once, with the reason why this server ends.
 pub(crate) type OnRemoval = Box<dyn FnOnce(Fault) + Send>;
@@ -64,11 +64,11 @@ impl Removal {
     }
 }
 
-impl Engine {
+impl ServerParts {
     /// Handles the refusal of another server, which has proven to be one of the cluster: this server is none any more.
     pub(crate) fn removed(&self, fault: Fault) {
         let Some(call) = self.removal.begin(&fault) else { return };
-        if let Err(failed) = self.keeper.update(|identity| identity.is_removed = true) {
+        if let Err(failed) = self.planes.keeper.update(|identity| identity.is_removed = true) {
             warn!("that this server was removed could not be kept for its next start: {failed}");
         }
         error!("this server was removed from its cluster, and ends: {}", fault.message);

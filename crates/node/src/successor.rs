@@ -17,11 +17,11 @@ use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_cluster::{ClusterState, ClusterStatus, ClusterTrouble};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_net::ServerAddr;
+use frieze_service::NodeKeys;
 use frieze_wire::message::{FormerCluster, HelloReply};
 use tracing::{error, warn};
 
-use crate::engine::Engine;
-use crate::node_keys::NodeKeys;
+use crate::parts::ServerParts;
 
 /// The later identity of the cluster, as a server of it has proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,22 +126,24 @@ impl Successor {
     }
 }
 
-impl Engine {
+impl ServerParts {
     /// The identities that the cluster had before, for a server of one of them.
     pub(crate) fn former_clusters(&self) -> Vec<FormerCluster> {
         let mut formers = Vec::new();
-        let former = |former: &frieze_cluster::Former| FormerCluster {
+        let former = |former: &frieze_cluster::FormerIdentity| FormerCluster {
             cluster: former.cluster.to_string(),
             node: former.node.0,
             at: former.at,
         };
-        self.meta.look_at_control(&mut |state: &ClusterState| formers = state.formers().iter().map(former).collect());
+        self.planes
+            .meta
+            .look_at_control(&mut |state: &ClusterState| formers = state.formers().iter().map(former).collect());
         formers
     }
 
     /// Records the proof of a server that the cluster has a later identity.
     pub(crate) fn went_on(&self, successor: Successor) {
-        let now = self.clock.reading().mono;
+        let now = self.planes.clock.reading().mono;
         let is_new = {
             let mut proven = self.successors.lock();
             match &mut *proven {
@@ -169,8 +171,8 @@ impl Engine {
         }
         let words = format!(
             "this server ends, for its cluster has ended: {}; {}",
-            successor.words(self.cluster()),
-            successor.remedy(&self.settings.dir)
+            successor.words(self.planes.cluster()),
+            successor.remedy(&self.planes.settings.dir)
         );
         let fault = Fault::new(Reason::WrongCluster, words);
         if let Some(call) = self.removal.begin(&fault) {
@@ -198,7 +200,7 @@ impl Engine {
     /// The trouble of a later identity, and whether a majority of this one was there after the recovery.
     pub(crate) fn trouble_of_successor(&self) -> Option<(ClusterTrouble, bool)> {
         let (successor, standing) = self.successor()?;
-        let words = successor.words(self.cluster());
+        let words = successor.words(self.planes.cluster());
         Some(match standing.is_contested() {
             true => {
                 let what = format!("two clusters go on from one: {words}; a majority of this one was there afterwards");
@@ -207,7 +209,10 @@ impl Engine {
                 (ClusterTrouble::new(what, remedy), true)
             }
             false => (
-                ClusterTrouble::new(format!("the cluster has ended: {words}"), successor.remedy(&self.settings.dir)),
+                ClusterTrouble::new(
+                    format!("the cluster has ended: {words}"),
+                    successor.remedy(&self.planes.settings.dir),
+                ),
                 false,
             ),
         })
@@ -215,14 +220,14 @@ impl Engine {
 
     fn successor(&self) -> Option<(Successor, Standing)> {
         let Proven { successor, since, last } = self.successors.lock().clone()?;
-        let now = self.clock.reading().mono;
+        let now = self.planes.clock.reading().mono;
         if now.since_ns(last) >= PROVEN_FOR_NS {
             return None;
         }
         let (heard, voters) = self.voters_heard();
         let standing = Standing {
             at: successor.at,
-            newest: self.meta.newest(),
+            newest: self.planes.meta.newest(),
             leaderless_ns: self.leaderless_ns(),
             proven_ns: (now.since_ns(since), now.since_ns(last)),
             voters,

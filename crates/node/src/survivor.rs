@@ -14,12 +14,12 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, LogIndex, NodeId, Reaso
 use frieze_cluster::{ClusterRecovery, ClusterState, Decision, NodeDevice, NodeInfo, TargetRole};
 use frieze_disk::{Disk, FileDisk, FileDiskSettings, MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
+use frieze_metadata::{NameVersions, SurvivorJournal, SurvivorStore, VersionStore};
+use frieze_storage::{Identity, MetalogRole};
 use prost::Message;
 
-use crate::engine::Engine;
 use crate::offline;
-use frieze_metadata::{NameVersions, SurvivorJournal, SurvivorStore, VersionStore};
-use frieze_storage::{Identity, Standing};
+use crate::parts::ServerParts;
 
 /// How far the clock of a lost server may have been ahead of this machine's, in microseconds: as far as clocks of a
 /// cluster may differ.
@@ -170,8 +170,8 @@ pub fn rename_copy(dir: &Path) -> Result<ClusterId, Fault> {
         }
     }
     change(dir, |identity| match identity.standing() {
-        Standing::Alone => Ok(identity.renamed(cluster)),
-        Standing::Joining | Standing::Member => Err(Fault::new(
+        MetalogRole::Alone => Ok(identity.renamed(cluster)),
+        MetalogRole::Joining | MetalogRole::Member => Err(Fault::new(
             Reason::InvalidArgument,
             "this is the directory of a member of a cluster: a copy goes on as another cluster by 'frieze cluster \
              recover --copy --dir DIR'",
@@ -191,7 +191,7 @@ pub fn take_moved(dir: &Path) -> Result<(), Fault> {
 fn is_member(dir: &Path) -> Result<bool, Fault> {
     let disk = ViewDisk::open(dir)?;
     offline::check_is_one(&disk, dir)?;
-    Ok(Identity::load(&disk)?.is_some_and(|(identity, _)| identity.standing() == Standing::Member))
+    Ok(Identity::load(&disk)?.is_some_and(|(identity, _)| identity.standing() == MetalogRole::Member))
 }
 
 fn change(dir: &Path, change: impl FnOnce(Identity) -> Result<Identity, Fault>) -> Result<(), Fault> {
@@ -220,13 +220,13 @@ impl Left {
             return Err(Fault::new(Reason::NotFound, "the directory was made and never used: nothing is left in it"));
         };
         match identity.standing() {
-            Standing::Member => {}
-            Standing::Alone => {
+            MetalogRole::Member => {}
+            MetalogRole::Alone => {
                 let words = "this server is alone, so that no majority is lost: start it with 'frieze serve'; a copy \
                     of it is made another cluster with 'frieze cluster new-identity --dir DIR'";
                 return Err(Fault::new(Reason::InvalidArgument, words));
             }
-            Standing::Joining => {
+            MetalogRole::Joining => {
                 let words = "this server was joining and has nothing yet: go on from another one";
                 return Err(Fault::new(Reason::InvalidArgument, words));
             }
@@ -234,9 +234,12 @@ impl Left {
         let versions = NameVersions::new(store);
         let store = SurvivorStore::read(identity.node_id(), &versions)?;
         let journal = SurvivorJournal::read(&disk, &identity, &store)?;
-        let engine = offline::open(disk, versions.into_store(), time, serve_damaged)?;
+        let parts = offline::open(disk, versions.into_store(), time, serve_damaged)?;
         let mut left = None;
-        engine.meta.look_at_control(&mut |state| left = Some(Left::of(state, &identity, &journal, &engine, &store)));
+        parts
+            .planes
+            .meta
+            .look_at_control(&mut |state| left = Some(Left::of(state, &identity, &journal, &parts, &store)));
         left.expect("it is looked at once")
     }
 
@@ -244,7 +247,7 @@ impl Left {
         state: &ClusterState,
         identity: &Identity,
         journal: &SurvivorJournal,
-        engine: &Engine,
+        parts: &ServerParts,
         store: &SurvivorStore,
     ) -> Result<Left, Fault> {
         if !state.is_founded() {
@@ -253,8 +256,8 @@ impl Left {
         }
         let me = identity.node_id();
         let known = (journal.known(), journal.known_stamp());
-        let ends = engine.data.ends();
-        let power = engine.data.power_took();
+        let ends = parts.planes.data.ends();
+        let power = parts.planes.data.lost_intervals();
         let chain = |end: &frieze_replication::ChainEnd| {
             let target = state.chain(end.chain).and_then(|chain| chain.target(me));
             let (copy, whole) = match target {
@@ -297,7 +300,7 @@ impl Left {
             went_on_from: state.formers().last().map(|former| (former.cluster, Hlc(former.at))),
             bound,
             epoch: ChainEpoch(configured.max(taken).unwrap_or_default().0 + 1),
-            told: told_last(node, identity, engine),
+            told: told_last(node, identity, parts),
             store: store.clone(),
         })
     }
@@ -346,7 +349,7 @@ impl Left {
 }
 
 /// The node info that the server last reported; for a server that is none of the cluster any more, what is known of it.
-fn told_last(node: Option<&frieze_cluster::ClusterNode>, identity: &Identity, engine: &Engine) -> NodeInfo {
+fn told_last(node: Option<&frieze_cluster::ClusterNode>, identity: &Identity, parts: &ServerParts) -> NodeInfo {
     let incarnation = identity.incarnation;
     match node {
         Some(node) => NodeInfo { incarnation: incarnation.max(node.incarnation()), ..node.info.clone() },
@@ -360,7 +363,7 @@ fn told_last(node: Option<&frieze_cluster::ClusterNode>, identity: &Identity, en
             incarnation,
             devices: vec![NodeDevice {
                 device: 0,
-                capacity_bytes: engine.data.device().space().map_or(1, |space| space.capacity_bytes.max(1)),
+                capacity_bytes: parts.planes.data.device().space().map_or(1, |space| space.capacity_bytes.max(1)),
                 has_failed: false,
                 is_full: false,
             }],

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
 use frieze_wire::peer::ChainAskKind;
 
-use crate::chain_state::{Barrier, Out, Waiter};
-use crate::chains::WaitReply;
-use crate::commit_wait::Gather;
-use crate::plane::{Appender, DataPlane};
+use crate::appender::Appender;
+use crate::chain_state::ResultCallback;
+use crate::chain_state::{Barrier, DeferredWork, PendingReply};
+use crate::gather::Gather;
+use crate::plane::DataPlane;
 
 impl DataPlane {
     /// Calls `reply` when every record that this node has stamped or appended so far, of chains of several members, is
@@ -18,14 +19,14 @@ impl DataPlane {
     /// The barrier covers what was acknowledged only where this node is a full member of a chain, under a lease:
     /// without a lease the other members may have continued in a configuration without it, and its records would still
     /// become durable after it returns. In that case `reply` receives `Unavailable`.
-    pub fn barrier(&self, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
+    pub fn barrier(&self, named: Option<&BTreeSet<ChainId>>, reply: ResultCallback) {
         if !self.is_shared() {
             return reply(Ok(()));
         }
-        let mut out = Out::default();
-        let mut appender = self.hold_writes();
+        let mut out = DeferredWork::default();
+        let mut appender = self.lock_appender();
         let mut asks: Vec<(ChainId, ChainEpoch, u64, Vec<NodeId>)> = Vec::new();
-        for (replica, member) in appender.chains.iter().zip(&appender.members) {
+        for (replica, state) in appender.chains.iter().zip(&appender.states) {
             let configuration = replica.configuration();
             if named.is_some_and(|named| !named.contains(&replica.chain())) {
                 continue;
@@ -44,7 +45,7 @@ impl DataPlane {
                 )));
             }
             let others: Vec<NodeId> = configuration.members.iter().copied().filter(|node| *node != self.me).collect();
-            if member.shared && configuration.holds(self.me) && !others.is_empty() && replica.last() > 0 {
+            if state.shared && configuration.holds(self.me) && !others.is_empty() && replica.last() > 0 {
                 asks.push((replica.chain(), replica.epoch(), replica.last(), others));
             }
         }
@@ -58,56 +59,70 @@ impl DataPlane {
             let id = appender.next_waiter;
             appender.next_waiter += 1;
             let (gather, since) = (gather.clone(), self.clock.reading().mono);
-            let reply: WaitReply = Box::new(move |result| gather.one(result));
-            appender.waiters.insert(id, Waiter { chain, since, reply });
-            let member = &mut appender.members[chain.0 as usize];
-            member.barriers.push(Barrier { n, left: others.clone(), asked: epoch, waiter: id });
+            let reply: ResultCallback = Box::new(move |result| gather.add(result));
+            appender.waiters.insert(id, PendingReply { chain, since, reply });
+            let state = &mut appender.states[chain.0 as usize];
+            state.barriers.push(Barrier { n, left: others.clone(), asked: epoch, waiter: id });
             for to in others {
-                self.tell(to, chain, epoch, ChainAskKind::Persist(n));
+                self.send_ask(to, chain, epoch, ChainAskKind::Persist(n));
             }
         }
-        self.settle_barriers(&mut appender, &mut out);
+        self.answer_barriers(&mut appender, &mut out);
         drop(appender);
-        self.finish_out(out);
+        self.run_deferred(out);
     }
 
     /// A member asks for records up to `n` on stable storage here.
-    pub(crate) fn hear_persist(&self, from: NodeId, chain: ChainId, epoch: ChainEpoch, n: u64, out: &mut Out) {
-        let mut appender = self.hold_writes();
+    pub(crate) fn on_persist_request(
+        &self,
+        from: NodeId,
+        chain: ChainId,
+        epoch: ChainEpoch,
+        n: u64,
+        out: &mut DeferredWork,
+    ) {
+        let mut appender = self.lock_appender();
         let replica = &appender.chains[chain.0 as usize];
         // If a record is missing here, the member asks again with its next tick.
         if replica.epoch() != epoch || !replica.configuration().holds(from) || replica.last() < n {
             return;
         }
         let end = self.device.log().end();
-        let member = &mut appender.members[chain.0 as usize];
-        let wanted = member.persisting.entry(from).or_insert((n, end));
+        let state = &mut appender.states[chain.0 as usize];
+        let wanted = state.persisting.entry(from).or_insert((n, end));
         *wanted = (*wanted).max((n, end));
         out.flush = Some((end, 0));
     }
 
     /// A member has records up to `n` on stable storage.
-    pub(crate) fn hear_persisted(&self, from: NodeId, chain: ChainId, epoch: ChainEpoch, n: u64, out: &mut Out) {
-        let mut appender = self.hold_writes();
+    pub(crate) fn on_persisted_report(
+        &self,
+        from: NodeId,
+        chain: ChainId,
+        epoch: ChainEpoch,
+        n: u64,
+        out: &mut DeferredWork,
+    ) {
+        let mut appender = self.lock_appender();
         if appender.chains[chain.0 as usize].epoch() != epoch {
             return;
         }
-        for barrier in &mut appender.members[chain.0 as usize].barriers {
+        for barrier in &mut appender.states[chain.0 as usize].barriers {
             if barrier.n <= n {
                 barrier.left.retain(|node| *node != from);
             }
         }
-        self.settle_barriers(&mut appender, out);
+        self.answer_barriers(&mut appender, out);
     }
 
     /// Everything up to `through` is on stable storage here: sends `Persisted` to the members that asked for it.
-    pub(crate) fn tell_persisted(&self, appender: &mut Appender, through: frieze_multilog::LogPosition) {
-        for (replica, member) in appender.chains.iter().zip(&mut appender.members) {
+    pub(crate) fn send_persisted(&self, appender: &mut Appender, through: frieze_multilog::LogPosition) {
+        for (replica, state) in appender.chains.iter().zip(&mut appender.states) {
             let (chain, epoch) = (replica.chain(), replica.epoch());
-            member.persisting.retain(|to, (n, end)| {
+            state.persisting.retain(|to, (n, end)| {
                 let waits = *end > through;
                 if !waits {
-                    self.tell(*to, chain, epoch, ChainAskKind::Persisted(*n));
+                    self.send_ask(*to, chain, epoch, ChainAskKind::Persisted(*n));
                 }
                 waits
             });
@@ -116,9 +131,9 @@ impl DataPlane {
 
     /// Answers barriers for which every member has replied, and asks again where the membership changed. Called
     /// periodically.
-    pub(crate) fn settle_barriers(&self, appender: &mut Appender, out: &mut Out) {
-        for chain in 0..appender.members.len() {
-            let mut barriers = std::mem::take(&mut appender.members[chain].barriers);
+    pub(crate) fn answer_barriers(&self, appender: &mut Appender, out: &mut DeferredWork) {
+        for chain in 0..appender.states.len() {
+            let mut barriers = std::mem::take(&mut appender.states[chain].barriers);
             let replica = &appender.chains[chain];
             let configuration = replica.configuration();
             for barrier in &mut barriers {
@@ -134,16 +149,16 @@ impl DataPlane {
                 out.answer(appender.waiters.remove(&barrier.waiter), Ok(()));
             }
             barriers.retain(|barrier| !whole(barrier) && appender.waiters.contains_key(&barrier.waiter));
-            appender.members[chain].barriers = barriers;
+            appender.states[chain].barriers = barriers;
         }
     }
 
     /// Repeats the requests of pending barriers.
-    pub(crate) fn ask_barriers(&self, appender: &Appender) {
-        for (replica, member) in appender.chains.iter().zip(&appender.members) {
-            for barrier in &member.barriers {
+    pub(crate) fn resend_barriers(&self, appender: &Appender) {
+        for (replica, state) in appender.chains.iter().zip(&appender.states) {
+            for barrier in &state.barriers {
                 for to in &barrier.left {
-                    self.tell(*to, replica.chain(), replica.epoch(), ChainAskKind::Persist(barrier.n));
+                    self.send_ask(*to, replica.chain(), replica.epoch(), ChainAskKind::Persist(barrier.n));
                 }
             }
         }

@@ -7,9 +7,9 @@ use frieze_base::MonoTime;
 
 /// Permission to answer for chains of several members, which ends by itself.
 #[derive(Debug, Default)]
-pub struct Lease(AtomicU64);
+pub struct ServingLease(AtomicU64);
 
-impl Lease {
+impl ServingLease {
     /// Extends the lease to `until`. A time in the past changes nothing.
     pub fn renew(&self, until: MonoTime) {
         self.0.store(until.0, Ordering::SeqCst);

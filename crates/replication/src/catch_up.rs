@@ -2,146 +2,37 @@
 //!
 //! Guarantees: records are sent in the order of their numbers, each with its original stamp; at most
 //! [`crate::Bounds::supply_bytes`] are in flight, and the next are sent when the member has acknowledged those; all
-//! supplies of this node together stay within the bytes a second of [`Pace`].
+//! supplies of this node together stay within the bytes a second of [`crate::supply::CatchUpPace`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use frieze_base::{ChainEpoch, ChainId, ErrorKind, Fault, MonoTime, NodeId, Reason};
-use frieze_chain::{Forwarded, Message};
+use frieze_base::{ChainId, ErrorKind, Fault, Reason};
+use frieze_chain::{ForwardedRecord, Message};
 use frieze_multilog::{NumberedRecord, RecordKind};
+use frieze_net::{PeerPayload, Peers};
+use frieze_wire::chain::RecordHeader;
 use frieze_wire::message::Durability;
 use frieze_wire::peer::ServerMessage;
 
-use crate::chains::Report;
-use crate::codec::to_told;
+use crate::codec::to_wire;
 use crate::plane::DataPlane;
-use frieze_net::{PeerPayload, Peers};
-
-/// State of one catch-up: the member, and the range of records.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Supply {
-    pub(crate) to: NodeId,
-    pub(crate) epoch: ChainEpoch,
-    /// Number of the last record that was sent, or that the member has.
-    pub(crate) sent: u64,
-    /// Number of the last record to send.
-    pub(crate) upto: u64,
-    /// Number up to which the member has acknowledged records.
-    pub(crate) held: u64,
-    /// Records are being sent at the moment, or all have been sent.
-    pub(crate) busy: bool,
-    /// The next records are sent when the pace allows it, without a request.
-    pub(crate) waits: bool,
-    /// Number of the last record that could not be read, reported once; 0 for none. Whenever the member that lacks it
-    /// acknowledges records, the read is retried: a repair may have restored the record.
-    pub(crate) damaged: u64,
-    /// Last progress: number sent, number acknowledged, and the time of that.
-    moved: Option<(u64, u64, MonoTime)>,
-}
-
-impl Supply {
-    /// Starts a supply of the records after `after`, up to `upto`.
-    pub(crate) fn new(to: NodeId, epoch: ChainEpoch, after: u64, upto: u64) -> Supply {
-        Supply { to, epoch, sent: after, upto, held: after, busy: true, waits: false, damaged: 0, moved: None }
-    }
-
-    /// True if records are in flight and none was acknowledged for `bound`, once per `bound`: they may be lost.
-    pub(crate) fn stands_still(&mut self, now: MonoTime, bound: Duration) -> bool {
-        match self.moved {
-            Some((sent, held, since)) if self.is_under_way() && (sent, held) == (self.sent, self.held) => {
-                let is_late = u128::from(now.since_ns(since)) >= bound.as_nanos();
-                self.moved = Some((sent, held, if is_late { now } else { since }));
-                is_late
-            }
-            _ => {
-                self.moved = Some((self.sent, self.held, now));
-                false
-            }
-        }
-    }
-
-    /// Records that the member holds every record up to `held`. True if the next are to be sent now.
-    pub(crate) fn heard(&mut self, from: NodeId, epoch: ChainEpoch, held: u64) -> bool {
-        if (from, epoch) != (self.to, self.epoch) {
-            return false;
-        }
-        self.held = self.held.max(held);
-        self.begin()
-    }
-
-    /// True while records are in flight to the member that lacks them.
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.held < self.sent
-    }
-
-    /// True if records waited for the pace and are to be sent now.
-    pub(crate) fn goes_on(&mut self, pace: &Pace, now: MonoTime) -> bool {
-        self.waits && pace.allows(now) > 0 && self.begin()
-    }
-
-    /// Starts a batch if none is being sent.
-    fn begin(&mut self) -> bool {
-        let may_go = !self.busy && self.held >= self.sent;
-        self.busy |= may_go;
-        may_go
-    }
-}
-
-/// Rate limit of catch-up.
-#[derive(Debug, Default)]
-pub(crate) struct Pace {
-    /// Bytes a second; 0 for no limit.
-    rate: AtomicU64,
-    /// Time of the last update, and the bytes allowed since; below 0: bytes sent in advance.
-    credit: Mutex<(MonoTime, i64)>,
-}
-
-impl Pace {
-    fn limit(&self, bytes_per_s: u64) {
-        self.rate.store(bytes_per_s, Ordering::Relaxed);
-    }
-
-    /// Bytes a second; 0 for no limit.
-    pub(crate) fn rate(&self) -> u64 {
-        self.rate.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that may be sent now.
-    pub(crate) fn allows(&self, now: MonoTime) -> u64 {
-        let rate = self.rate();
-        if rate == 0 {
-            return u64::MAX;
-        }
-        let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
-        let (looked, left) = *credit;
-        let more = u128::from(now.since_ns(looked)) * u128::from(rate) / 1_000_000_000;
-        // Unused credit is capped at one burst: a node that returns must not receive an hour's worth at once.
-        let left = i64::try_from(more).unwrap_or(i64::MAX).saturating_add(left).min((rate / BURST).max(1) as i64);
-        *credit = (now, left);
-        left.max(0) as u64
-    }
-
-    fn took(&self, bytes: u64) {
-        self.credit.lock().unwrap_or_else(PoisonError::into_inner).1 -= bytes as i64;
-    }
-}
+use crate::report::ChainEvent;
+use crate::supply::Supply;
 
 impl DataPlane {
     /// Limits catch-up to so many bytes a second; 0 for no limit.
-    pub fn limit_supplies(&self, bytes_per_s: u64) {
+    pub fn limit_catch_up(&self, bytes_per_s: u64) {
         self.pace.limit(bytes_per_s);
     }
 
     /// The limit in bytes a second; 0 for no limit.
-    pub fn supplies_limit(&self) -> u64 {
+    pub fn catch_up_limit(&self) -> u64 {
         self.pace.rate()
     }
 
     /// Bytes sent by catch-up since the process began.
-    pub fn supplied_bytes(&self) -> u64 {
+    pub fn catch_up_bytes(&self) -> u64 {
         self.supplied.load(Ordering::Relaxed)
     }
 
@@ -152,15 +43,15 @@ impl DataPlane {
     }
 
     /// Bytes of a chain that this node still lacks, estimated; 0 unless it is catching up.
-    pub fn lacks(&self, chain: ChainId) -> u64 {
-        self.shown.lacks[chain.0 as usize].load(Ordering::Relaxed)
+    pub fn lag_bytes(&self, chain: ChainId) -> u64 {
+        self.views.lag_bytes[chain.0 as usize].load(Ordering::Relaxed)
     }
 
     /// Sends the next records of a supply.
     pub(crate) fn supply(&self, chain: ChainId) {
         let (supply, clean) = {
-            let appender = self.hold_writes();
-            let Some(supply) = appender.members[chain.0 as usize].supply else { return };
+            let appender = self.lock_appender();
+            let Some(supply) = appender.states[chain.0 as usize].supply else { return };
             (supply, appender.chains[chain.0 as usize].clean())
         };
         let sent = self.supply_some(chain, supply, clean);
@@ -168,13 +59,13 @@ impl DataPlane {
         let sent = sent.unwrap_or_else(|(sent, fault)| {
             (waits, damaged) = (false, sent + 1);
             if damaged != supply.damaged {
-                self.report(Report::Damaged { chain, n: damaged, fault });
+                self.report(ChainEvent::Damaged { chain, n: damaged, fault });
             }
             sent
         });
-        let mut appender = self.hold_writes();
-        let member = &mut appender.members[chain.0 as usize];
-        if let Some(going) = &mut member.supply
+        let mut appender = self.lock_appender();
+        let state = &mut appender.states[chain.0 as usize];
+        if let Some(going) = &mut state.supply
             && (going.to, going.epoch, going.upto, going.sent) == (supply.to, supply.epoch, supply.upto, supply.sent)
         {
             (going.sent, going.busy, going.damaged) = (sent, sent >= supply.upto, damaged);
@@ -186,7 +77,7 @@ impl DataPlane {
     fn supply_some(&self, chain: ChainId, supply: Supply, clean: u64) -> Result<u64, (u64, Fault)> {
         let Supply { to, epoch, mut sent, upto, .. } = supply;
         let mut bytes = 0;
-        let bytes_max = self.bounds.supply_bytes.min(self.pace.allows(self.clock.reading().mono));
+        let bytes_max = self.bounds.supply_bytes.min(self.pace.available(self.clock.reading().mono));
         if bytes_max == 0 {
             return Ok(sent);
         }
@@ -204,29 +95,29 @@ impl DataPlane {
                 if record.meta.n != sent + 1 {
                     return Err((sent, missing(chain, sent + 1)));
                 }
-                let (punch, payload, crc) = self.what_is_left(&record).map_err(|fault| (sent, fault))?;
+                let (kind, payload, crc) = self.payload_to_send(&record).map_err(|fault| (sent, fault))?;
                 let len = payload.len() as u64 + RECORD_BYTES;
-                self.pace.took(len);
+                self.pace.charge(len);
                 self.supplied.fetch_add(len, Ordering::Relaxed);
                 bytes += len;
                 sent = record.meta.n;
-                let mut told = to_told(chain, epoch, Message::Record(Box::new(forwarded(&record))), punch);
-                if let ServerMessage::ChainRecord(told) = &mut told {
-                    told.left_bytes = upto.max(clean).saturating_sub(sent) * mean;
+                let mut message = to_wire(chain, epoch, Message::Record(Box::new(forwarded(&record, kind))));
+                if let ServerMessage::ChainRecord(record) = &mut message {
+                    record.left_bytes = upto.max(clean).saturating_sub(sent) * mean;
                 }
-                self.way.tell(to, told, PeerPayload { bytes: payload, crc: Some(crc), ahead: None });
+                self.peers.tell(to, message, PeerPayload { bytes: payload, crc: Some(crc), ahead: None });
             }
         }
         Ok(sent)
     }
 
-    /// Whether a record is a hole, its payload, and the payload's checksum. An expired record whose space was given
+    /// The kind of a record, its payload, and the payload's checksum. An expired record whose space was given
     /// back is a hole: every instant that would show it is refused.
-    fn what_is_left(&self, record: &NumberedRecord) -> Result<(bool, Bytes, u32), Fault> {
+    fn payload_to_send(&self, record: &NumberedRecord) -> Result<(RecordKind, Bytes, u32), Fault> {
         match self.device.payload_of(record) {
-            Ok((payload, crc)) => Ok((record.meta.kind == RecordKind::Punch, payload, crc)),
+            Ok((payload, crc)) => Ok((record.meta.kind, payload, crc)),
             Err(fault) if fault.kind() == ErrorKind::Corrupt && self.device.is_dead(record)? => {
-                Ok((true, Bytes::new(), 0))
+                Ok((RecordKind::Punch, Bytes::new(), 0))
             }
             Err(fault) => Err(fault),
         }
@@ -235,25 +126,9 @@ impl DataPlane {
 
 /// A log record as it is sent to a member. It is on stable storage here, or will be before it counts towards a commit:
 /// so the member has to make it durable.
-fn forwarded(record: &NumberedRecord) -> Forwarded {
-    let meta = &record.meta;
-    Forwarded {
-        n: meta.n,
-        epoch: meta.epoch,
-        version: meta.version,
-        stamp: meta.stamp,
-        chunk: meta.chunk,
-        offset: meta.offset,
-        len: meta.len,
-        user_time: meta.user_time,
-        durability: Durability::Sync,
-        session: meta.session,
-        seq: meta.seq,
-        acked: frieze_base::Seq(0),
-        part: meta.part,
-        parts: meta.parts,
-        uid: meta.uid,
-    }
+fn forwarded(record: &NumberedRecord, kind: RecordKind) -> ForwardedRecord {
+    let header = RecordHeader { kind, ..record.meta.clone() };
+    ForwardedRecord { header, durability: Durability::Sync, acked: frieze_base::Seq(0) }
 }
 
 fn missing(chain: ChainId, n: u64) -> Fault {
@@ -262,7 +137,6 @@ fn missing(chain: ChainId, n: u64) -> Fault {
 
 /// Records that are read from the index in one step.
 const AT_ONCE: u64 = 64;
-/// Credit kept for later: this fraction of a second's bytes.
-const BURST: u64 = 10;
+
 /// Bytes of a record besides its payload.
 const RECORD_BYTES: u64 = 128;

@@ -14,30 +14,15 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use frieze_base::{ChainId, Fault, LogIndex, MonoTime, NodeId};
+use frieze_base::{ChainId, Fault, LogIndex, NodeId};
 use frieze_chain::ReplicaInput;
 use frieze_hlc::Hlc;
 use frieze_wire::peer::{ChainAskKind, CloseAfter};
 
-use crate::chain_state::Out;
-use crate::chains::{NOBODY, WaitReply};
-use crate::commit_wait::Gather;
-use crate::plane::{Appender, DataPlane};
-
-/// A change that a chain is to close, and the node that waits for it.
-pub(crate) struct Ordered {
-    after: CloseAfter,
-    who: Who,
-    since: MonoTime,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
-    /// A waiter on this node.
-    Here(u64),
-    /// Another node, which asked the head.
-    Node(NodeId),
-}
+use crate::appender::Appender;
+use crate::chain_state::{DeferredWork, NOBODY, OrderedChange, Requester, ResultCallback};
+use crate::gather::Gather;
+use crate::plane::DataPlane;
 
 impl DataPlane {
     /// Orders a change stamped `at`, entry `entry` of the metalog, which this node has executed, among the writes of
@@ -45,30 +30,34 @@ impl DataPlane {
     ///
     /// # Errors
     /// `Unavailable` if a head does not answer: retry.
-    pub fn order(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
-        self.await_reply(self.bounds.wait, |reply| self.order_then(at, entry, chains, reply))
+    pub fn order_change(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
+        self.await_reply(self.bounds.wait, |reply| self.order_change_then(at, entry, chains, reply))
     }
 
     /// The same, and calls `reply` when it is done.
-    pub fn order_then(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>, reply: WaitReply) {
+    pub fn order_change_then(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>, reply: ResultCallback) {
         if chains.is_empty() {
             return reply(Ok(()));
         }
         if let Err(fault) = self.clock.adopt(at) {
             return reply(Err(fault));
         }
-        let mut out = Out::default();
-        let mut appender = self.hold_writes();
+        let mut out = DeferredWork::default();
+        let mut appender = self.lock_appender();
         let gather = Gather::new(chains.len(), reply);
         let after = CloseAfter { at: at.0, entry: entry.0 };
         for &chain in chains {
-            let waiter = self.wait_as(&mut appender, chain, gather.clone());
+            let waiter = self.add_waiter(&mut appender, chain, gather.clone());
             let since = self.clock.reading().mono;
-            appender.members[chain.0 as usize].ordered.push(Ordered { after, who: Who::Here(waiter), since });
-            self.go_on_ordering(&mut appender, chain, &mut out);
+            appender.states[chain.0 as usize].ordered.push(OrderedChange {
+                after,
+                requester: Requester::Local(waiter),
+                since,
+            });
+            self.advance_ordered(&mut appender, chain, &mut out);
         }
         drop(appender);
-        self.finish_out(out);
+        self.run_deferred(out);
     }
 
     /// Returns a stamp: the log here has every record of these chains up to it, committed, and no other.
@@ -76,12 +65,12 @@ impl DataPlane {
     /// # Errors
     /// `Elsewhere` if this node does not have everything that was acknowledged.
     pub fn complete_upto(&self, chains: &BTreeSet<ChainId>) -> Result<Hlc, Fault> {
-        let appender = self.hold_writes();
+        let appender = self.lock_appender();
         let now = self.clock.newest();
         let mut complete = now;
         for &chain in chains {
-            let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
-            if member.shared && !replica.has_all_acknowledged() {
+            let (replica, state) = (&appender.chains[chain.0 as usize], &appender.states[chain.0 as usize]);
+            if state.shared && !replica.has_all_acknowledged() {
                 return Err(frieze_chain::Error::NotMember { chain }.into());
             }
             // If another node is head, it may have stamped records above the newest one here that have not arrived yet.
@@ -93,44 +82,44 @@ impl DataPlane {
 
     /// True if this node knows that these chains stamp nothing at or below `at` any more.
     pub fn has_closed(&self, at: Hlc, chains: &BTreeSet<ChainId>) -> bool {
-        let appender = self.hold_writes();
-        let remembered = |chain: &ChainId| self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst);
+        let appender = self.lock_appender();
+        let remembered = |chain: &ChainId| self.views.closed_before_start[chain.0 as usize].load(Ordering::SeqCst);
         chains.iter().all(|chain| appender.chains[chain.0 as usize].closed().0.max(remembered(chain)) >= at.0)
     }
 
     /// Node `from` asks this one, its head by its configuration, to close a change that this one has executed.
-    pub(crate) fn hear_close_after(
+    pub(crate) fn on_close_after(
         &self,
         from: NodeId,
         chain: ChainId,
         after: CloseAfter,
-        out: &mut Out,
+        out: &mut DeferredWork,
     ) -> Result<(), Fault> {
         self.clock.adopt(Hlc(after.at))?;
-        let mut appender = self.hold_writes();
+        let mut appender = self.lock_appender();
         // Two nodes may take each other for the head, one of them by an old configuration. If each repeated its own
         // request on every request it receives, the messages would multiply without end. A node repeats with its tick.
-        if !appender.members[chain.0 as usize].shared || !appender.chains[chain.0 as usize].is_head() {
+        if !appender.states[chain.0 as usize].shared || !appender.chains[chain.0 as usize].is_head() {
             return Ok(());
         }
-        let who = Who::Node(from);
+        let requester = Requester::Node(from);
         let since = self.clock.reading().mono;
-        let ordered = &mut appender.members[chain.0 as usize].ordered;
+        let ordered = &mut appender.states[chain.0 as usize].ordered;
         // A repeated request, or one for a later change.
-        ordered.retain(|asked| asked.who != who || asked.after > after);
+        ordered.retain(|asked| asked.requester != requester || asked.after > after);
         if ordered.len() < ORDERED_MAX {
-            ordered.push(Ordered { after, who, since });
+            ordered.push(OrderedChange { after, requester, since });
         }
-        self.go_on_ordering(&mut appender, chain, out);
+        self.advance_ordered(&mut appender, chain, out);
         Ok(())
     }
 
     /// The head has closed a change.
-    pub(crate) fn hear_closed_after(&self, chain: ChainId, after: CloseAfter, out: &mut Out) {
-        let mut appender = self.hold_writes();
-        let Appender { members, waiters, .. } = &mut *appender;
-        members[chain.0 as usize].ordered.retain(|asked| match asked.who {
-            Who::Here(waiter) if asked.after.at <= after.at && asked.after.entry <= after.entry => {
+    pub(crate) fn on_closed_after(&self, chain: ChainId, after: CloseAfter, out: &mut DeferredWork) {
+        let mut appender = self.lock_appender();
+        let Appender { states, waiters, .. } = &mut *appender;
+        states[chain.0 as usize].ordered.retain(|asked| match asked.requester {
+            Requester::Local(waiter) if asked.after.at <= after.at && asked.after.entry <= after.entry => {
                 out.answer(waiters.remove(&waiter), Ok(()));
                 false
             }
@@ -139,49 +128,51 @@ impl DataPlane {
     }
 
     /// Advances the changes that a chain is to close: closes them at its head, or asks the head.
-    pub(crate) fn go_on_ordering(&self, appender: &mut Appender, chain: ChainId, out: &mut Out) {
+    pub(crate) fn advance_ordered(&self, appender: &mut Appender, chain: ChainId, out: &mut DeferredWork) {
         let now = self.clock.reading().mono;
         let wait_ns = self.bounds.wait.as_nanos() as u64;
-        let Appender { chains, members, waiters, .. } = &mut *appender;
-        let (replica, member) = (&chains[chain.0 as usize], &mut members[chain.0 as usize]);
+        let Appender { chains, states, waiters, .. } = &mut *appender;
+        let (replica, state) = (&chains[chain.0 as usize], &mut states[chain.0 as usize]);
         let is_head = replica.is_head();
-        member.ordered.retain(|asked| match asked.who {
-            Who::Here(waiter) => waiters.contains_key(&waiter),
+        state.ordered.retain(|asked| match asked.requester {
+            Requester::Local(waiter) => waiters.contains_key(&waiter),
             // The node that asked repeats its request at the new head.
-            Who::Node(_) => is_head && now.since_ns(asked.since) < wait_ns,
+            Requester::Node(_) => is_head && now.since_ns(asked.since) < wait_ns,
         });
-        let Some(newest) = member.ordered.iter().map(|asked| asked.after).max_by_key(|after| after.at) else { return };
+        let Some(newest) = state.ordered.iter().map(|asked| asked.after).max_by_key(|after| after.at) else { return };
         if is_head {
             if replica.promised() < Hlc(newest.at) {
                 self.step(appender, chain, ReplicaInput::Close { request: NOBODY, at: Hlc(newest.at) }, None, out);
             }
-            return self.tell_ordered(appender, chain, out);
+            return self.reply_ordered(appender, chain, out);
         }
         let (epoch, head) = (replica.epoch(), replica.configuration().head());
-        for after in member.ordered.iter().map(|asked| asked.after) {
+        for after in state.ordered.iter().map(|asked| asked.after) {
             if let Some(head) = head {
-                self.tell(head, chain, epoch, ChainAskKind::CloseAfter(after));
+                self.send_ask(head, chain, epoch, ChainAskKind::CloseAfter(after));
             }
         }
     }
 
     /// Replies to the nodes that wait for a change that the head here has closed.
-    pub(crate) fn tell_ordered(&self, appender: &mut Appender, chain: ChainId, out: &mut Out) {
-        let Appender { chains, members, waiters, .. } = &mut *appender;
-        let (replica, member) = (&chains[chain.0 as usize], &mut members[chain.0 as usize]);
-        if !replica.is_head() || member.ordered.is_empty() {
+    pub(crate) fn reply_ordered(&self, appender: &mut Appender, chain: ChainId, out: &mut DeferredWork) {
+        let Appender { chains, states, waiters, .. } = &mut *appender;
+        let (replica, state) = (&chains[chain.0 as usize], &mut states[chain.0 as usize]);
+        if !replica.is_head() || state.ordered.is_empty() {
             return;
         }
-        if member.shared && !self.lease.holds(self.clock.reading().mono) {
+        if state.shared && !self.lease.holds(self.clock.reading().mono) {
             // Another node may be head, and have stamped below it.
             return;
         }
         let (closed, epoch) = (replica.closed(), replica.epoch());
-        member.ordered.retain(|asked| {
+        state.ordered.retain(|asked| {
             let is_closed = Hlc(asked.after.at) <= closed;
-            match asked.who {
-                Who::Here(waiter) if is_closed => out.answer(waiters.remove(&waiter), Ok(())),
-                Who::Node(to) if is_closed => self.tell(to, chain, epoch, ChainAskKind::ClosedAfter(asked.after)),
+            match asked.requester {
+                Requester::Local(waiter) if is_closed => out.answer(waiters.remove(&waiter), Ok(())),
+                Requester::Node(to) if is_closed => {
+                    self.send_ask(to, chain, epoch, ChainAskKind::ClosedAfter(asked.after))
+                }
                 _ => {}
             }
             !is_closed

@@ -1,8 +1,8 @@
 //! Conversion of messages between chain members: wire format to and from the core's types.
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
-use frieze_chain::{Forwarded, Message, RequestId};
-use frieze_hlc::{Hlc, UserTime};
+use frieze_base::{ChainEpoch, ChainId, Fault, Reason, Seq};
+use frieze_chain::{ForwardedRecord, Message, RequestId};
+use frieze_hlc::Hlc;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::Durability;
 use frieze_wire::peer::{
@@ -11,17 +11,15 @@ use frieze_wire::peer::{
 };
 
 /// A received message about a chain.
-pub(crate) struct Heard {
+pub(crate) struct ChainMessage {
     pub(crate) chain: ChainId,
     pub(crate) epoch: ChainEpoch,
-    pub(crate) what: What,
+    pub(crate) content: ChainContent,
 }
 
 /// Its content: for the core, or for the driver.
-pub(crate) enum What {
+pub(crate) enum ChainContent {
     Message(Message),
-    /// A record of a hole: it has no payload.
-    Punch(Message),
     Persist(u64),
     Persisted(u64),
     CloseAfter(CloseAfter),
@@ -30,32 +28,15 @@ pub(crate) enum What {
     Unknown,
 }
 
-/// A message in wire format. `punch`: it is a record of a hole.
-pub(crate) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch: bool) -> ServerMessage {
+/// A message in wire format.
+pub(crate) fn to_wire(chain: ChainId, epoch: ChainEpoch, message: Message) -> ServerMessage {
     let (chain, epoch) = (chain.0, epoch.0);
     match message {
         Message::Record(record) => ServerMessage::ChainRecord(ChainRecord {
-            chain,
             epoch,
-            n: record.n,
-            stamped_under: record.epoch.0,
-            version: record.version,
-            stamp: record.stamp.0,
-            inode: record.chunk.inode.0,
-            index: record.chunk.index,
-            offset: record.offset,
-            len: record.len,
-            user_time: record.user_time.map(|time| time.0),
             sync: record.durability == Durability::Sync,
-            session: record.session.0,
-            seq: record.seq.0,
             acked: record.acked.0,
-            part: record.part.into(),
-            uid: record.uid,
-            punch,
-            left_bytes: 0,
-            ahead: 0,
-            crc: 0,
+            ..ChainRecord::from(&record.header)
         }),
         Message::Promise { follows, at } => {
             ServerMessage::ChainPromise(ChainPromise { chain, epoch, follows, at: at.0 })
@@ -90,25 +71,25 @@ pub(crate) fn ask(chain: ChainId, epoch: ChainEpoch, ask: ChainAskKind) -> Serve
 ///
 /// # Errors
 /// `BadFrame` for a message that no correct member sends.
-pub(crate) fn heard(told: ServerMessage, payload_len: usize) -> Result<Option<Heard>, Fault> {
-    if payload_len > 0 && !matches!(told, ServerMessage::ChainRecord(_)) {
+pub(crate) fn from_wire(message: ServerMessage, payload_len: usize) -> Result<Option<ChainMessage>, Fault> {
+    if payload_len > 0 && !matches!(message, ServerMessage::ChainRecord(_)) {
         return Err(malformed(format!("{payload_len} bytes beside a message that has none")));
     }
-    let heard = |chain, epoch, what| Ok(Some(Heard { chain: ChainId(chain), epoch: ChainEpoch(epoch), what }));
-    match told {
+    let decoded =
+        |chain, epoch, content| Ok(Some(ChainMessage { chain: ChainId(chain), epoch: ChainEpoch(epoch), content }));
+    match message {
         ServerMessage::ChainRecord(record) => {
-            let (chain, epoch, punch) = (record.chain, record.epoch, record.punch);
             let message = Message::Record(Box::new(forwarded(&record, payload_len)?));
-            heard(chain, epoch, if punch { What::Punch(message) } else { What::Message(message) })
+            decoded(record.chain, record.epoch, ChainContent::Message(message))
         }
         ServerMessage::ChainPromise(ChainPromise { chain, epoch, follows, at }) => {
-            heard(chain, epoch, What::Message(Message::Promise { follows, at: Hlc(at) }))
+            decoded(chain, epoch, ChainContent::Message(Message::Promise { follows, at: Hlc(at) }))
         }
         ServerMessage::ChainAck(ChainAck { chain, epoch, upto, closed, held }) => {
-            heard(chain, epoch, What::Message(Message::Ack { upto, closed: Hlc(closed), held }))
+            decoded(chain, epoch, ChainContent::Message(Message::Ack { upto, closed: Hlc(closed), held }))
         }
         ServerMessage::ChainGreet(ChainGreet { chain, epoch, held, promised }) => {
-            heard(chain, epoch, What::Message(Message::Greet { held, promised: Hlc(promised) }))
+            decoded(chain, epoch, ChainContent::Message(Message::Greet { held, promised: Hlc(promised) }))
         }
         ServerMessage::ChainOffer(ChainOffer { chain, epoch, epochs }) => {
             let (pairs, rest) = epochs.as_chunks();
@@ -117,10 +98,10 @@ pub(crate) fn heard(told: ServerMessage, payload_len: usize) -> Result<Option<He
                 return Err(malformed("an offer whose epochs and numbers do not rise".to_owned()));
             }
             let epochs = pairs.iter().map(|&[epoch, last]| (ChainEpoch(epoch), last)).collect();
-            heard(chain, epoch, What::Message(Message::Offer { epochs }))
+            decoded(chain, epoch, ChainContent::Message(Message::Offer { epochs }))
         }
         ServerMessage::ChainKeep(ChainKeep { chain, epoch, upto }) => {
-            heard(chain, epoch, What::Message(Message::Keep { upto }))
+            decoded(chain, epoch, ChainContent::Message(Message::Keep { upto }))
         }
         ServerMessage::ChainClean(ChainClean { chain, epoch, request, upto }) => {
             let request = RequestId(request);
@@ -128,57 +109,40 @@ pub(crate) fn heard(told: ServerMessage, payload_len: usize) -> Result<Option<He
                 None => Message::AskClean { request },
                 Some(upto) => Message::Clean { request, upto },
             };
-            heard(chain, epoch, What::Message(message))
+            decoded(chain, epoch, ChainContent::Message(message))
         }
         ServerMessage::ChainAsk(ChainAsk { chain, epoch, ask }) => {
-            let what = match ask {
-                Some(ChainAskKind::Close(at)) => What::Message(Message::AskClose { at: Hlc(at) }),
-                Some(ChainAskKind::Persist(n)) => What::Persist(n),
-                Some(ChainAskKind::Persisted(n)) => What::Persisted(n),
-                Some(ChainAskKind::CloseAfter(after)) => What::CloseAfter(after),
-                Some(ChainAskKind::ClosedAfter(after)) => What::ClosedAfter(after),
-                None => What::Unknown,
+            let content = match ask {
+                Some(ChainAskKind::Close(at)) => ChainContent::Message(Message::AskClose { at: Hlc(at) }),
+                Some(ChainAskKind::Persist(n)) => ChainContent::Persist(n),
+                Some(ChainAskKind::Persisted(n)) => ChainContent::Persisted(n),
+                Some(ChainAskKind::CloseAfter(after)) => ChainContent::CloseAfter(after),
+                Some(ChainAskKind::ClosedAfter(after)) => ChainContent::ClosedAfter(after),
+                None => ChainContent::Unknown,
             };
-            heard(chain, epoch, what)
+            decoded(chain, epoch, content)
         }
         _ => Ok(None),
     }
 }
 
-fn forwarded(record: &ChainRecord, payload_len: usize) -> Result<Forwarded, Fault> {
+fn forwarded(record: &ChainRecord, payload_len: usize) -> Result<ForwardedRecord, Fault> {
     let expected = if record.punch { 0 } else { record.len as usize };
     if payload_len != expected {
         return Err(malformed(format!("record {} of {expected} bytes came with {payload_len}", record.n)));
     }
     let sound = record.n > 0
         && record.len > 0
-        && record.offset.checked_add(record.len).is_some()
         && (record.punch || record.len <= PAYLOAD_BYTES_MAX)
         && record.version > 0
         && record.stamp > 0
         && record.session > 0
         && record.seq > 0;
-    let part = u8::try_from(record.part).ok().filter(|part| sound && *part < u8::MAX);
-    let Some(part) = part else {
+    let Some(header) = record.header().filter(|header| sound && header.part < u8::MAX) else {
         return Err(malformed(format!("record {} of chain {} cannot be", record.n, record.chain)));
     };
-    Ok(Forwarded {
-        n: record.n,
-        epoch: ChainEpoch(record.stamped_under),
-        version: record.version,
-        stamp: Hlc(record.stamp),
-        chunk: ChunkId { inode: InodeId(record.inode), index: record.index },
-        offset: record.offset,
-        len: record.len,
-        user_time: record.user_time.map(UserTime),
-        durability: if record.sync { Durability::Sync } else { Durability::Async },
-        session: SessionId(record.session),
-        seq: Seq(record.seq),
-        acked: Seq(record.acked),
-        part,
-        parts: part + 1,
-        uid: record.uid,
-    })
+    let durability = if record.sync { Durability::Sync } else { Durability::Async };
+    Ok(ForwardedRecord { header, durability, acked: Seq(record.acked) })
 }
 
 pub(crate) fn malformed(what: String) -> Fault {

@@ -9,16 +9,16 @@ use prost::Message;
 
 /// Dedupe state of all chains.
 #[derive(Clone, PartialEq, Message)]
-struct Kept {
+struct StoredDedupe {
     #[prost(message, repeated, tag = "1")]
-    sessions: Vec<KeptSession>,
+    sessions: Vec<StoredChainSession>,
     #[prost(message, repeated, tag = "2")]
-    epochs: Vec<KeptEpochs>,
+    epochs: Vec<StoredEpochs>,
 }
 
 /// Epochs under which the records of a chain were stamped.
 #[derive(Clone, PartialEq, Message)]
-struct KeptEpochs {
+struct StoredEpochs {
     #[prost(uint32, tag = "1")]
     chain: u32,
     /// For each epoch: its number, and the number of its last record.
@@ -28,7 +28,7 @@ struct KeptEpochs {
 
 /// State of one session on one chain.
 #[derive(Clone, PartialEq, Message)]
-struct KeptSession {
+struct StoredChainSession {
     #[prost(uint32, tag = "1")]
     chain: u32,
     #[prost(uint64, tag = "2")]
@@ -47,23 +47,23 @@ const REQUEST: usize = 6;
 /// committed.
 /// committed.
 pub(crate) fn keep(chains: &[Replica], tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
-    let mut kept = Kept::default();
+    let mut kept = StoredDedupe::default();
     for replica in chains {
         let tip = tips.iter().find(|tip| tip.chain == replica.chain());
         let (upto, n) = tip.map_or((Hlc::ZERO, 0), |tip| (tip.stamp, tip.n));
         let epochs: Vec<u64> = replica.epochs(n).iter().flat_map(|(epoch, last)| [epoch.0, *last]).collect();
         // If there is one epoch, the tip itself names it.
         if epochs.len() > 2 {
-            kept.epochs.push(KeptEpochs { chain: replica.chain().0, epochs });
+            kept.epochs.push(StoredEpochs { chain: replica.chain().0, epochs });
         }
-        for (session, memory) in replica.memories(upto)? {
+        for (session, memory) in replica.session_memories(upto)? {
             if !lives(session) {
                 continue;
             }
             let request = |(seq, part, done): &(Seq, u8, WriteDone)| {
                 [seq.0, u64::from(*part), done.stamp.0, done.chunk.inode.0, done.chunk.index.into(), done.offset.into()]
             };
-            kept.sessions.push(KeptSession {
+            kept.sessions.push(StoredChainSession {
                 chain: replica.chain().0,
                 session: session.0,
                 floor: memory.floor.0,
@@ -87,11 +87,11 @@ pub fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> Result<
         let replica = chains.get_mut(chain.0 as usize).ok_or_else(|| unknown(chain.0))?;
         replica.resume(&ResumePoint { epoch, n, stamp, session, seq });
     }
-    let kept = Kept::decode(kept).map_err(|error| corrupt(error.to_string()))?;
-    for KeptEpochs { chain, epochs } in &kept.epochs {
+    let kept = StoredDedupe::decode(kept).map_err(|error| corrupt(error.to_string()))?;
+    for StoredEpochs { chain, epochs } in &kept.epochs {
         let replica = chains.get_mut(*chain as usize).ok_or_else(|| unknown(*chain))?;
         let epochs: Vec<_> = epochs.as_chunks().0.iter().map(|&[epoch, last]| (ChainEpoch(epoch), last)).collect();
-        replica.recollect_epochs(&epochs);
+        replica.restore_epochs(&epochs);
     }
     for session in &kept.sessions {
         let replica = chains.get_mut(session.chain as usize).ok_or_else(|| unknown(session.chain))?;
@@ -106,7 +106,50 @@ pub fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> Result<
             (Seq(seq), part as u8, WriteDone { stamp: Hlc(stamp), chunk, offset: offset as u32 })
         });
         let memory = SessionMemory { floor: Seq(session.floor), done: done.filter(|_| !is_gone).collect() };
-        replica.recollect(SessionId(session.session), &memory);
+        replica.restore_session(SessionId(session.session), &memory);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use frieze_base::ChainId;
+    use frieze_chain::Settings;
+
+    fn chains() -> Vec<Replica> {
+        (0..3).map(|chain| Replica::new(ChainId(chain), ChainEpoch(1), Settings::default())).collect()
+    }
+
+    fn tips() -> Vec<ChainTip> {
+        let tip = |chain| ChainTip {
+            chain: ChainId(chain),
+            epoch: ChainEpoch(1),
+            n: 9,
+            stamp: Hlc(900),
+            session: SessionId(7),
+            seq: Seq(5),
+        };
+        (0..2).map(tip).collect()
+    }
+
+    #[test]
+    fn any_bytes_are_dedupe_state_that_restores_or_corrupt() {
+        let session = StoredChainSession { chain: 1, session: 7, floor: 3, done: vec![4, 0, 800, 77, 0, 4096] };
+        let epochs = StoredEpochs { chain: 0, epochs: vec![1, 5, 2, 9] };
+        let kept = StoredDedupe { sessions: vec![session], epochs: vec![epochs] };
+        frieze_harness::fuzz!([kept.encode_to_vec()], |bytes: &[u8]| {
+            frieze_harness::check_stable(bytes, |bytes| StoredDedupe::decode(bytes).ok(), StoredDedupe::encode_to_vec);
+            let mut chains = self::chains();
+            match resume(&mut chains, &tips(), bytes) {
+                Ok(()) => {
+                    // What was restored is stored again, and restores.
+                    let again = keep(&chains, &tips(), &|_| true).expect("every record is committed");
+                    assert_eq!(resume(&mut self::chains(), &tips(), &again), Ok(()));
+                }
+                Err(fault) => assert_eq!(fault.reason, Reason::Corrupt),
+            }
+        });
+    }
 }

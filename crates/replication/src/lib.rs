@@ -6,33 +6,61 @@
 //! closed instant never changes. Leaves to others: names, users and requests, the order of metadata, messages between
 //! servers (`net::Peers`).
 
+mod admission;
+mod appender;
 mod barrier;
 mod bounds;
 mod catch_up;
 mod chain_state;
-mod chains;
+mod chain_view;
 mod close_after;
+mod closed_reads;
 mod closed_record;
 mod codec;
 mod commit_wait;
 mod config_store;
+mod configure;
 mod dedupe_image;
 mod detach;
+mod effects;
+mod fault;
+mod fills;
+mod gather;
+mod inbound;
+mod incoming;
 mod observer;
+mod persist;
 mod plane;
 mod promises;
+mod reads;
+mod replay;
+mod report;
+mod request_table;
+mod sessions;
+mod status;
 mod striping;
+mod supply;
 #[cfg(test)]
 mod tests;
+mod tick;
 mod visibility;
+mod write;
+mod write_request;
 
-pub use bounds::{Bounds, Lease};
-pub use chains::{ChainEnd, Report};
-pub use closed_record::Remembered;
-pub use commit_wait::Gather;
-pub use config_store::{Roles, Room};
+pub use appender::Appender;
+pub use bounds::{Bounds, ServingLease};
+pub use chain_view::Cuts;
+pub use closed_record::ClosedRecord;
+
+pub use config_store::{ConfigStore, DiscardedSpace};
 pub use dedupe_image::resume;
+pub use gather::Gather;
 pub use observer::PublishObserver;
-pub use plane::{Appender, Content, DataPlane, Placed, WriteAsk, WriteReply, Written, new_chains, replay};
+pub use plane::DataPlane;
+pub use replay::{new_chains, replay};
+pub use report::{ChainEnd, ChainEvent};
 pub use striping::{HOLE_PARTS_MAX, Layout, REACH_BYTES_MAX, Spread, file_bytes_max, in_one_record, split, split_hole};
-pub use visibility::Cuts;
+pub use write_request::{Content, WriteAsk, WriteCallback, WritePlace, WriteResult};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

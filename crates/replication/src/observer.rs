@@ -16,24 +16,24 @@ pub trait PublishObserver: Send + Sync {
 }
 
 /// Guard of bytes that are about to be visible; dropped when they are.
-pub(crate) struct Publishing<'a>(&'a dyn PublishObserver);
+pub(crate) struct PublishGuard<'a>(&'a dyn PublishObserver);
 
-impl<'a> Publishing<'a> {
-    pub(crate) fn of(observer: &'a dyn PublishObserver, by: (SessionId, Seq), inode: InodeId) -> Publishing<'a> {
+impl<'a> PublishGuard<'a> {
+    pub(crate) fn of(observer: &'a dyn PublishObserver, by: (SessionId, Seq), inode: InodeId) -> PublishGuard<'a> {
         observer.publishing(by, inode);
-        Publishing(observer)
+        PublishGuard(observer)
     }
 
     pub(crate) fn of_all(
         observer: &'a dyn PublishObserver,
         mut writes: impl Iterator<Item = ((SessionId, Seq), InodeId)>,
-    ) -> Publishing<'a> {
+    ) -> PublishGuard<'a> {
         observer.publishing_all(&mut writes);
-        Publishing(observer)
+        PublishGuard(observer)
     }
 }
 
-impl Drop for Publishing<'_> {
+impl Drop for PublishGuard<'_> {
     fn drop(&mut self) {
         self.0.published();
     }

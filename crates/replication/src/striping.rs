@@ -44,14 +44,14 @@ impl Layout {
 /// The parts of a write.
 pub struct Spread {
     /// Its parts, in order.
-    pub parts: Few<Part>,
+    pub parts: Few<ChunkPart>,
     /// End of the write in the file.
     pub(crate) end: u64,
 }
 
 /// A part of a write within one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct ChunkPart {
     /// Index of the chunk.
     pub chunk: u32,
     /// First byte in the chunk.
@@ -62,7 +62,7 @@ pub struct Part {
     skip: usize,
 }
 
-impl Part {
+impl ChunkPart {
     /// Its offset in the file.
     pub(crate) fn at(&self, layout: Layout) -> u64 {
         u64::from(self.chunk) * layout.chunk_bytes + u64::from(self.offset)
@@ -87,7 +87,7 @@ pub(crate) fn fits_one_chunk(offset: u64, len: usize, layout: Layout) -> bool {
 pub fn in_one_record(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
     let end = checked_end(offset, len as u64, layout)?;
     let (chunk, offset) = ((offset / layout.chunk_bytes) as u32, (offset % layout.chunk_bytes) as u32);
-    Ok(Spread { parts: Few::from_iter([Part { chunk, offset, len: len as u32, skip: 0 }]), end })
+    Ok(Spread { parts: Few::from_iter([ChunkPart { chunk, offset, len: len as u32, skip: 0 }]), end })
 }
 
 /// The parts of a write of `len` bytes.
@@ -101,7 +101,7 @@ pub fn split(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
     while at < end {
         let in_chunk = at % layout.chunk_bytes;
         let take = (layout.chunk_bytes - in_chunk).min(end - at);
-        parts.push(Part {
+        parts.push(ChunkPart {
             chunk: (at / layout.chunk_bytes) as u32,
             offset: in_chunk as u32,
             len: take as u32,
@@ -136,7 +136,7 @@ pub fn split_hole(
         let chunk_start = u64::from(chunk) * layout.chunk_bytes;
         let from = offset.max(chunk_start);
         let to = end.min(chunk_start + layout.chunk_bytes);
-        Part { chunk, offset: (from - chunk_start) as u32, len: (to - from) as u32, skip: 0 }
+        ChunkPart { chunk, offset: (from - chunk_start) as u32, len: (to - from) as u32, skip: 0 }
     };
     Ok(Spread { parts: chunks.into_iter().map(part).collect(), end: reaches })
 }

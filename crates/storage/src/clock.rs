@@ -13,14 +13,14 @@ use crate::identity::Identity;
 use crate::ticket::Ticket;
 
 /// Owner of the identity record and its file.
-pub struct Keeper {
+pub struct IdentityStore {
     inner: Mutex<(Identity, StateFile)>,
 }
 
-impl Keeper {
+impl IdentityStore {
     /// An owner that writes `identity` to `file`.
-    pub fn new(identity: Identity, file: StateFile) -> Keeper {
-        Keeper { inner: Mutex::new((identity, file)) }
+    pub fn new(identity: Identity, file: StateFile) -> IdentityStore {
+        IdentityStore { inner: Mutex::new((identity, file)) }
     }
 
     /// Changes the record; durable on return.
@@ -46,12 +46,12 @@ impl Keeper {
 pub struct NodeClock {
     clock: Mutex<HlcClock>,
     source: Arc<dyn TimeSource>,
-    keeper: Arc<Keeper>,
+    keeper: Arc<IdentityStore>,
 }
 
 impl NodeClock {
     /// A server's clock over the machine's time.
-    pub fn new(clock: HlcClock, source: Arc<dyn TimeSource>, keeper: Arc<Keeper>) -> NodeClock {
+    pub fn new(clock: HlcClock, source: Arc<dyn TimeSource>, keeper: Arc<IdentityStore>) -> NodeClock {
         NodeClock { clock: Mutex::new(clock), source, keeper }
     }
 

@@ -1,49 +1,50 @@
-//! One device: its log of segments on a disk, with one appender at a time and concurrent readers.
+//! One device: its log of segments on a disk, with concurrent writers (`append`) and readers.
 //!
 //! Guarantees: a record is visible only when its data is complete; bytes that are returned have passed their block
 //! checksums; a failed append leaves nothing visible. The index is read under a short lock, bytes are moved outside of
 //! it.
 //! Leaves to others: order and stamps (`chain`, through `data`), the place of a record (`multilog`).
 
+mod append;
 mod chains;
 mod checksum_cache;
+mod detached_chains;
 mod images;
+mod index_runs;
 mod preallocate;
 mod read;
+mod reclaim;
 mod recover;
-mod remains;
 mod repair;
-mod shelves;
+mod segment_file;
 mod size_histogram;
 mod tiers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
 use frieze_base::{ChainId, Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{ChainTip, DeadRecord, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, RunKey, Seal, Spot};
+use frieze_multilog::{ChainTip, DeadRecord, LogPosition, MultiLog, RunKey, Seal};
 
 use frieze_tier::Shares;
 
-use crate::few::Few;
-use crate::lock_order::{LOG, Reading};
+use crate::lock_order::{LOG, ReadGuard};
 use crate::read_errors::ReadErrors;
-pub use checksum_cache::HANDED_BYTES_MIN;
+pub use append::ReservedAppend;
+pub use checksum_cache::SENDFILE_BYTES_MIN;
 pub use preallocate::SpareSegments;
+pub use segment_file::write_surely;
+use segment_file::{TRAILER_BYTES, segment_name};
 use size_histogram::SizeHistogram;
 
 pub use images::{IMAGE_SLOT_BYTES, ImageBudget};
-pub use read::Held;
-pub use recover::{Budget, Reach, not_whole};
-pub use tiers::{FileKey, Lease, ReaderKey, Span, Tiers};
+pub use read::UnverifiedSpan;
+pub use recover::{Budget, RecoveryLimits, damaged_log};
+pub use tiers::{FileKey, PageSpan, PinnedPages, ReaderKey, Tiers};
 
-/// Bytes at the end of a footer.
-const TRAILER_BYTES: u64 = 128;
-/// Attempts to undo a write that the device refused.
-const UNDO_TRIES: usize = 4;
 /// Bytes appended between two checkpoints of the open segment.
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 
@@ -61,7 +62,7 @@ pub struct Device {
     files: RwLock<BTreeMap<SegmentId, Arc<dyn DiskFile>>>,
     /// Which parts of the files are in memory.
     tiers: Tiers,
-    dirty: Mutex<Dirty>,
+    dirty: Mutex<DirtyFiles>,
     spares: SpareSegments,
     /// Bytes appended and not yet on stable storage.
     dirty_bytes: AtomicU64,
@@ -69,13 +70,16 @@ pub struct Device {
     since_checkpoint: AtomicU64,
     /// Appends and reads so far.
     served: AtomicU64,
-    /// Place of a refused group that could not be erased, and the fault.
-    refused: Mutex<Option<(SegmentId, u64, Fault)>>,
-    /// A group was refused.
-    has_refused: AtomicBool,
-    shelves: RwLock<BTreeMap<RunKey, Arc<dyn DiskFile>>>,
+    /// Places of failed groups that could not be erased, and the faults.
+    unerased: Mutex<Vec<(SegmentId, u64, Fault)>>,
+    /// There may be some.
+    has_unerased: AtomicBool,
+    /// Notified when a reservation ends.
+    turn: Condvar,
+    turn_lock: Mutex<()>,
+    index_runs: RwLock<BTreeMap<RunKey, Arc<dyn DiskFile>>>,
     /// Locked while index runs are written or replaced.
-    shelving: Mutex<()>,
+    index_run_lock: Mutex<()>,
     /// The last record of each chain in the index runs.
     tips: Mutex<BTreeMap<ChainId, ChainTip>>,
     /// Locked while index memory is evicted, or while a reader prevents that.
@@ -85,25 +89,17 @@ pub struct Device {
     /// Bytes of each flush.
     flushed: Mutex<SizeHistogram>,
     /// Damage found in index runs and repaired, as sentences.
-    mended: Mutex<Vec<String>>,
-    noticed: ReadErrors,
+    repairs: Mutex<Vec<String>>,
+    read_errors: ReadErrors,
     images: images::ImageStore,
     /// Checksums of spans that were recently written or sent.
-    known: checksum_cache::ChecksumCache,
+    checksums: checksum_cache::SpanChecksums,
 }
 
 #[derive(Default)]
-struct Dirty {
+struct DirtyFiles {
     segments: BTreeSet<SegmentId>,
     directory: bool,
-}
-
-fn segment_name(id: SegmentId) -> String {
-    format!("seg-{:016x}", id.0)
-}
-
-fn segment_of(name: &str) -> Option<SegmentId> {
-    u64::from_str_radix(name.strip_prefix("seg-")?, 16).ok().map(SegmentId)
 }
 
 /// A write of at least this many bytes with a waiting request is written out at once. Smaller writes share a flush,
@@ -114,8 +110,8 @@ const AHEAD_BYTES_MAX: u64 = 16 << 20;
 
 impl Device {
     /// The index, for reading.
-    pub fn log(&self) -> Reading<'_, MultiLog> {
-        Reading::of(&self.log, &LOG)
+    pub fn log(&self) -> ReadGuard<'_, MultiLog> {
+        ReadGuard::of(&self.log, &LOG)
     }
 
     /// Count of flushes, and the median of their bytes.
@@ -129,113 +125,14 @@ impl Device {
         self.settings.block_bytes as usize
     }
 
-    /// Appends the records of one group and makes them visible. The caller runs one append at a time.
-    ///
-    /// `block_crcs[i]` are the checksums of the blocks of `payloads[i]`. Returns the end of the last record.
-    ///
-    /// # Errors
-    /// `NoSpace` if no segment can be added; `InputOutput` from the disk. Then nothing is visible, and the space is
-    /// reused.
-    pub fn append(
-        &self,
-        metas: &[RecordMeta],
-        payloads: &[&[u8]],
-        block_crcs: &[Vec<u32>],
-    ) -> Result<LogPosition, Fault> {
-        self.served.fetch_add(1, Ordering::Relaxed);
-        self.erase_refused()?;
-        let (placed, heads) = {
-            let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
-            let placed = log.place(metas);
-            let records = metas.iter().zip(&placed.spots).zip(block_crcs);
-            let heads: Few<Vec<u8>> = records.map(|((meta, spot), crcs)| log.encode(meta, spot, crcs)).collect();
-            (placed, heads)
-        };
-        let written = self.write_group(&placed, &heads, payloads);
-        let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
-        match written {
-            Ok(bytes) => {
-                for (meta, spot) in metas.iter().zip(&placed.spots) {
-                    log.publish(meta, spot);
-                }
-                drop(log);
-                self.note_checksums(metas, &placed.spots, payloads, block_crcs);
-                self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
-                self.since_checkpoint.fetch_add(bytes, Ordering::Relaxed);
-                Ok(placed.spots.last().expect("a group has at least one record").end)
-            }
-            Err(fault) => {
-                let first = placed.spots.first().expect("a group has at least one record");
-                self.erase(first.segment, first.offset);
-                log.abandon(placed);
-                Err(fault)
-            }
-        }
-    }
-
-    /// Readers request a recent write as a whole more often than in parts: its checksum need not be read back for that.
-    fn note_checksums(&self, metas: &[RecordMeta], spots: &[Spot], payloads: &[&[u8]], block_crcs: &[Vec<u32>]) {
-        for (((meta, spot), payload), crcs) in metas.iter().zip(spots).zip(payloads).zip(block_crcs) {
-            let len = payload.len() as u64;
-            if len >= HANDED_BYTES_MIN {
-                let span = checksum_cache::Span::whole(spot.segment, spot.data_offset, len, meta.stamp);
-                self.known.put(span, checksum_cache::combined(crcs, len, self.settings.block_bytes.into()));
-            }
-        }
-    }
-
-    /// Erases the remains of a refused group. If the process failed before their space is reused, recovery would find
-    /// them and show a write that the server refused.
-    fn erase(&self, segment: SegmentId, offset: u64) {
-        // A segment whose creation failed holds nothing.
-        let Ok(file) = self.file(segment) else { return };
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        self.has_refused.store(true, Ordering::SeqCst);
-        *refused = erase_header(&*file, offset).err().map(|why| (segment, offset, why));
-        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(segment);
-    }
-
-    /// Erases refused groups before anything is appended or made durable.
-    ///
-    /// # Errors
-    /// The disk's.
-    fn erase_refused(&self) -> Result<(), Fault> {
-        if !self.has_refused.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((segment, offset, why)) = &*refused else { return Ok(()) };
-        erase_header(&*self.file(*segment)?, *offset).map_err(|_| why.clone())?;
-        *refused = None;
-        Ok(())
-    }
-
-    fn write_group(
-        &self,
-        placed: &frieze_multilog::PlacedGroup,
-        heads: &[Vec<u8>],
-        payloads: &[&[u8]],
-    ) -> Result<u64, Fault> {
-        if let Some(roll) = &placed.roll {
-            self.add_segment(roll.id, &roll.header)?;
-        }
-        let mut bytes = 0;
-        for ((spot, payload), head) in placed.spots.iter().zip(payloads).zip(heads) {
-            let file = self.file(spot.segment)?;
-            file.write_at(spot.offset, &[head, payload])?;
-            bytes += (head.len() + payload.len()) as u64;
-            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(spot.segment);
-        }
-        Ok(bytes)
-    }
-
+    /// Creates the file of a new segment and writes its header.
     fn add_segment(&self, id: SegmentId, header: &[u8]) -> Result<(), Fault> {
         let file = match self.spares.take(&*self.disk, &segment_name(id))? {
             Some(file) => file,
             None => {
                 while let Err(full) = self.check_room(1) {
                     // Data has priority over images.
-                    if !self.make_room_of_images()? {
+                    if !self.evict_image_file()? {
                         return Err(full);
                     }
                 }
@@ -250,7 +147,7 @@ impl Device {
         drop(dirty);
         file.write_at(0, &[header])?;
         // A spare may have had another use before.
-        file.expect_writes(header.len() as u64..self.settings.segment_bytes - TRAILER_BYTES);
+        file.hint_writes(header.len() as u64..self.settings.segment_bytes - TRAILER_BYTES);
         Ok(())
     }
 
@@ -291,8 +188,7 @@ impl Device {
     /// has just been started.
     pub fn expect_segments(&self) {
         let open = self.log().end().segment;
-        (1..=preallocate::COUNT as u64)
-            .for_each(|ahead| self.disk.expect_name(&segment_name(SegmentId(open.0 + ahead))));
+        (1..=preallocate::COUNT as u64).for_each(|ahead| self.disk.hint_name(&segment_name(SegmentId(open.0 + ahead))));
     }
 
     /// The spare segments.
@@ -323,7 +219,7 @@ impl Device {
     fn file_of(&self, key: FileKey) -> Option<Arc<dyn DiskFile>> {
         match key {
             FileKey::Segment(segment) => self.file(segment).ok(),
-            FileKey::Shelf(shelf) => self.shelf_file(shelf),
+            FileKey::IndexRun(run) => self.index_run_file(run),
         }
     }
 
@@ -338,13 +234,15 @@ impl Device {
         self.tiers.sweep(&|key| self.file_of(key));
     }
 
-    /// Makes everything appended so far durable. Returns the position that is durable now: once the metadata that it
-    /// depends on is durable too, [`Device::write_footers`] writes footers for it.
+    /// Makes everything appended so far durable, after the reservations made before the call have ended. Returns the
+    /// position that is durable now: once the metadata that it depends on is durable too, [`Device::write_footers`]
+    /// writes footers for it.
     ///
     /// # Errors
     /// The disk's. Data that failed to reach the disk may be lost: the caller must refuse all later writes.
     pub fn flush(&self) -> Result<LogPosition, Fault> {
-        self.erase_refused()?;
+        self.await_reserved();
+        self.erase_failed()?;
         // The count is read before the position: what it counts was published earlier, so the position covers it.
         let bytes = self.dirty_bytes.load(Ordering::Acquire);
         let end = self.log().end();
@@ -419,7 +317,7 @@ impl Device {
             let file = self.file(seal.segment)?;
             file.write_at(seal.offset, &[&seal.footer])?;
             // It may be written behind the edge of the young window.
-            self.tiers.touched(FileKey::Segment(seal.segment));
+            self.tiers.note_untracked(FileKey::Segment(seal.segment));
             // A later flush makes it durable; until then recovery scans the segment instead.
             self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(seal.segment);
         }
@@ -427,8 +325,8 @@ impl Device {
     }
 
     /// Damage that readers met.
-    pub fn noticed(&self) -> &ReadErrors {
-        &self.noticed
+    pub fn read_errors(&self) -> &ReadErrors {
+        &self.read_errors
     }
 
     /// The file of a segment, for reading from the medium.
@@ -454,7 +352,7 @@ impl Device {
         &self,
         inode: InodeId,
         upto: Hlc,
-        graves: &[DeadRecord],
+        dead_records: &[DeadRecord],
         gone: bool,
         kept: &[Hlc],
     ) -> Result<(), Fault> {
@@ -463,7 +361,7 @@ impl Device {
         loop {
             let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
             if !log.is_evicted(inode) {
-                log.mark_dead(inode, upto, graves, gone);
+                log.mark_dead(inode, upto, dead_records, gone);
                 break;
             }
             drop(log);
@@ -489,42 +387,6 @@ impl Device {
         self.log.write().unwrap_or_else(PoisonError::into_inner).close_open();
     }
 
-    /// Frees the space of ranges of a segment that hold only dead or discarded records, and of the range after its last
-    /// record. Returns how many bytes the device has gained; `None` while no footer covers the whole segment.
-    ///
-    /// # Errors
-    /// The disk's; `Unsupported` if it cannot free parts of files.
-    pub fn give_back<'a>(
-        &self,
-        segment: SegmentId,
-        graves: impl Iterator<Item = (&'a u64, &'a u64)>,
-    ) -> Result<Option<u64>, Fault> {
-        let Some(sealed) = self.log().sealed(segment) else { return Ok(None) };
-        let file = self.file(segment)?;
-        // The footer must be on stable storage: without the records only the footer says what the segment holds.
-        file.sync()?;
-        let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
-        let found = file.read_at(sealed.footer_at, &mut footer)?;
-        self.tiers.touched(FileKey::Segment(segment));
-        if found != footer.len() {
-            return Ok(None);
-        }
-        let Some(mut runs) = self.log().discarded_in(segment, Some(&footer)) else { return Ok(None) };
-        remains::join(&mut runs, graves);
-        if runs.is_empty() {
-            return Ok(Some(0));
-        }
-        let mut behind = sealed.end;
-        let mut freed = 0;
-        for (&start, &end) in &runs {
-            freed += file.punch(start, end - start)?;
-            behind = if end == sealed.end { start } else { behind };
-        }
-        // Preallocated space that is no longer needed: no history, and the next segment reserves as much.
-        file.punch(behind, sealed.footer_at - behind)?;
-        Ok(Some(freed))
-    }
-
     /// Bytes appended and not yet durable.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes.load(Ordering::Relaxed)
@@ -546,20 +408,4 @@ pub fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, u32) {
         crcs.push(crc);
     }
     (crcs, whole)
-}
-
-/// Erases the header of a record, so that recovery ends before it.
-fn erase_header(file: &dyn DiskFile, offset: u64) -> Result<(), Fault> {
-    write_surely(file, offset, &[0; RECORD_MARK_BYTES])
-}
-
-/// Writes with retries, to undo a failed write: a device that has just refused a write may refuse more.
-pub fn write_surely(file: &dyn DiskFile, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
-    let mut written = file.write_at(offset, &[bytes]);
-    for _ in 1..UNDO_TRIES {
-        if written.is_err() {
-            written = file.write_at(offset, &[bytes]);
-        }
-    }
-    Ok(written?)
 }

@@ -87,7 +87,7 @@ pub struct Identity {
     #[prost(bool, tag = "45")]
     pub any_may_cache: bool,
     /// Role of the server in the metalog.
-    #[prost(enumeration = "Standing", tag = "30")]
+    #[prost(enumeration = "MetalogRole", tag = "30")]
     pub standing: i32,
     /// For a founder of a metalog: inode numbers up to it are skipped.
     #[prost(uint64, tag = "31")]
@@ -113,7 +113,7 @@ pub struct Identity {
 /// Role of a server in the metalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
-pub enum Standing {
+pub enum MetalogRole {
     /// It has a metalog of its own.
     Alone = 0,
     /// It waits to be added, and may not have started its journal.
@@ -188,7 +188,7 @@ impl Identity {
 
     /// True if the server was never alone: its data came from other members, which have it.
     pub fn has_joined(&self) -> bool {
-        self.standing() != Standing::Alone && self.ids_above == 0
+        self.standing() != MetalogRole::Alone && self.ids_above == 0
     }
 
     /// Stores the first of `known`.
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beyond_its_bound_the_list_of_who_caches_is_all_that_are_open_until_a_start_finds_few() {
+    fn a_full_list_of_caching_sessions_means_all_open_ones_until_a_start_finds_few() {
         let mut identity = Identity::default();
         let open = || (1..=1000).map(SessionId);
         for id in open().take(CACHING_MAX) {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_full_of_everything_fits() {
+    fn a_record_with_every_field_full_fits() {
         let mut identity = Identity {
             format_version: u32::MAX,
             cluster: vec![0xff; 16],
@@ -327,7 +327,7 @@ mod tests {
             durable_segment: u64::MAX,
             durable_offset: u64::MAX,
             durable_index: u64::MAX,
-            standing: Standing::Member as i32,
+            standing: MetalogRole::Member as i32,
             ids_above: u64::MAX,
             incarnation: u64::MAX,
             is_removed: true,
@@ -356,5 +356,26 @@ mod tests {
         assert!(identity.in_gap(Hlc(25)) && identity.in_gap(Hlc(525)));
         let last = (GAPS_MAX as u64 + 9) * 100;
         assert!(identity.in_gap(Hlc(last + 1)) && !identity.in_gap(Hlc(last + 50)) && !identity.in_gap(Hlc(last)));
+    }
+
+    #[test]
+    fn any_bytes_are_an_identity_or_corrupt() {
+        let mut identity = Identity { format_version: 1, cluster: vec![7; 16], node: 3, ..Identity::default() };
+        identity.add_gap(Hlc(5), Hlc(9));
+        identity.set_known_first(&["1@db1:7470".to_owned()]);
+        identity.set_caching(&[SessionId(4), SessionId(5)]);
+        frieze_harness::fuzz!([identity.encode_to_vec()], |bytes: &[u8]| {
+            let decode = |bytes: &[u8]| Identity::decode(bytes).ok();
+            let Some(mut identity) = frieze_harness::check_stable(bytes, decode, Identity::encode_to_vec) else {
+                return;
+            };
+            identity.key();
+            identity.cluster_id();
+            identity.has_joined();
+            identity.in_gap(Hlc(7));
+            identity.note_caching(SessionId(9), |_| true);
+            identity.add_gap(Hlc(10), Hlc(11));
+            assert!(identity.gaps().count() <= GAPS_MAX && identity.may_cache([SessionId(9)].into_iter()).len() == 1);
+        });
     }
 }

@@ -13,14 +13,18 @@ mod read_errors;
 mod ticket;
 mod wake;
 
-pub use clock::{Keeper, NodeClock};
+pub use clock::{IdentityStore, NodeClock};
 pub use device::{
-    Budget, Device, FileKey, HANDED_BYTES_MIN, Held, IMAGE_SLOT_BYTES, ImageBudget, Lease, Reach, ReaderKey, Span,
-    SpareSegments, Tiers, block_checksums, not_whole, write_surely,
+    Budget, Device, FileKey, IMAGE_SLOT_BYTES, ImageBudget, PageSpan, PinnedPages, ReaderKey, RecoveryLimits,
+    ReservedAppend, SENDFILE_BYTES_MIN, SpareSegments, Tiers, UnverifiedSpan, block_checksums, damaged_log,
+    write_surely,
 };
 pub use few::Few;
-pub use identity::{FORMAT_VERSION, Identity, STATE_FILE, Standing, secret_after};
-pub use lock_order::{LOG, NAMESPACE, Reading, check_none_held};
+pub use identity::{FORMAT_VERSION, Identity, MetalogRole, STATE_FILE, secret_after};
+pub use lock_order::{LOG, NAMESPACE, ReadGuard, check_no_read_lock};
 pub use read_errors::ReadErrors;
 pub use ticket::Ticket;
 pub use wake::Wake;
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -16,30 +16,30 @@ thread_local! {
 }
 
 /// Called by a thread that is about to wait for other servers: their answers may need a lock of this thread.
-pub fn check_none_held() {
+pub fn check_no_read_lock() {
     debug_assert!(!NAMESPACE.get() && !LOG.get(), "a thread waits for other servers with a read lock in hand");
 }
 
 /// Guard of a read lock.
-pub struct Reading<'a, T> {
+pub struct ReadGuard<'a, T> {
     guard: RwLockReadGuard<'a, T>,
-    held: &'static LocalKey<Cell<bool>>,
+    flag: &'static LocalKey<Cell<bool>>,
 }
 
-impl<'a, T> Reading<'a, T> {
-    /// Waits for the lock; `held` is the flag of this thread.
-    pub fn of(lock: &'a RwLock<T>, held: &'static LocalKey<Cell<bool>>) -> Reading<'a, T> {
+impl<'a, T> ReadGuard<'a, T> {
+    /// Waits for the lock; `flag` is the flag of this thread.
+    pub fn of(lock: &'a RwLock<T>, flag: &'static LocalKey<Cell<bool>>) -> ReadGuard<'a, T> {
         debug_assert!(
-            !held.get(),
+            !flag.get(),
             "a thread asks for a read lock that it holds: it would wait for ever behind a writer"
         );
         let guard = lock.read().unwrap_or_else(PoisonError::into_inner);
-        held.set(true);
-        Reading { guard, held }
+        flag.set(true);
+        ReadGuard { guard, flag }
     }
 }
 
-impl<T> Deref for Reading<'_, T> {
+impl<T> Deref for ReadGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -47,8 +47,8 @@ impl<T> Deref for Reading<'_, T> {
     }
 }
 
-impl<T> Drop for Reading<'_, T> {
+impl<T> Drop for ReadGuard<'_, T> {
     fn drop(&mut self) {
-        self.held.set(false);
+        self.flag.set(false);
     }
 }

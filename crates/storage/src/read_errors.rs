@@ -43,9 +43,9 @@ impl ReadErrors {
     }
 
     /// True if a segment is due; segments whose pause is over are forgotten.
-    pub fn waits(&self, now: MonoTime) -> bool {
+    pub fn is_due(&self, now: MonoTime) -> bool {
         let mut segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
-        segments.retain(|_, looked| looked.is_none_or(|looked| now.since_ns(looked) < REST_NS));
+        segments.retain(|_, checked| checked.is_none_or(|checked| now.since_ns(checked) < REST_NS));
         segments.values().any(Option::is_none)
     }
 
@@ -57,11 +57,11 @@ impl ReadErrors {
     /// A segment that is due.
     pub fn next(&self) -> Option<SegmentId> {
         let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
-        segments.iter().find(|(_, looked)| looked.is_none()).map(|(segment, _)| *segment)
+        segments.iter().find(|(_, checked)| checked.is_none()).map(|(segment, _)| *segment)
     }
 
     /// The scrub has read a segment.
-    pub fn looked_at(&self, segment: SegmentId, now: MonoTime) {
+    pub fn mark_checked(&self, segment: SegmentId, now: MonoTime) {
         self.segments.lock().unwrap_or_else(PoisonError::into_inner).insert(segment, Some(now));
     }
 }

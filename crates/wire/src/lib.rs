@@ -5,6 +5,7 @@
 //! Leaves to others: sockets (`net`), what a request means (`node`, `namespace`).
 
 pub mod acl;
+pub mod chain;
 pub mod control;
 pub mod edit;
 pub mod forget;

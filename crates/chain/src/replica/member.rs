@@ -1,16 +1,17 @@
 //! A replica as one of several members: it forwards, acknowledges, and asks the tail and the head.
 //!
 //! Records and promises go down the chain, acknowledgements up. Every message can be lost and is sent again
-//! ([`ReplicaInput::Again`](crate::ReplicaInput::Again)): a member drops a record that it has already, and leaves one
+//! ([`ReplicaInput::Resend`](crate::ReplicaInput::Resend)): a member drops a record that it has already, and leaves one
 //! that does not follow its last to be sent again. So the order of arrival affects speed only.
 //!
 //! Source: protocols §2 and §3; Terrace and Freedman, CRAQ (USENIX ATC'09) §2.
 
 use frieze_base::{ByteRange, ChainEpoch, ChunkId, NodeId, Reason};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::{Configuration, RecordHeader};
 
 use super::model::{ClosePromise, DirtyRecord, NeighbourState, PendingClose, Replica};
-use crate::configuration::{Configuration, Forwarded, Message, RequestId};
+use crate::configuration::{ForwardedRecord, Message, RequestId};
 use crate::dedupe::BelowFloor;
 use crate::error::Error;
 use crate::message::{AppendToken, Moment, ReplicaEffect};
@@ -24,19 +25,19 @@ impl Replica {
         &self.configuration
     }
 
-    /// True if something is unanswered: where that lasts, [`crate::ReplicaInput::Again`] is due.
-    pub fn waits(&self) -> bool {
+    /// True if something is unanswered: where that lasts, [`crate::ReplicaInput::Resend`] is due.
+    pub fn has_unanswered(&self) -> bool {
         let is_new = self.is_syncing() && !self.link.is_sound || self.is_joining() && !self.link.has_reported;
         let has_heard = !is_new && (self.successor().is_none() || self.link.sent.is_some());
         !(self.dirty.is_empty()
             && self.promises.is_empty()
             && self.closing.is_empty()
-            && self.looking.is_empty()
+            && self.tail_queries.is_empty()
             && has_heard)
     }
 
     /// True if a read of now may be answered at once with the records stamped up to [`Replica::now_cut`]; if not, ask
-    /// by [`crate::ReplicaInput::Look`].
+    /// by [`crate::ReplicaInput::QueryTail`].
     pub fn is_readable_now(&self) -> bool {
         self.has_all_acknowledged() && (self.is_tail() || self.dirty.is_empty())
     }
@@ -44,7 +45,7 @@ impl Replica {
     /// True if a read of now of these bytes of a chunk may be answered at once with the records stamped up to
     /// [`Replica::now_cut`]: the uncommitted records lie beside them. Says nothing of where the chunk ends.
     pub fn is_clean_in(&self, chunk: ChunkId, range: ByteRange) -> bool {
-        let touches = |header: &Forwarded| {
+        let touches = |header: &RecordHeader| {
             let (start, end) = (u64::from(header.offset), u64::from(header.offset) + u64::from(header.len));
             header.chunk == chunk && start < range.end() && range.start() < end
         };
@@ -164,8 +165,8 @@ impl Replica {
             (self.link.sent, self.link.supplied, self.link.promised) = (None, 0, Hlc::ZERO);
             self.send(to, Message::Greet { held: self.appended, promised: self.promised }, out);
         }
-        for request in std::mem::take(&mut self.looking) {
-            self.on_look(request, out);
+        for request in std::mem::take(&mut self.tail_queries) {
+            self.on_query_tail(request, out);
         }
         if let Some(newest) = self.closing.iter().map(|closing| closing.at).max() {
             self.have_closed(newest, out);
@@ -198,7 +199,7 @@ impl Replica {
         // An up-to-date member has at least what is committed.
         let rest = self.dirty.iter().skip((sent - self.clean) as usize);
         for record in rest.take_while(|record| record.header.n <= self.appended) {
-            let message = Message::Record(Box::new(record.header.clone()));
+            let message = Message::Record(Box::new(record.forwarded()));
             out.push(ReplicaEffect::Send { to, epoch, message });
         }
         let sent = sent.max(self.appended);
@@ -232,12 +233,12 @@ impl Replica {
 
     /// A read of now. Every committed record has passed through every member: a member without uncommitted records
     /// knows enough.
-    pub(super) fn on_look(&mut self, request: RequestId, out: &mut Vec<ReplicaEffect>) {
+    pub(super) fn on_query_tail(&mut self, request: RequestId, out: &mut Vec<ReplicaEffect>) {
         let max = self.settings.closing_max;
         let refused = match (self.check_device(), self.is_member()) {
             (Err(failed), _) => Some(failed),
             (_, false) => Some(Error::NotMember { chain: self.chain }),
-            _ if self.looking.len() >= max => {
+            _ if self.tail_queries.len() >= max => {
                 Some(Error::Overloaded { what: "reads that ask the tail", max: max as u64 })
             }
             _ => None,
@@ -247,11 +248,11 @@ impl Replica {
         }
         match self.configuration.tail() {
             Some(tail) if tail != self.me && !self.dirty.is_empty() => {
-                self.looking.push(request);
+                self.tail_queries.push(request);
                 self.send(tail, Message::AskClean { request }, out);
             }
-            _ if self.may_answer() => out.push(ReplicaEffect::Seen { request, cut: self.now_cut() }),
-            _ => self.looking.push(request),
+            _ if self.may_answer() => out.push(ReplicaEffect::TailCut { request, cut: self.now_cut() }),
+            _ => self.tail_queries.push(request),
         }
     }
 
@@ -264,28 +265,28 @@ impl Replica {
     /// it is taken out, or if the chain resumes from another log, and no member waits until it knows: until it serves
     /// it reports to its predecessors alone.
     fn may_answer(&self) -> bool {
-        self.has_settled() && !self.is_joining()
+        self.has_committed_inherited() && !self.is_joining()
     }
 
     /// True unless this is a tail that has not committed all that it took over.
-    fn has_settled(&self) -> bool {
+    fn has_committed_inherited(&self) -> bool {
         self.clean >= self.link.inherited && self.promised >= self.link.inherited_promise
     }
 
     /// A joining tail reports that it can serve.
     fn report_ready(&mut self, out: &mut Vec<ReplicaEffect>) {
-        if self.is_joining() && self.has_settled() && !self.link.has_reported {
+        if self.is_joining() && self.has_committed_inherited() && !self.link.has_reported {
             self.link.has_reported = true;
             out.push(ReplicaEffect::Ready { epoch: self.configuration.epoch });
         }
     }
 
     /// Answers the reads of now that wait for this member itself.
-    pub(super) fn answer_looking(&mut self, out: &mut Vec<ReplicaEffect>) {
+    pub(super) fn answer_tail_queries(&mut self, out: &mut Vec<ReplicaEffect>) {
         self.report_ready(out);
         if self.is_tail() && self.may_answer() {
             let cut = self.now_cut();
-            out.extend(self.looking.drain(..).map(|request| ReplicaEffect::Seen { request, cut }));
+            out.extend(self.tail_queries.drain(..).map(|request| ReplicaEffect::TailCut { request, cut }));
         }
     }
 
@@ -303,7 +304,7 @@ impl Replica {
             return;
         }
         let (before, after) = (self.configuration.before(self.me), self.successor());
-        let told = match message {
+        let result = match message {
             Message::Keep { upto } if self.is_syncing() && before == Some(from) => {
                 if upto < self.last {
                     return out.push(ReplicaEffect::Discard { after: upto });
@@ -336,7 +337,9 @@ impl Replica {
                 Ok(())
             }
             Message::Ack { upto, closed, held } if after == Some(from) => self.on_ack(upto, closed, held, out),
-            Message::AskClean { request } if self.is_tail() && self.has_settled() && self.configuration.holds(from) => {
+            Message::AskClean { request }
+                if self.is_tail() && self.has_committed_inherited() && self.configuration.holds(from) =>
+            {
                 self.send(from, Message::Clean { request, upto: self.clean }, out);
                 Ok(())
             }
@@ -355,13 +358,14 @@ impl Replica {
             }
             _ => Ok(()),
         };
-        if let Err(why) = told {
+        if let Err(why) = result {
             out.push(ReplicaEffect::Distrust { peer: from, why });
         }
     }
 
     /// The next record, from the predecessor.
-    fn on_record(&mut self, header: Forwarded, out: &mut Vec<ReplicaEffect>) -> Result<(), &'static str> {
+    fn on_record(&mut self, record: ForwardedRecord, out: &mut Vec<ReplicaEffect>) -> Result<(), &'static str> {
+        let header = &record.header;
         if header.n != self.last + 1 {
             // Already present, or one before it was lost and comes again.
             return Ok(());
@@ -381,7 +385,7 @@ impl Replica {
             return Ok(());
         }
         let memory = self.sessions.entry(header.session).or_default();
-        memory.acknowledge(header.acked);
+        memory.acknowledge(record.acked);
         match memory.recall(header.seq, header.part) {
             Ok(None) => memory.begin(header.seq, header.part, header.n, self.settings.remembered_max),
             Ok(Some(_)) => return Err("a second record of one request"),
@@ -390,11 +394,13 @@ impl Replica {
         }
         let token = AppendToken(self.tokens);
         self.tokens += 1;
-        self.note(header.epoch, header.n);
+        let (epoch, n) = (header.epoch, header.n);
         (self.last, self.last_epoch) = (header.n, header.epoch);
         (self.newest, self.newest_group) = (header.stamp, group);
-        out.push(ReplicaEffect::Take { token, record: Box::new(header.clone()) });
-        self.dirty.push_back(DirtyRecord { token, header, waiting: Vec::new(), end: None });
+        self.note_epoch(epoch, n);
+        out.push(ReplicaEffect::AppendForwarded { token, record: Box::new(record.clone()) });
+        let ForwardedRecord { header, durability, acked } = record;
+        self.dirty.push_back(DirtyRecord { token, header, durability, acked, waiting: Vec::new(), end: None });
         Ok(())
     }
 
@@ -407,7 +413,7 @@ impl Replica {
         self.promises.push_back(ClosePromise { follows, at });
         self.acknowledge_promises();
         self.forward(out);
-        self.answer_looking(out);
+        self.answer_tail_queries(out);
         self.answer_closing(out);
     }
 
@@ -460,11 +466,11 @@ impl Replica {
         if upto > self.appended {
             return Err("the tail has committed what it was not sent");
         }
-        let Some(place) = self.looking.iter().position(|waiting| *waiting == request) else { return Ok(()) };
-        self.looking.swap_remove(place);
+        let Some(place) = self.tail_queries.iter().position(|waiting| *waiting == request) else { return Ok(()) };
+        self.tail_queries.swap_remove(place);
         let first = self.dirty.iter().find(|record| record.header.n > upto);
         let cut = first.map_or(Hlc::MAX, |record| record.header.stamp.previous());
-        out.push(ReplicaEffect::Seen { request, cut });
+        out.push(ReplicaEffect::TailCut { request, cut });
         Ok(())
     }
 
@@ -472,13 +478,13 @@ impl Replica {
     pub(super) fn refuse_all(&mut self, error: &Error, out: &mut Vec<ReplicaEffect>) {
         let writers = self.dirty.iter_mut().flat_map(|record| record.waiting.drain(..));
         let readers = self.closing.drain(..).map(|PendingClose { request, .. }| request);
-        for request in writers.chain(readers).chain(self.looking.drain(..)) {
+        for request in writers.chain(readers).chain(self.tail_queries.drain(..)) {
             out.push(ReplicaEffect::Reply { request, result: Err(error.clone().into()) });
         }
     }
 
     /// Record `n`, the last, was stamped under `epoch`.
-    pub(super) fn note(&mut self, epoch: ChainEpoch, n: u64) {
+    pub(super) fn note_epoch(&mut self, epoch: ChainEpoch, n: u64) {
         match self.epochs.back_mut() {
             Some((newest, last)) if *newest == epoch => *last = n,
             _ => self.epochs.push_back((epoch, n)),

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use frieze_base::{ChainEpoch, ChainId, NodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::{Configuration, RecordHeader};
+use frieze_wire::message::Durability;
 
-use crate::configuration::{Configuration, Forwarded, RequestId};
+use crate::configuration::{ForwardedRecord, RequestId};
 use crate::dedupe::SessionDedupe;
 use crate::message::{AppendToken, LogEnd};
 use crate::settings::Settings;
@@ -50,7 +52,7 @@ pub struct Replica {
     /// Requests that wait for an instant to close.
     pub(super) closing: Vec<PendingClose>,
     /// Requests that wait for the tail's cut for a read of now.
-    pub(super) looking: Vec<RequestId>,
+    pub(super) tail_queries: Vec<RequestId>,
     pub(super) link: NeighbourState,
 
     pub(super) sessions: BTreeMap<SessionId, SessionDedupe>,
@@ -64,11 +66,22 @@ pub struct Replica {
 #[derive(Debug)]
 pub(super) struct DirtyRecord {
     pub(super) token: AppendToken,
-    pub(super) header: Forwarded,
+    pub(super) header: RecordHeader,
+    /// When the writer is answered.
+    pub(super) durability: Durability,
+    /// Every number of its session below it has been answered.
+    pub(super) acked: Seq,
     /// The request and its retries, all answered at the commit.
     pub(super) waiting: Vec<RequestId>,
     /// Where it ends in the log, once it is whole there.
     pub(super) end: Option<LogEnd>,
+}
+
+impl DirtyRecord {
+    /// The record as it is sent down the chain.
+    pub(super) fn forwarded(&self) -> ForwardedRecord {
+        ForwardedRecord { header: self.header.clone(), durability: self.durability, acked: self.acked }
+    }
 }
 
 /// "Nothing will be stamped at or below `at`", in order with the records: it counts where record `follows` is present.

@@ -2,27 +2,29 @@
 
 use frieze_base::{ChainEpoch, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::RecordHeader;
 
 use super::model::Replica;
 use crate::dedupe::SessionMemory;
 use crate::error::Error;
-use crate::message::{Replayed, ResumePoint, WriteDone};
+use crate::message::{ResumePoint, WriteDone};
 
 impl Replica {
     /// Restores the position after one record of this chain, instead of a [`Replica::replay`] of every record up to it.
-    /// The memory of their requests is restored by [`Replica::recollect`]. Only before the first `replay` and `step`.
+    /// The memory of their requests is restored by [`Replica::restore_session`]. Only before the first `replay` and
+    /// `step`.
     pub fn resume(&mut self, last: &ResumePoint) {
         assert!(self.last == 0 && self.tokens == 0, "a chain resumes before anything else");
         (self.last, self.appended, self.clean) = (last.n, last.n, last.n);
         (self.newest, self.newest_group) = (last.stamp, (last.session, last.seq));
         self.last_epoch = last.epoch;
-        self.note(last.epoch, last.n);
+        self.note_epoch(last.epoch, last.n);
         self.configuration.epoch = self.configuration.epoch.max(last.epoch);
     }
 
     /// The memory of requests whose records are stamped up to `upto`, by session: what a restart without those records
     /// needs. `None` while one of them is not committed.
-    pub fn memories(&self, upto: Hlc) -> Option<Vec<(SessionId, SessionMemory)>> {
+    pub fn session_memories(&self, upto: Hlc) -> Option<Vec<(SessionId, SessionMemory)>> {
         if self.first_dirty().is_some_and(|stamp| stamp <= upto) {
             return None;
         }
@@ -38,16 +40,16 @@ impl Replica {
     }
 
     /// Restores the result of [`Replica::epochs`], after [`Replica::resume`] and before anything else.
-    pub fn recollect_epochs(&mut self, epochs: &[(ChainEpoch, u64)]) {
+    pub fn restore_epochs(&mut self, epochs: &[(ChainEpoch, u64)]) {
         let (epoch, last) = (self.last_epoch, self.last);
         self.epochs = epochs.iter().copied().filter(|(other, n)| *other < epoch && *n < last).collect();
         if last > 0 {
-            self.note(epoch, last);
+            self.note_epoch(epoch, last);
         }
     }
 
-    /// Restores the result of [`Replica::memories`] for a session.
-    pub fn recollect(&mut self, session: SessionId, remembered: &SessionMemory) {
+    /// Restores the result of [`Replica::session_memories`] for a session.
+    pub fn restore_session(&mut self, session: SessionId, remembered: &SessionMemory) {
         let memory = self.sessions.entry(session).or_default();
         for &(seq, part, done) in &remembered.done {
             memory.replay(seq, part, done, self.settings.remembered_max);
@@ -64,7 +66,7 @@ impl Replica {
     ///
     /// # Errors
     /// `OutOfOrder` if number, stamp or epoch lie before those of the last record; the record is left out.
-    pub fn replay(&mut self, record: &Replayed) -> Result<u64, Error> {
+    pub fn replay(&mut self, record: &RecordHeader) -> Result<u64, Error> {
         assert!(self.dirty.is_empty() && self.tokens == 0, "records are replayed before the first step");
         let group = (record.session, record.seq);
         let stamp_rises = record.stamp > self.newest || self.is_further_part(record.stamp, group, record.part);
@@ -84,7 +86,7 @@ impl Replica {
         self.newest = record.stamp;
         self.newest_group = group;
         self.last_epoch = record.epoch;
-        self.note(record.epoch, record.n);
+        self.note_epoch(record.epoch, record.n);
         self.configuration.epoch = self.configuration.epoch.max(record.epoch);
         let done = WriteDone { stamp: record.stamp, chunk: record.chunk, offset: record.offset };
         let memory = self.sessions.entry(record.session).or_default();

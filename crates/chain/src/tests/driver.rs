@@ -4,11 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use frieze_base::{ChainEpoch, ChainId, NodeId, Reason};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 
-use crate::{
-    AppendToken, Configuration, LogEnd, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings, WriteRequest,
-};
+use crate::{AppendToken, LogEnd, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings};
 
 use super::write_of;
 
@@ -21,7 +20,9 @@ fn write(seq: u64) -> ReplicaInput {
 }
 
 fn write_under(epoch: u64, seq: u64) -> ReplicaInput {
-    ReplicaInput::Write(WriteRequest { epoch: ChainEpoch(epoch), ..write_of(1, seq) })
+    let mut request = write_of(1, seq);
+    request.header.epoch = ChainEpoch(epoch);
+    ReplicaInput::Write(request)
 }
 
 /// Steps and expects the replica to stop with `words`.
@@ -34,7 +35,7 @@ fn stops(replica: &mut Replica, hlc: u64, input: ReplicaInput, words: &str) {
     assert!(said.contains(words), "it said {said:?}, not {words:?}");
 }
 
-fn goes_on(replica: &mut Replica, hlc: u64, input: ReplicaInput) -> Vec<ReplicaEffect> {
+fn step_at(replica: &mut Replica, hlc: u64, input: ReplicaInput) -> Vec<ReplicaEffect> {
     let mut out = Vec::new();
     replica.step(Moment { hlc: Hlc(hlc), ..Moment::default() }, input, &mut out);
     out
@@ -43,35 +44,35 @@ fn goes_on(replica: &mut Replica, hlc: u64, input: ReplicaInput) -> Vec<ReplicaE
 #[test]
 fn a_stamp_is_never_given_twice() {
     let mut replica = replica();
-    goes_on(&mut replica, 10, write(1));
+    step_at(&mut replica, 10, write(1));
     stops(&mut replica, 10, write(2), "the newest of the chain");
 }
 
 #[test]
 fn a_stamp_of_a_withdrawn_record_stays_burnt() {
     let mut replica = replica();
-    goes_on(&mut replica, 10, write(1));
-    goes_on(&mut replica, 0, ReplicaInput::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace });
+    step_at(&mut replica, 10, write(1));
+    step_at(&mut replica, 0, ReplicaInput::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace });
     stops(&mut replica, 10, write(1), "the newest of the chain");
 }
 
 #[test]
 fn no_stamp_lies_at_or_below_a_promise() {
     let mut replica = replica();
-    goes_on(&mut replica, 20, ReplicaInput::Close { request: RequestId(9), at: Hlc(15) });
+    step_at(&mut replica, 20, ReplicaInput::Close { request: RequestId(9), at: Hlc(15) });
     stops(&mut replica, 15, write(1), "is promised not to come");
 }
 
 #[test]
 fn appends_complete_in_order() {
     let mut replica = replica();
-    goes_on(&mut replica, 10, write(1));
-    goes_on(&mut replica, 11, write(2));
+    step_at(&mut replica, 10, write(1));
+    step_at(&mut replica, 11, write(2));
     stops(&mut replica, 0, ReplicaInput::Appended { token: AppendToken(1), end: LogEnd::default() }, "in the order");
 }
 
 #[test]
-fn only_what_was_asked_for_is_appended() {
+fn only_requested_appends_complete() {
     stops(&mut replica(), 0, ReplicaInput::Appended { token: AppendToken(0), end: LogEnd::default() }, "was asked for");
     let failed = ReplicaInput::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace };
     stops(&mut replica(), 0, failed, "never asked for");
@@ -82,8 +83,8 @@ fn a_whole_record_cannot_fail() {
     let mut replica = replica();
     let ReplicaInput::Write(mut request) = write(1) else { unreachable!("write makes a write") };
     request.durability = Durability::Sync;
-    goes_on(&mut replica, 10, ReplicaInput::Write(request));
-    goes_on(
+    step_at(&mut replica, 10, ReplicaInput::Write(request));
+    step_at(
         &mut replica,
         0,
         ReplicaInput::Appended { token: AppendToken(0), end: LogEnd { offset: 1, ..LogEnd::default() } },
@@ -101,21 +102,21 @@ fn a_joining_tail_whose_greeting_was_lost_asks_for_it() {
         Configuration { epoch: ChainEpoch(5), members: vec![head, tail], joining: true, ..Configuration::default() };
     let member = |me| Replica::member(ChainId(0), me, Configuration::default(), Settings::default());
     let (mut first, mut last) = (member(head), member(tail));
-    goes_on(&mut first, 1, ReplicaInput::Configure(joining.clone()));
+    step_at(&mut first, 1, ReplicaInput::Configure(joining.clone()));
     // Its acknowledgement arrives, the greeting does not.
-    for effect in goes_on(&mut last, 1, ReplicaInput::Configure(joining)) {
+    for effect in step_at(&mut last, 1, ReplicaInput::Configure(joining)) {
         if let ReplicaEffect::Send { epoch, message, .. } = effect {
-            goes_on(&mut first, 1, ReplicaInput::Receive { from: tail, epoch, message });
+            step_at(&mut first, 1, ReplicaInput::Receive { from: tail, epoch, message });
         }
     }
-    assert!(!first.waits() && last.waits());
+    assert!(!first.has_unanswered() && last.has_unanswered());
     let mut ready = false;
-    for effect in goes_on(&mut last, 1, ReplicaInput::Again) {
+    for effect in step_at(&mut last, 1, ReplicaInput::Resend) {
         let ReplicaEffect::Send { epoch, message, .. } = effect else { continue };
-        for effect in goes_on(&mut first, 1, ReplicaInput::Receive { from: tail, epoch, message }) {
+        for effect in step_at(&mut first, 1, ReplicaInput::Receive { from: tail, epoch, message }) {
             let ReplicaEffect::Send { epoch, message, .. } = effect else { continue };
-            let told = goes_on(&mut last, 1, ReplicaInput::Receive { from: head, epoch, message });
-            ready |= told.iter().any(|effect| matches!(effect, ReplicaEffect::Ready { .. }));
+            let output = step_at(&mut last, 1, ReplicaInput::Receive { from: head, epoch, message });
+            ready |= output.iter().any(|effect| matches!(effect, ReplicaEffect::Ready { .. }));
         }
     }
     assert!(ready);
@@ -124,19 +125,19 @@ fn a_joining_tail_whose_greeting_was_lost_asks_for_it() {
 /// It was cut off while the chain continued without it, and its first news is that it is to sync: its last records are
 /// at no other member, so their writer gets no success, whatever becomes durable or is sent again here.
 #[test]
-fn a_head_that_missed_that_it_was_taken_out_does_not_acknowledge_what_it_had_under_way() {
+fn a_removed_head_does_not_acknowledge_its_writes_in_flight() {
     let (old, new) = (NodeId(2), NodeId(1));
     let mut replica = Replica::member(ChainId(0), old, Configuration::default(), Settings::default());
     let first = Configuration { epoch: ChainEpoch(1), members: vec![old, new], ..Configuration::default() };
-    goes_on(&mut replica, 1, ReplicaInput::Configure(first));
-    goes_on(&mut replica, 10, write(1));
+    step_at(&mut replica, 1, ReplicaInput::Configure(first));
+    step_at(&mut replica, 10, write(1));
     let end = LogEnd { offset: 1, ..LogEnd::default() };
-    goes_on(&mut replica, 10, ReplicaInput::Appended { token: AppendToken(0), end });
+    step_at(&mut replica, 10, ReplicaInput::Appended { token: AppendToken(0), end });
     let syncing =
         Configuration { epoch: ChainEpoch(3), members: vec![new], syncing: Some(old), ..Configuration::default() };
-    let mut said = goes_on(&mut replica, 11, ReplicaInput::Configure(syncing));
-    said.extend(goes_on(&mut replica, 11, ReplicaInput::Persisted { through: end }));
-    said.extend(goes_on(&mut replica, 11, ReplicaInput::Again));
+    let mut said = step_at(&mut replica, 11, ReplicaInput::Configure(syncing));
+    said.extend(step_at(&mut replica, 11, ReplicaInput::Persisted { through: end }));
+    said.extend(step_at(&mut replica, 11, ReplicaInput::Resend));
     let replies: Vec<_> = said
         .iter()
         .filter_map(|effect| match effect {
@@ -147,25 +148,25 @@ fn a_head_that_missed_that_it_was_taken_out_does_not_acknowledge_what_it_had_und
     assert_eq!(replies, [Err(Reason::StaleEpoch)], "it is sent again, to who heads the chain now");
     assert_eq!(replica.clean(), 0);
     let keep = ReplicaInput::Receive { from: new, epoch: ChainEpoch(3), message: crate::Message::Keep { upto: 0 } };
-    assert_eq!(goes_on(&mut replica, 12, keep), [ReplicaEffect::Discard { after: 0 }]);
+    assert_eq!(step_at(&mut replica, 12, keep), [ReplicaEffect::Discard { after: 0 }]);
 }
 
 /// The members before it were restarted and know nothing of what was promised then; it was away and does. What it
 /// acknowledges they learn again, and the chain goes on.
 #[test]
-fn a_promise_from_before_a_restart_is_learned_again_from_who_was_away() {
+fn a_promise_from_before_a_restart_is_received_again_from_a_member_that_was_offline() {
     let (head, tail) = (NodeId(1), NodeId(2));
     let both =
         |epoch| Configuration { epoch: ChainEpoch(epoch), members: vec![head, tail], ..Configuration::default() };
     let mut replica = Replica::member(ChainId(0), head, both(4), Settings::default());
-    goes_on(&mut replica, 500, ReplicaInput::Configure(both(5)));
-    goes_on(&mut replica, 500, write_under(5, 1));
+    step_at(&mut replica, 500, ReplicaInput::Configure(both(5)));
+    step_at(&mut replica, 500, write_under(5, 1));
     let end = LogEnd { offset: 1, ..LogEnd::default() };
-    goes_on(&mut replica, 500, ReplicaInput::Appended { token: AppendToken(0), end });
+    step_at(&mut replica, 500, ReplicaInput::Appended { token: AppendToken(0), end });
     let ack = crate::Message::Ack { upto: 0, closed: Hlc(400), held: 0 };
-    let said = goes_on(&mut replica, 500, ReplicaInput::Receive { from: tail, epoch: ChainEpoch(5), message: ack });
+    let said = step_at(&mut replica, 500, ReplicaInput::Receive { from: tail, epoch: ChainEpoch(5), message: ack });
     let is_record = |effect: &ReplicaEffect| match effect {
-        ReplicaEffect::Send { message: crate::Message::Record(record), .. } => record.n == 1,
+        ReplicaEffect::Send { message: crate::Message::Record(record), .. } => record.header.n == 1,
         _ => false,
     };
     assert!(said.iter().any(is_record), "{said:?}");

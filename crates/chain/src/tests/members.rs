@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Rng, SegmentId, Seq};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 
 use crate::{
-    AppendToken, Configuration, Forwarded, LogEnd, Message, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput,
-    RequestId, Settings, WriteRequest,
+    AppendToken, ForwardedRecord, LogEnd, Message, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings,
+    WriteRequest,
 };
 
 use super::write_of;
@@ -21,8 +22,8 @@ struct Node {
     replica: Replica,
     is_up: bool,
     hlc: u64,
-    appends: VecDeque<(AppendToken, Forwarded)>,
-    log: Vec<Forwarded>,
+    appends: VecDeque<(AppendToken, ForwardedRecord)>,
+    log: Vec<ForwardedRecord>,
     persisted: usize,
 }
 
@@ -152,9 +153,9 @@ impl World {
             17 => {
                 let request = self.request();
                 self.waiting.insert((at, request), Waiting::Look(self.known));
-                self.step(at, ReplicaInput::Look { request });
+                self.step(at, ReplicaInput::QueryTail { request });
             }
-            18 => self.step(at, ReplicaInput::Again),
+            18 => self.step(at, ReplicaInput::Resend),
             _ if self.rng.chance(5) => self.change(),
             _ if self.rng.chance(4) => self.come_back(at),
             _ => self.install(at),
@@ -166,14 +167,17 @@ impl World {
         let request = self.request();
         let chunk = ChunkId { inode: InodeId(7), index: self.rng.below(2) as u32 };
         let index = &self.nodes[to].log;
-        let write = WriteRequest {
+        let mut write = WriteRequest {
             request,
-            epoch: self.nodes[to].replica.epoch(),
-            chunk,
             durability: if self.rng.chance(3) { Durability::Sync } else { Durability::Async },
-            chunk_version: index.iter().rev().find(|record| record.chunk == chunk).map_or(0, |record| record.version),
+            chunk_version: index
+                .iter()
+                .rev()
+                .find(|record| record.header.chunk == chunk)
+                .map_or(0, |record| record.header.version),
             ..write_of(session, seq)
         };
+        (write.header.epoch, write.header.chunk) = (self.nodes[to].replica.epoch(), chunk);
         self.waiting.insert((to, request), Waiting::Write(session, seq));
         self.writes.insert((to, request), write.clone());
         self.nodes[to].hlc += self.rng.between(1, 9);
@@ -186,7 +190,7 @@ impl World {
         }
         let Some((token, record)) = self.nodes[at].appends.pop_front() else { return };
         let node = &mut self.nodes[at];
-        assert_eq!(record.n, node.log.len() as u64 + 1, "a log has no hole");
+        assert_eq!(record.header.n, node.log.len() as u64 + 1, "a log has no hole");
         node.log.push(record);
         let end = end(node.log.len());
         self.step(at, ReplicaInput::Appended { token, end });
@@ -263,9 +267,7 @@ impl World {
         (node.persisted, node.is_up) = (kept, true);
         node.appends.clear();
         for record in &node.log {
-            let &Forwarded { epoch, n, stamp, session, seq, part, chunk, offset, .. } = record;
-            let record = Replayed { epoch, n, stamp, session, seq, part, chunk, offset };
-            assert_eq!(replica.replay(&record), Ok(0));
+            assert_eq!(replica.replay(&record.header), Ok(0));
         }
         node.replica = replica;
         self.waiting.retain(|(place, _), _| *place != at);
@@ -281,7 +283,7 @@ impl World {
             // No replica is there to answer.
             if let ReplicaInput::Write(WriteRequest { request, .. })
             | ReplicaInput::Close { request, .. }
-            | ReplicaInput::Look { request } = input
+            | ReplicaInput::QueryTail { request } = input
             {
                 self.waiting.remove(&(at, request));
             }
@@ -297,31 +299,16 @@ impl World {
 
     fn take(&mut self, at: usize, effect: ReplicaEffect) {
         match effect {
-            ReplicaEffect::Append { token, request, n, epoch, version, stamp } => {
-                let write = &self.writes[&(at, request)];
-                let record = Forwarded {
-                    n,
-                    epoch,
-                    version,
-                    stamp,
-                    chunk: write.chunk,
-                    offset: write.offset,
-                    len: write.len,
-                    user_time: None,
-                    durability: write.durability,
-                    session: write.session,
-                    seq: write.seq,
-                    acked: Seq(0),
-                    part: 0,
-                    parts: 1,
-                    uid: 0,
-                };
+            ReplicaEffect::Append { token, request, header } => {
+                let (write, stamp) = (&self.writes[&(at, request)], header.stamp);
+                assert_eq!((header.session, header.seq), (write.header.session, write.header.seq));
+                let record = ForwardedRecord { header, durability: write.durability, acked: Seq(0) };
                 for node in self.living() {
                     assert!(stamp > node.replica.closed(), "stamped {stamp}, and {} is closed", node.replica.closed());
                 }
                 self.nodes[at].appends.push_back((token, record));
             }
-            ReplicaEffect::Take { token, record } => self.nodes[at].appends.push_back((token, *record)),
+            ReplicaEffect::AppendForwarded { token, record } => self.nodes[at].appends.push_back((token, *record)),
             ReplicaEffect::Send { to, epoch, message } => self.net.push((at, Self::of(to), epoch, message)),
             ReplicaEffect::Reply { request, result } => {
                 let waiting = self.waiting.remove(&(at, request)).expect("answered once, and only who asked");
@@ -336,7 +323,7 @@ impl World {
                 let before = *self.past.entry(instant).or_insert(last);
                 assert_eq!(before, last, "what is read at {instant} changes");
             }
-            ReplicaEffect::Seen { request, cut } => {
+            ReplicaEffect::TailCut { request, cut } => {
                 let Some(Waiting::Look(floor)) = self.waiting.remove(&(at, request)) else { panic!("nobody looks") };
                 self.counts.looks += 1;
                 self.counts.asked += u64::from(cut != Hlc::MAX);
@@ -380,19 +367,19 @@ impl World {
 
     fn acknowledged(&mut self, at: usize, name: (u64, u64), stamp: Hlc) {
         let record = find(&self.nodes[at].log, name).expect("answered only when it is in the log").clone();
-        assert_eq!(record.stamp, stamp);
-        let before = self.answered.insert(name, (record.n, stamp));
-        assert!(before.is_none_or(|before| before == (record.n, stamp)), "a retry is answered as the first");
-        self.known = self.known.max(record.n);
+        assert_eq!(record.header.stamp, stamp);
+        let before = self.answered.insert(name, (record.header.n, stamp));
+        assert!(before.is_none_or(|before| before == (record.header.n, stamp)), "a retry is answered as the first");
+        self.known = self.known.max(record.header.n);
         self.counts.answered += 1;
         let now = self.current();
         let full = &now.members[..now.members.len() - usize::from(now.joining)];
         for member in self.nodes[at].replica.configuration().members.iter().filter(|member| full.contains(member)) {
             let node = &self.nodes[Self::of(*member)];
             // A node that died since had it too, and one that was taken out has no role in the chain.
-            assert!(node.log.len() as u64 >= record.n, "{member} does not hold record {}", record.n);
+            assert!(node.log.len() as u64 >= record.header.n, "{member} does not hold record {}", record.header.n);
             if record.durability == Durability::Sync && before.is_none() {
-                assert!(node.persisted as u64 >= record.n, "{member} holds it in memory only");
+                assert!(node.persisted as u64 >= record.header.n, "{member} holds it in memory only");
             }
         }
     }
@@ -414,7 +401,10 @@ impl World {
         let shortest = living[..living.len() - usize::from(self.current().joining)].iter().map(|node| node.log.len());
         let shortest = shortest.min().expect("a chain keeps a member") as u64;
         for node in &living {
-            assert!(node.log.is_sorted_by(|a, b| a.stamp < b.stamp && a.epoch <= b.epoch), "stamps rise");
+            assert!(
+                node.log.is_sorted_by(|a, b| a.header.stamp < b.header.stamp && a.header.epoch <= b.header.epoch),
+                "stamps rise"
+            );
             assert!(node.replica.clean() <= shortest, "what is clean is held by all");
         }
         assert!(self.known <= shortest, "what somebody knows is held by all");
@@ -428,8 +418,9 @@ impl World {
             let cut = node.replica.now_cut();
             for chunk in (0..2).map(|index| ChunkId { inode: InodeId(7), index }) {
                 if node.replica.is_clean_in(chunk, all) {
-                    let mut known = node.log.iter().filter(|record| record.chunk == chunk && record.n <= self.known);
-                    assert!(known.all(|record| record.stamp <= cut), "a record that is known is hidden");
+                    let mut known =
+                        node.log.iter().filter(|record| record.header.chunk == chunk && record.header.n <= self.known);
+                    assert!(known.all(|record| record.header.stamp <= cut), "a record that is known is hidden");
                     self.counts.beside.set(self.counts.beside.get() + u64::from(!node.replica.is_readable_now()));
                 }
             }
@@ -451,8 +442,8 @@ impl World {
                 self.nodes[at].persisted = self.nodes[at].log.len();
                 let through = end(self.nodes[at].persisted);
                 self.step(at, ReplicaInput::Persisted { through });
-                if self.nodes[at].replica.waits() {
-                    self.step(at, ReplicaInput::Again);
+                if self.nodes[at].replica.has_unanswered() {
+                    self.step(at, ReplicaInput::Resend);
                 }
             }
             while !self.net.is_empty() {
@@ -468,14 +459,14 @@ impl World {
             assert_eq!(node.replica.clean(), node.log.len() as u64, "everything is committed");
             assert!(node.is_up);
             assert_eq!(node.replica.closed(), head.replica.closed(), "everybody knows what is closed");
-            assert!(!node.replica.waits());
+            assert!(!node.replica.has_unanswered());
         }
-        let mut names: Vec<_> = head.log.iter().map(|record| (record.session, record.seq)).collect();
+        let mut names: Vec<_> = head.log.iter().map(|record| (record.header.session, record.header.seq)).collect();
         names.sort();
         assert!(names.is_sorted_by(|a, b| a < b), "each request has one record");
         for (name, (n, stamp)) in &self.answered {
             let record = find(&head.log, *name).expect("nothing acknowledged is lost");
-            assert_eq!((record.n, record.stamp), (*n, *stamp));
+            assert_eq!((record.header.n, record.header.stamp), (*n, *stamp));
         }
         for (instant, last) in &self.past {
             assert_eq!(last_upto(&head.log, *instant), *last, "what was read at {instant} is so for ever");
@@ -489,12 +480,12 @@ fn end(records: usize) -> LogEnd {
     LogEnd { segment: SegmentId(1), offset: records as u64 }
 }
 
-fn find(log: &[Forwarded], (session, seq): (u64, u64)) -> Option<&Forwarded> {
-    log.iter().find(|record| (record.session.0, record.seq.0) == (session, seq))
+fn find(log: &[ForwardedRecord], (session, seq): (u64, u64)) -> Option<&ForwardedRecord> {
+    log.iter().find(|record| (record.header.session.0, record.header.seq.0) == (session, seq))
 }
 
-fn last_upto(log: &[Forwarded], cut: Hlc) -> u64 {
-    log.iter().rev().find(|record| record.stamp <= cut).map_or(0, |record| record.n)
+fn last_upto(log: &[ForwardedRecord], cut: Hlc) -> u64 {
+    log.iter().rev().find(|record| record.header.stamp <= cut).map_or(0, |record| record.header.n)
 }
 
 fn settings() -> Settings {

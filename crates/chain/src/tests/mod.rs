@@ -6,8 +6,9 @@ mod members;
 mod random;
 mod story;
 
-use frieze_base::{ChainEpoch, ChunkId, InodeId, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::RecordHeader;
 use frieze_wire::message::Durability;
 
 use crate::{RequestId, WriteRequest};
@@ -16,19 +17,18 @@ use crate::{RequestId, WriteRequest};
 fn write_of(session: u64, seq: u64) -> WriteRequest {
     WriteRequest {
         request: RequestId(seq),
-        session: SessionId(session),
-        seq: Seq(seq),
+        header: RecordHeader {
+            chain: ChainId(1),
+            session: SessionId(session),
+            seq: Seq(seq),
+            epoch: ChainEpoch(1),
+            chunk: ChunkId { inode: InodeId(7), index: 0 },
+            len: 1,
+            ..RecordHeader::ZERO
+        },
         acked: Seq(0),
-        epoch: ChainEpoch(1),
         seen: Hlc::ZERO,
-        chunk: ChunkId { inode: InodeId(7), index: 0 },
-        offset: 0,
-        len: 1,
         file_offset: 0,
-        part: 0,
-        parts: 1,
-        user_time: None,
-        uid: 0,
         durability: Durability::Async,
         chunk_version: 0,
         newest_user_time: None,

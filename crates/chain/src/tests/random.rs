@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Reason, SegmentId, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::{Configuration, RecordHeader};
 use frieze_wire::message::Durability;
 use proptest::prelude::*;
 
-use crate::{
-    AppendToken, Configuration, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings,
-    WriteRequest,
-};
+use crate::{AppendToken, LogEnd, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings, WriteRequest};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -61,9 +59,9 @@ struct World {
     requests: u64,
     waiting: BTreeMap<RequestId, Waiting>,
     /// Appends under way, oldest first.
-    appends: VecDeque<(AppendToken, Replayed)>,
+    appends: VecDeque<(AppendToken, RecordHeader)>,
     /// The device's log; record i ends at offset i + 1.
-    log: Vec<Replayed>,
+    log: Vec<RecordHeader>,
     persisted: usize,
     /// Newest number each session has used.
     numbers: BTreeMap<u64, u64>,
@@ -156,19 +154,19 @@ impl World {
         self.extents.insert(request, (name, chunk));
         self.step(ReplicaInput::Write(WriteRequest {
             request,
-            session: SessionId(session),
-            seq: Seq(seq),
+            header: RecordHeader {
+                session: SessionId(session),
+                seq: Seq(seq),
+                epoch: self.replica.epoch(),
+                chunk,
+                len: 1,
+                part,
+                parts,
+                ..RecordHeader::ZERO
+            },
             acked: Seq(0),
-            epoch: self.replica.epoch(),
             seen: Hlc(self.hlc - 1),
-            chunk,
-            offset: 0,
-            len: 1,
             file_offset: 0,
-            part,
-            parts,
-            user_time: None,
-            uid: 0,
             durability: if sync { Durability::Sync } else { Durability::Async },
             chunk_version: 0,
             newest_user_time: None,
@@ -208,13 +206,12 @@ impl World {
 
     fn take(&mut self, effect: ReplicaEffect) {
         match effect {
-            ReplicaEffect::Append { token, request, n, epoch, stamp, .. } => {
-                let ((session, seq, part), chunk) = self.extents[&request];
-                let (session, seq) = (SessionId(session), Seq(seq));
-                assert!(stamp > self.closed, "stamped {stamp} though {} is closed", self.closed);
-                assert_eq!(n, (self.log.len() + self.appends.len()) as u64 + 1);
-                let record = Replayed { epoch, n, stamp, session, seq, part, chunk, offset: 0 };
-                self.appends.push_back((token, record));
+            ReplicaEffect::Append { token, request, header } => {
+                let (name, chunk) = self.extents[&request];
+                assert_eq!(((header.session.0, header.seq.0, header.part), header.chunk), (name, chunk));
+                assert!(header.stamp > self.closed, "stamped {} though {} is closed", header.stamp, self.closed);
+                assert_eq!(header.n, (self.log.len() + self.appends.len()) as u64 + 1);
+                self.appends.push_back((token, header));
             }
             ReplicaEffect::Reply { request, result } => {
                 let waiting = self.waiting.remove(&request).expect("answered once, and only who asked");
@@ -234,9 +231,9 @@ impl World {
                 assert!(self.appends.iter().all(|(_, record)| record.stamp > at), "closed above a record on its way");
                 self.closed = self.closed.max(at);
             }
-            ReplicaEffect::Take { .. }
+            ReplicaEffect::AppendForwarded { .. }
             | ReplicaEffect::Send { .. }
-            | ReplicaEffect::Seen { .. }
+            | ReplicaEffect::TailCut { .. }
             | ReplicaEffect::Supply { .. }
             | ReplicaEffect::Discard { .. }
             | ReplicaEffect::CaughtUp { .. }

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Reason, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
+use frieze_wire::chain::{Configuration, RecordHeader};
 use frieze_wire::message::Durability;
 
 use crate::{
-    AppendToken, Configuration, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId,
-    RequestOutcome, RequestState, Settings, WriteRequest,
+    AppendToken, LogEnd, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, RequestOutcome, RequestState,
+    Settings, WriteRequest,
 };
 
 macro_rules! stories {
@@ -19,7 +20,7 @@ macro_rules! stories {
         $(#[test] fn $name() { check(stringify!($name)); })*
 
         #[test]
-        fn every_story_in_testdata_is_told() {
+        fn every_story_in_testdata_runs() {
             let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata");
             let files = std::fs::read_dir(folder).expect("testdata is there").count();
             assert_eq!(files, [$(stringify!($name)),*].len(), "a story without a test tells nothing");
@@ -45,31 +46,31 @@ stories! {
 fn check(name: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/{name}.txt"));
     let written = std::fs::read_to_string(&path).expect("the story is there");
-    let told = tell(&written);
+    let output = run_story(&written);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, &told).expect("the story can be rewritten");
+        std::fs::write(&path, &output).expect("the story can be rewritten");
         return;
     }
-    assert!(told == written, "{name} is told differently:\n{told}\nUPDATE_EXPECT=1 rewrites it");
+    assert!(output == written, "{name} is output differently:\n{output}\nUPDATE_EXPECT=1 rewrites it");
 }
 
 /// The story with every input's effects as they are now.
-fn tell(written: &str) -> String {
+fn run_story(written: &str) -> String {
     let mut replica = Replica::new(ChainId(3), ChainEpoch(1), Settings::default());
-    let mut told = String::new();
+    let mut output = String::new();
     for line in written.lines() {
         let Some(command) = line.strip_prefix("> ") else {
             if line.is_empty() || line.starts_with('#') {
-                told += &format!("{line}\n");
+                output += &format!("{line}\n");
             }
             continue;
         };
-        told += &format!("{line}\n");
+        output += &format!("{line}\n");
         for effect in run(&mut replica, command) {
-            told += &format!("  {effect}\n");
+            output += &format!("  {effect}\n");
         }
     }
-    told
+    output
 }
 
 fn run(replica: &mut Replica, command: &str) -> Vec<String> {
@@ -106,7 +107,7 @@ fn run(replica: &mut Replica, command: &str) -> Vec<String> {
         }],
         "sessions" => vec![replica.sessions().map(|session| session.to_string()).collect::<Vec<_>>().join(" ")],
         "replay" => {
-            let record = Replayed {
+            let record = RecordHeader {
                 epoch: ChainEpoch(words.number("epoch").unwrap_or(1)),
                 n: words.need("n"),
                 stamp: Hlc(words.need("at")),
@@ -115,6 +116,7 @@ fn run(replica: &mut Replica, command: &str) -> Vec<String> {
                 part: words.number("part").unwrap_or(0) as u8,
                 chunk: words.chunk(),
                 offset: words.number("offset").unwrap_or(0) as u32,
+                ..RecordHeader::ZERO
             };
             vec![match replica.replay(&record) {
                 Ok(0) => "taken".to_owned(),
@@ -137,19 +139,22 @@ fn input(words: &Words<'_>) -> ReplicaInput {
     match words.verb {
         "write" => ReplicaInput::Write(WriteRequest {
             request: request(),
-            session: SessionId(words.number("s").unwrap_or(1)),
-            seq: Seq(words.need("seq")),
+            header: RecordHeader {
+                session: SessionId(words.number("s").unwrap_or(1)),
+                seq: Seq(words.need("seq")),
+                epoch: ChainEpoch(words.number("epoch").unwrap_or(1)),
+                chunk: words.chunk(),
+                offset: words.number("offset").unwrap_or(0) as u32,
+                len: words.number("len").unwrap_or(100) as u32,
+                part: words.number("part").unwrap_or(0) as u8,
+                parts: words.number("parts").unwrap_or(1) as u8,
+                user_time: words.number("user").map(|time| UserTime(time as i64)),
+                uid: 1000,
+                ..RecordHeader::ZERO
+            },
             acked: Seq(words.number("acked").unwrap_or(0)),
-            epoch: ChainEpoch(words.number("epoch").unwrap_or(1)),
             seen: Hlc(words.number("seen").unwrap_or(0)),
-            chunk: words.chunk(),
-            offset: words.number("offset").unwrap_or(0) as u32,
-            len: words.number("len").unwrap_or(100) as u32,
             file_offset: words.number("offset").unwrap_or(0),
-            part: words.number("part").unwrap_or(0) as u8,
-            parts: words.number("parts").unwrap_or(1) as u8,
-            user_time: words.number("user").map(|time| UserTime(time as i64)),
-            uid: 1000,
             durability: if words.values.contains_key("sync") { Durability::Sync } else { Durability::Async },
             chunk_version: words.number("version").unwrap_or(0),
             newest_user_time: words.number("newest").map(|time| UserTime(time as i64)),
@@ -168,7 +173,7 @@ fn input(words: &Words<'_>) -> ReplicaInput {
 
 fn show(effect: &ReplicaEffect) -> String {
     match effect {
-        ReplicaEffect::Append { token, request, n, epoch, version, stamp } => {
+        ReplicaEffect::Append { token, request, header: RecordHeader { n, epoch, version, stamp, .. } } => {
             format!("append {}: r {} is n {n}, version {version}, epoch {epoch}, stamp {}", token.0, request.0, stamp.0)
         }
         ReplicaEffect::Reply { request, result: Ok(done) } => {
@@ -178,9 +183,9 @@ fn show(effect: &ReplicaEffect) -> String {
             format!("r {}: refused, {:?}: {fault}", request.0, fault.reason)
         }
         ReplicaEffect::Closed { request, at } => format!("r {}: closed {}", request.0, at.0),
-        ReplicaEffect::Take { .. }
+        ReplicaEffect::AppendForwarded { .. }
         | ReplicaEffect::Send { .. }
-        | ReplicaEffect::Seen { .. }
+        | ReplicaEffect::TailCut { .. }
         | ReplicaEffect::Supply { .. }
         | ReplicaEffect::Discard { .. }
         | ReplicaEffect::CaughtUp { .. }

@@ -94,7 +94,7 @@ impl Controller {
     /// The next steps of a chain, to be decided together.
     fn next_steps(&mut self, plan: &mut StepPlan<'_>, chain: &Chain) -> Vec<ChainStep> {
         let (now, state) = (plan.now, plan.state);
-        let gone = self.gone(state, chain);
+        let gone = self.lost_target(state, chain);
         let Some(leading) = &mut self.leading else { return Vec::new() };
         let knows = |node: NodeId| {
             let report = state.node(node).ok().and_then(|node| leading.report(node, chain.id));
@@ -131,7 +131,7 @@ impl Controller {
     }
 
     /// A target that has a role and whose process has ended.
-    fn gone(&self, state: &ClusterState, chain: &Chain) -> Option<NodeId> {
+    fn lost_target(&self, state: &ClusterState, chain: &Chain) -> Option<NodeId> {
         let leading = self.leading.as_ref()?;
         // A node that was only late, and is about to be decided online, has lost nothing.
         let is_back = |target: &ChainTarget| {

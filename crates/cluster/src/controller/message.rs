@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::message::{ClockOffset, Heartbeat, LeaseGrant};
 use crate::node::{NodeDevice, NodeInfo};
 
-/// Everything that can happen to an overseer.
+/// Everything that can happen to an controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControllerInput {
     /// Time has passed. Sent as often as a lost node should be noticed: each 50 ms by default.
@@ -91,7 +91,7 @@ pub enum OperatorReply {
     Decided,
 }
 
-/// Everything that an overseer asks of its driver, to be done in the order given.
+/// Everything that an controller asks of its driver, to be done in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControllerEffect {
     /// Ask a majority of the metalog whether this node leads, now or later (a read index), and wait until the state

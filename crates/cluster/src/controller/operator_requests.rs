@@ -113,13 +113,15 @@ fn propose(state: &ClusterState, ask: &OperatorRequest) -> Result<Proposal, Erro
         OperatorRequest::Join { newcomer, .. } => {
             (DecisionSubject::Newcomer(newcomer.token), 0, Decision::Join(newcomer.clone()))
         }
-        OperatorRequest::Drain { node, .. } => about(state, *node, NodeStep::Drain)?,
-        OperatorRequest::Undrain(node) => about(state, *node, NodeStep::Undrain)?,
-        OperatorRequest::Remove(node) => about(state, *node, NodeStep::Remove)?,
+        OperatorRequest::Drain { node, .. } => node_decision(state, *node, NodeStep::Drain)?,
+        OperatorRequest::Undrain(node) => node_decision(state, *node, NodeStep::Undrain)?,
+        OperatorRequest::Remove(node) => node_decision(state, *node, NodeStep::Remove)?,
         OperatorRequest::DeclareDead { node, with_loss } => {
-            about(state, *node, NodeStep::DeclareDead { spares: !with_loss })?
+            node_decision(state, *node, NodeStep::DeclareDead { spares: !with_loss })?
         }
-        OperatorRequest::AddDevice { node, device } => about(state, *node, NodeStep::AddDevice(device.clone()))?,
+        OperatorRequest::AddDevice { node, device } => {
+            node_decision(state, *node, NodeStep::AddDevice(device.clone()))?
+        }
         OperatorRequest::Balance(on) => {
             let version = state.version();
             (DecisionSubject::Cluster, version, Decision::Balance { version, on: *on })
@@ -133,7 +135,11 @@ fn propose(state: &ClusterState, ask: &OperatorRequest) -> Result<Proposal, Erro
     Ok((subject, revision, vec![decision]))
 }
 
-fn about(state: &ClusterState, node: NodeId, step: NodeStep) -> Result<(DecisionSubject, u64, Decision), Error> {
+fn node_decision(
+    state: &ClusterState,
+    node: NodeId,
+    step: NodeStep,
+) -> Result<(DecisionSubject, u64, Decision), Error> {
     let revision = state.node(node)?.revision;
     Ok((DecisionSubject::Node(node), revision, Decision::Node { node, revision, step }))
 }

@@ -74,7 +74,7 @@ pub struct NodeStatus {
 pub struct Contacts {
     /// When something last came from each.
     pub last: BTreeMap<NodeId, MonoTime>,
-    /// The leader that the metalog knows at this moment; the overseer follows it a beat later.
+    /// The leader that the metalog knows at this moment; the controller follows it a beat later.
     pub leader: Option<NodeId>,
     /// Without a leader: since when.
     pub no_leader_since: Option<MonoTime>,
@@ -168,7 +168,7 @@ impl Controller {
     /// `contacts` show.
     pub fn status(&self, at: WallMoment, state: &ClusterState, contacts: &Contacts) -> ClusterStatus {
         let since = contacts.no_leader_since.filter(|_| contacts.leader.is_none());
-        let view = StatusInputs { overseer: self, at, state, contacts };
+        let view = StatusInputs { controller: self, at, state, contacts };
         ClusterStatus {
             cluster: state.cluster(),
             leader: contacts.leader,
@@ -186,7 +186,7 @@ impl Controller {
 
 /// The inputs of a status.
 struct StatusInputs<'a> {
-    overseer: &'a Controller,
+    controller: &'a Controller,
     at: WallMoment,
     state: &'a ClusterState,
     contacts: &'a Contacts,
@@ -200,10 +200,10 @@ impl StatusInputs<'_> {
 
     /// The node's state, as far as this node can vouch for it.
     fn state_of(&self, node: &ClusterNode) -> NodeState {
-        let StatusInputs { overseer, at, .. } = *self;
-        let is_recent = |last: &MonoTime| at.mono.since_ns(*last) < overseer.recently_ns();
-        let is_lost = match &overseer.leading {
-            _ if node.id == overseer.me => false,
+        let StatusInputs { controller, at, .. } = *self;
+        let is_recent = |last: &MonoTime| at.mono.since_ns(*last) < controller.recently_ns();
+        let is_lost = match &controller.leading {
+            _ if node.id == controller.me => false,
             // That its lease has ended is not decided yet, and without a majority never is.
             Some(leading) => leading.nodes.get(&node.id).is_some_and(|watched| watched.lease_ends <= at.mono),
             None if self.contacts.leader.is_some() => false,
@@ -216,11 +216,11 @@ impl StatusInputs<'_> {
     }
 
     fn node(&self, node: &ClusterNode) -> NodeStatus {
-        let StatusInputs { overseer, state, .. } = *self;
-        let watched = overseer.leading.as_ref().and_then(|leading| leading.nodes.get(&node.id));
+        let StatusInputs { controller, state, .. } = *self;
+        let watched = controller.leading.as_ref().and_then(|leading| leading.nodes.get(&node.id));
         let targets = || state.chains_of(node.id);
         let is_head = |chain: &Chain| chain.configuration().members.first() == Some(&node.id);
-        let refused = || overseer.check_clock(node.id, watched?.clock).err().map(|error| error.to_string());
+        let refused = || controller.check_clock(node.id, watched?.clock).err().map(|error| error.to_string());
         let last = self.contacts.last.get(&node.id);
         let state_of = self.state_of(node);
         NodeStatus {
@@ -251,7 +251,7 @@ impl StatusInputs<'_> {
     }
 
     fn chain(&self, chain: &Chain) -> ChainStatus {
-        let mut status = of_chain(self.overseer.leading.as_ref(), self.at.mono, self.state, chain);
+        let mut status = of_chain(self.controller.leading.as_ref(), self.at.mono, self.state, chain);
         status.targets.iter_mut().for_each(|target| target.state = self.target_state(&target.target));
         status
     }

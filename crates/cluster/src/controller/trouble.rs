@@ -62,12 +62,12 @@ impl ClusterStatus {
         }
         for ((have, causes), chains) in &lacks {
             named.extend(causes.iter().map(|(node, _)| *node));
-            troubles.push(self.lack(*have, causes, *chains));
+            troubles.push(self.missing_copies(*have, causes, *chains));
         }
         troubles.extend(self.waiting());
         for node in &self.nodes {
             if !named.contains(&node.node.id) && self.cause_of_node(node).is_some() {
-                troubles.push(ClusterTrouble::new(self.away(node), remedy_of_away(node)));
+                troubles.push(ClusterTrouble::new(self.offline_since(node), remedy_of_offline(node)));
             }
             if let Some(words) = &node.trouble {
                 let name = &node.node.info.name;
@@ -90,8 +90,12 @@ impl ClusterStatus {
 
     fn no_leader(&self) -> ClusterTrouble {
         let since = self.no_leader_since_us.map_or("this server began".to_owned(), instant_of_us);
-        let lost: Vec<String> =
-            self.nodes.iter().filter(|node| node.state == NodeState::Unknown).map(|node| self.away(node)).collect();
+        let lost: Vec<String> = self
+            .nodes
+            .iter()
+            .filter(|node| node.state == NodeState::Unknown)
+            .map(|node| self.offline_since(node))
+            .collect();
         let lost = if lost.is_empty() { String::new() } else { format!(": {}", lost.join(", ")) };
         ClusterTrouble::new(
             format!("no majority of the servers: none leads since {since}{lost}"),
@@ -134,14 +138,14 @@ impl ClusterStatus {
         }
     }
 
-    fn lack(&self, have: usize, causes: &BTreeSet<(NodeId, OutageCause)>, chains: usize) -> ClusterTrouble {
+    fn missing_copies(&self, have: usize, causes: &BTreeSet<(NodeId, OutageCause)>, chains: usize) -> ClusterTrouble {
         let named = || {
             causes.iter().filter_map(|(id, cause)| Some((self.nodes.iter().find(|node| node.node.id == *id)?, *cause)))
         };
         let words = |(node, cause): (&NodeStatus, OutageCause)| {
             let name = &node.node.info.name;
             match cause {
-                OutageCause::Away => self.away(node),
+                OutageCause::Away => self.offline_since(node),
                 OutageCause::Full => format!("the disk of {name} is full"),
                 OutageCause::Failed => format!("the disk of {name} has failed"),
                 OutageCause::Syncing => format!("{name} is syncing"),
@@ -151,7 +155,7 @@ impl ClusterStatus {
         let remedy = |(node, cause): (&NodeStatus, OutageCause)| {
             let name = &node.node.info.name;
             match cause {
-                OutageCause::Away => remedy_of_away(node),
+                OutageCause::Away => remedy_of_offline(node),
                 OutageCause::Full => format!(
                     "give {name} room ('frieze forget', a larger disk), then restart its server: it receives what it \
                      lacks"
@@ -220,7 +224,7 @@ impl ClusterStatus {
     }
 
     /// That a node is not there, and since when, in words.
-    fn away(&self, node: &NodeStatus) -> String {
+    fn offline_since(&self, node: &NodeStatus) -> String {
         let name = &node.node.info.name;
         match (node.state, node.last_contact_us) {
             (NodeState::Unknown, Some(us)) => format!("{name} was last heard from at {}", instant_of_us(us)),
@@ -234,7 +238,7 @@ impl ClusterStatus {
     }
 }
 
-fn remedy_of_away(node: &NodeStatus) -> String {
+fn remedy_of_offline(node: &NodeStatus) -> String {
     let name = &node.node.info.name;
     match node.state {
         NodeState::Unknown => format!("start {name} again"),

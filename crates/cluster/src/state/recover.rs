@@ -7,7 +7,7 @@
 
 use frieze_base::NodeId;
 
-use super::{CHAINS_MAX, ClusterState, FORMER_MAX, Former, within};
+use super::{CHAINS_MAX, ClusterState, FORMER_MAX, FormerIdentity, within};
 use crate::chain::{ChainTarget, LostInterval, TargetRole};
 use crate::decision::{ClusterChange, ClusterRecovery};
 use crate::error::Error;
@@ -25,7 +25,7 @@ impl ClusterState {
         let revision = self.nodes.get(id).map_or(0, |node| node.revision) + 1;
         next.nodes.insert(*id, ClusterNode { revision, ..node });
         next.next_node = next.next_node.max(id.0 + 1);
-        next.former.push(Former { cluster: self.cluster, node: *id, at: stamp });
+        next.former.push(FormerIdentity { cluster: self.cluster, node: *id, at: stamp });
         if next.former.len() > FORMER_MAX {
             next.former.remove(0);
         }

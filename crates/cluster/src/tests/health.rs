@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use frieze_base::{ChainId, MonoTime, NodeId};
 
 use super::STAMP;
-use super::leading::Desk;
-use super::states::{founded, node_step, take_in};
+use super::leading::LeaderHarness;
+use super::states::{add_target, founded, node_step};
 use crate::{
     ClusterState, ClusterStatus, Contacts, Controller, ControllerInput, Heartbeat, NodeState, NodeStep, ReplicaHealth,
     Settings, TargetRole, TargetState, WallMoment,
@@ -20,7 +20,7 @@ const NEW_YEAR_US: u64 = 1_767_225_600_000_000;
 fn three(chains: u32) -> ClusterState {
     let mut state = founded(3, chains, 5);
     for chain in (0..chains).map(ChainId) {
-        [2, 3].into_iter().for_each(|node| take_in(&mut state, chain, node, TargetRole::Serving));
+        [2, 3].into_iter().for_each(|node| add_target(&mut state, chain, node, TargetRole::Serving));
     }
     state
 }
@@ -31,13 +31,13 @@ fn words(status: &ClusterStatus) -> Vec<String> {
 
 /// What node 2 says, `ms` after it heard from the others at these.
 fn of_follower(state: &ClusterState, leader: Option<u32>, ms: u64, last: &[(u32, u64)]) -> ClusterStatus {
-    let mut overseer = Controller::new(NodeId(2), Settings::default());
+    let mut controller = Controller::new(NodeId(2), Settings::default());
     let at = |ms: u64| WallMoment { mono: MonoTime(ms * MS), wall_us: NEW_YEAR_US + ms * 1000 };
     // The controller learns a beat later that it leads; its input about the leader counts.
-    overseer.step(at(0), state, ControllerInput::Follow(Some(NodeId(1))), &mut Vec::new());
+    controller.step(at(0), state, ControllerInput::Follow(Some(NodeId(1))), &mut Vec::new());
     let last: BTreeMap<_, _> = last.iter().map(|(node, ms)| (NodeId(*node), MonoTime(ms * MS))).collect();
     let no_leader_since = leader.is_none().then_some(MonoTime(0));
-    overseer.status(at(ms), state, &Contacts { last, leader: leader.map(NodeId), no_leader_since })
+    controller.status(at(ms), state, &Contacts { last, leader: leader.map(NodeId), no_leader_since })
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn three_servers_are_whole_with_three_copies_and_not_with_two() {
 #[test]
 fn fewer_copies_than_servers_are_counted_as_copies_and_a_server_that_is_away_is_named_all_the_same() {
     let mut state = founded(3, 1, 2);
-    take_in(&mut state, ChainId(0), 2, TargetRole::Serving);
+    add_target(&mut state, ChainId(0), 2, TargetRole::Serving);
     let status = of_follower(&state, Some(1), 10, &[]);
     assert_eq!((status.copies_wanted, status.whole(), words(&status)), (2, 1, vec![]));
     node_step(&mut state, 3, NodeStep::Offline).unwrap();
@@ -76,7 +76,7 @@ fn fewer_copies_than_servers_are_counted_as_copies_and_a_server_that_is_away_is_
 }
 
 #[test]
-fn who_hears_no_leader_vouches_for_itself_and_those_that_it_hears() {
+fn a_node_without_a_leader_vouches_for_itself_and_its_peers_in_reach() {
     let state = three(2);
     // No leader, as during an election: every node is online, and without a leader nothing is complete.
     let status = of_follower(&state, None, 1000, &[(1, 900), (3, 950)]);
@@ -96,8 +96,8 @@ fn who_hears_no_leader_vouches_for_itself_and_those_that_it_hears() {
 }
 
 #[test]
-fn a_leader_does_not_call_up_whose_lease_has_ended_though_nobody_decides_it() {
-    let mut desk = Desk::whole(3, 4);
+fn a_leader_does_not_restore_a_node_whose_lease_has_ended() {
+    let mut desk = LeaderHarness::whole(3, 4);
     desk.pass(1000, &[1, 2, 3]);
     assert_eq!((desk.status().whole(), words(&desk.status())), (4, vec![]));
     // Its proposals are not taken any more.
@@ -105,16 +105,16 @@ fn a_leader_does_not_call_up_whose_lease_has_ended_though_nobody_decides_it() {
     desk.pass(2100, &[1]);
     let at = WallMoment { mono: MonoTime(desk.now * MS), wall_us: 0 };
     let contacts = Contacts { leader: Some(NodeId(1)), ..Contacts::default() };
-    let status = desk.overseer.status(at, &state, &contacts);
+    let status = desk.controller.status(at, &state, &contacts);
     let states: Vec<NodeState> = status.nodes.iter().map(|node| node.state).collect();
     assert_eq!((states, status.whole()), (vec![NodeState::Up, NodeState::Unknown, NodeState::Unknown], 0));
 }
 
 #[test]
-fn who_has_not_spoken_since_it_was_asked_is_told_by_its_heartbeats() {
-    let mut desk = Desk::whole(2, 1);
+fn a_node_without_an_answer_is_found_by_its_heartbeats() {
+    let mut desk = LeaderHarness::whole(2, 1);
     desk.pass(500, &[1, 2]);
-    let beats = |desk: &Desk| -> Vec<_> { desk.status().nodes.iter().map(|node| node.heartbeat).collect() };
+    let beats = |desk: &LeaderHarness| -> Vec<_> { desk.status().nodes.iter().map(|node| node.heartbeat).collect() };
     let before = beats(&desk);
     assert!(before.iter().all(Option::is_some));
     desk.pass(100, &[1]);
@@ -125,7 +125,7 @@ fn who_has_not_spoken_since_it_was_asked_is_told_by_its_heartbeats() {
 /// Its target stays, so that it goes on from where it was: what it has is neither given up nor copied anew.
 #[test]
 fn a_server_whose_disk_is_full_goes_out_of_its_chains_keeps_what_it_has_and_is_named() {
-    let mut desk = Desk::new(three(2));
+    let mut desk = LeaderHarness::new(three(2));
     desk.pass(100, &[1, 2, 3]);
     let mut full = desk.heartbeat(3);
     full.chains[0].health = ReplicaHealth::Full;
@@ -133,7 +133,8 @@ fn a_server_whose_disk_is_full_goes_out_of_its_chains_keeps_what_it_has_and_is_n
     full.number = desk.now;
     desk.put(ControllerInput::Heartbeat(full));
     desk.pass(2000, &[1, 2, 3]);
-    let target = |desk: &Desk, chain| *desk.state.chain(ChainId(chain)).unwrap().target(NodeId(3)).expect("it stays");
+    let target =
+        |desk: &LeaderHarness, chain| *desk.state.chain(ChainId(chain)).unwrap().target(NodeId(3)).expect("it stays");
     assert_eq!((target(&desk, 0).role, target(&desk, 0).is_retiring), (TargetRole::Out, false));
     let status = desk.status();
     assert!(
@@ -156,7 +157,7 @@ fn a_server_whose_disk_is_full_goes_out_of_its_chains_keeps_what_it_has_and_is_n
 #[test]
 fn the_copy_of_a_server_whose_disk_is_full_is_made_elsewhere_if_there_is_another() {
     let mut state = founded(4, 1, 3);
-    [2, 3].into_iter().for_each(|node| take_in(&mut state, ChainId(0), node, TargetRole::Serving));
+    [2, 3].into_iter().for_each(|node| add_target(&mut state, ChainId(0), node, TargetRole::Serving));
     node_step(&mut state, 3, NodeStep::FillDevice(0)).unwrap();
     let revision = state.chain(ChainId(0)).unwrap().revision;
     let step = crate::ChainStep::TakeOut(NodeId(3));
@@ -164,7 +165,7 @@ fn the_copy_of_a_server_whose_disk_is_full_is_made_elsewhere_if_there_is_another
     let revision = state.chain(ChainId(0)).unwrap().revision;
     let step = crate::ChainStep::Left(NodeId(3));
     state.apply(&crate::Decision::Chain { chain: ChainId(0), revision, step }, STAMP);
-    let mut desk = Desk::new(state);
+    let mut desk = LeaderHarness::new(state);
     desk.is_quick = true;
     desk.pass(3000, &[1, 2, 3, 4]);
     let chain = desk.state.chain(ChainId(0)).unwrap();
@@ -174,8 +175,8 @@ fn the_copy_of_a_server_whose_disk_is_full_is_made_elsewhere_if_there_is_another
 }
 
 #[test]
-fn what_a_server_says_is_wrong_with_it_the_leader_hands_on() {
-    let mut desk = Desk::whole(2, 1);
+fn the_leader_passes_on_the_troubles_that_a_server_reports() {
+    let mut desk = LeaderHarness::whole(2, 1);
     desk.pass(100, &[1, 2]);
     desk.now += 1;
     let told = Heartbeat { number: desk.now, trouble: "é".repeat(600), ..desk.heartbeat(2) };

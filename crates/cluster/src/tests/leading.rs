@@ -4,7 +4,7 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, ErrorKind, MonoTime, NodeId};
 use frieze_hlc::Hlc;
 
 use super::STAMP;
-use super::states::{GIB, founded, newcomer, take_in};
+use super::states::{GIB, add_target, founded, newcomer};
 use crate::{
     Chain, ChainStep, ClockOffset, ClusterChange, ClusterState, ClusterStatus, Contacts, Controller, ControllerEffect,
     ControllerInput, Decision, Error, Heartbeat, LeaseGrant, LostInterval, NodeState, OperatorReply, OperatorRequest,
@@ -14,9 +14,9 @@ use crate::{
 const MS: u64 = 1_000_000;
 
 /// A leader, its state, and what it has sent.
-pub(super) struct Desk {
+pub(super) struct LeaderHarness {
     pub(super) state: ClusterState,
-    pub(super) overseer: Controller,
+    pub(super) controller: Controller,
     pub(super) now: u64,
     grants: Vec<(NodeId, LeaseGrant)>,
     refusals: Vec<Error>,
@@ -29,24 +29,34 @@ pub(super) struct Desk {
     pub(super) is_quick: bool,
 }
 
-impl Desk {
-    pub(super) fn new(state: ClusterState) -> Desk {
-        let overseer = Controller::new(NodeId(1), Settings::default());
+impl LeaderHarness {
+    pub(super) fn new(state: ClusterState) -> LeaderHarness {
+        let controller = Controller::new(NodeId(1), Settings::default());
         let (grants, refusals, answers, decided) = Default::default();
         let (now, steps_aside, is_confirmed, is_quick) = (1000, false, true, false);
-        let mut desk =
-            Desk { state, overseer, now, grants, refusals, answers, decided, steps_aside, is_confirmed, is_quick };
+        let mut desk = LeaderHarness {
+            state,
+            controller,
+            now,
+            grants,
+            refusals,
+            answers,
+            decided,
+            steps_aside,
+            is_confirmed,
+            is_quick,
+        };
         desk.put(ControllerInput::Lead { term: 3 });
         desk
     }
 
     /// Of `nodes`, all of which serve every one of the `chains`.
-    pub(super) fn whole(nodes: u32, chains: u32) -> Desk {
+    pub(super) fn whole(nodes: u32, chains: u32) -> LeaderHarness {
         let mut state = founded(nodes, chains, nodes);
         for chain in (0..chains).map(ChainId) {
-            (2..=nodes).for_each(|node| take_in(&mut state, chain, node, TargetRole::Serving));
+            (2..=nodes).for_each(|node| add_target(&mut state, chain, node, TargetRole::Serving));
         }
-        Desk::new(state)
+        LeaderHarness::new(state)
     }
 
     pub(super) fn put(&mut self, input: ControllerInput) {
@@ -55,7 +65,7 @@ impl Desk {
             let mut out = Vec::new();
             let at = WallMoment { mono: MonoTime(self.now * MS), wall_us: self.now * 1000 };
             let stamp = Hlc::first_of_micros(at.wall_us).0;
-            self.overseer.step(at, &self.state, input, &mut out);
+            self.controller.step(at, &self.state, input, &mut out);
             for effect in out {
                 match effect {
                     ControllerEffect::Confirm { token } if self.is_confirmed => {
@@ -130,7 +140,7 @@ impl Desk {
     pub(super) fn status(&self) -> ClusterStatus {
         let at = WallMoment { mono: MonoTime(self.now * MS), wall_us: self.now * 1000 };
         let contacts = Contacts { leader: Some(NodeId(1)), ..Contacts::default() };
-        self.overseer.status(at, &self.state, &contacts)
+        self.controller.status(at, &self.state, &contacts)
     }
 
     fn members(&self, chain: u32) -> Vec<u32> {
@@ -147,8 +157,8 @@ impl Desk {
 }
 
 #[test]
-fn who_is_silent_for_a_lease_goes_and_its_chains_go_on() {
-    let mut desk = Desk::whole(3, 4);
+fn a_node_silent_for_a_lease_is_removed_and_its_chains_resume() {
+    let mut desk = LeaderHarness::whole(3, 4);
     desk.pass(3000, &[1, 2, 3]);
     assert!((1..=3).all(|node| !desk.is_offline(node)));
     desk.pass(1900, &[2, 3]);
@@ -162,7 +172,7 @@ fn who_is_silent_for_a_lease_goes_and_its_chains_go_on() {
 
 #[test]
 fn a_new_leader_gives_everybody_the_time_of_a_lease() {
-    let mut desk = Desk::whole(3, 1);
+    let mut desk = LeaderHarness::whole(3, 1);
     desk.pass(1900, &[]);
     assert!((1..=3).all(|node| !desk.is_offline(node)));
     desk.pass(200, &[]);
@@ -176,7 +186,7 @@ fn a_new_leader_gives_everybody_the_time_of_a_lease() {
 
 #[test]
 fn no_lease_without_a_majority() {
-    let mut desk = Desk::whole(2, 1);
+    let mut desk = LeaderHarness::whole(2, 1);
     desk.is_confirmed = false;
     desk.pass(1000, &[1, 2]);
     assert_eq!(desk.grants, []);
@@ -186,8 +196,8 @@ fn no_lease_without_a_majority() {
 }
 
 #[test]
-fn who_is_heard_but_hears_nothing_loses_its_lease() {
-    let mut desk = Desk::whole(3, 1);
+fn a_node_that_sends_but_receives_nothing_loses_its_lease() {
+    let mut desk = LeaderHarness::whole(3, 1);
     desk.pass(1000, &[1, 2, 3]);
     for _ in 0..70 {
         let deaf = Heartbeat { heard: 0, ..desk.heartbeat(3) };
@@ -199,8 +209,8 @@ fn who_is_heard_but_hears_nothing_loses_its_lease() {
 }
 
 #[test]
-fn who_resigns_is_not_waited_for() {
-    let mut desk = Desk::whole(3, 2);
+fn a_node_that_resigns_is_not_waited_for() {
+    let mut desk = LeaderHarness::whole(3, 2);
     desk.pass(500, &[1, 2, 3]);
     desk.now += 1;
     let last = Heartbeat { resigns: true, ..desk.heartbeat(1) };
@@ -212,8 +222,8 @@ fn who_resigns_is_not_waited_for() {
 }
 
 #[test]
-fn a_process_that_restarted_is_taken_in_again_from_the_start() {
-    let mut desk = Desk::whole(3, 1);
+fn a_restarted_process_joins_again_from_the_start() {
+    let mut desk = LeaderHarness::whole(3, 1);
     desk.pass(500, &[1, 2, 3]);
     desk.now += 1;
     let again = Heartbeat { incarnation: 2, number: 1, chains: vec![], ..desk.heartbeat(2) };
@@ -226,8 +236,8 @@ fn a_process_that_restarted_is_taken_in_again_from_the_start() {
 }
 
 #[test]
-fn strangers_are_refused_and_told_what_to_do() {
-    let mut desk = Desk::whole(2, 1);
+fn unknown_nodes_are_refused_with_a_remedy() {
+    let mut desk = LeaderHarness::whole(2, 1);
     desk.pass(100, &[1, 2]);
     let other = Heartbeat { cluster: ClusterId(9), ..desk.heartbeat(2) };
     desk.put(ControllerInput::Heartbeat(other));
@@ -245,8 +255,8 @@ fn strangers_are_refused_and_told_what_to_do() {
 }
 
 #[test]
-fn a_clock_that_is_far_off_is_refused_and_a_leader_whose_own_it_is_steps_aside() {
-    let mut desk = Desk::whole(3, 1);
+fn a_clock_far_off_is_refused_and_a_leader_with_one_resigns() {
+    let mut desk = LeaderHarness::whole(3, 1);
     let clock = |offset_us| Some(ClockOffset { offset_us, error_us: 1000 });
     desk.pass(100, &[1, 2, 3]);
     desk.now += 1;
@@ -267,10 +277,10 @@ fn a_clock_that_is_far_off_is_refused_and_a_leader_whose_own_it_is_steps_aside()
 }
 
 #[test]
-fn who_has_a_clock_that_is_off_stays_out_until_it_is_right_and_nobody_waits_for_it() {
-    let mut desk = Desk::whole(3, 1);
+fn a_node_whose_clock_is_off_has_no_part_until_it_is_right_and_no_node_waits_for_it() {
+    let mut desk = LeaderHarness::whole(3, 1);
     desk.pass(500, &[1, 2, 3]);
-    let beat = |desk: &mut Desk, offset_us: i64| {
+    let beat = |desk: &mut LeaderHarness, offset_us: i64| {
         desk.beat(&[1, 2]);
         let clock = Some(ClockOffset { offset_us, error_us: 1000 });
         desk.put(ControllerInput::Heartbeat(Heartbeat { clock, ..desk.heartbeat(3) }));
@@ -298,8 +308,8 @@ fn who_has_a_clock_that_is_off_stays_out_until_it_is_right_and_nobody_waits_for_
 }
 
 #[test]
-fn of_two_neighbours_that_do_not_reach_each_other_the_one_behind_goes() {
-    let mut desk = Desk::whole(3, 1);
+fn of_two_neighbours_out_of_reach_the_successor_is_removed() {
+    let mut desk = LeaderHarness::whole(3, 1);
     desk.pass(500, &[1, 2, 3]);
     desk.now += 1;
     let mut cut = desk.heartbeat(2);
@@ -318,7 +328,7 @@ fn of_two_neighbours_that_do_not_reach_each_other_the_one_behind_goes() {
 
 #[test]
 fn a_failed_device_is_left_and_replaced() {
-    let mut desk = Desk::whole(3, 1);
+    let mut desk = LeaderHarness::whole(3, 1);
     desk.state.apply(&Decision::Join(newcomer(4)), STAMP);
     desk.pass(500, &[1, 2, 3, 4]);
     desk.now += 1;
@@ -333,8 +343,8 @@ fn a_failed_device_is_left_and_replaced() {
 }
 
 #[test]
-fn draining_needs_somebody_to_take_what_is_drained() {
-    let mut desk = Desk::whole(3, 2);
+fn draining_needs_nodes_that_receive_the_targets() {
+    let mut desk = LeaderHarness::whole(3, 2);
     desk.pass(100, &[1, 2, 3]);
     let node = NodeId(3);
     let error = desk.ask(OperatorRequest::Drain { node, fewer: false }).unwrap_err();
@@ -353,14 +363,14 @@ fn draining_needs_somebody_to_take_what_is_drained() {
 
 #[test]
 fn requests_are_bounded_and_answered_by_a_leader_only() {
-    let mut desk = Desk::whole(2, 1);
+    let mut desk = LeaderHarness::whole(2, 1);
     for request in 0..70 {
         let newcomer = crate::NodeInfo { name: format!("x{request}"), token: 1000 + request, ..newcomer(9) };
         // Nothing is taken by this log.
         let mut out = Vec::new();
         let ask = OperatorRequest::Join { newcomer, cluster: None, clock: None };
         let at = WallMoment { mono: MonoTime(desk.now * MS), wall_us: desk.now * 1000 };
-        desk.overseer.step(at, &desk.state, ControllerInput::Request { request: request as u64, ask }, &mut out);
+        desk.controller.step(at, &desk.state, ControllerInput::Request { request: request as u64, ask }, &mut out);
         let refused = out
             .iter()
             .any(|effect| matches!(effect, ControllerEffect::Answer { result: Err(Error::TooMany { .. }), .. }));
@@ -374,9 +384,9 @@ fn requests_are_bounded_and_answered_by_a_leader_only() {
 
 #[test]
 fn status_tells_how_far_a_target_is() {
-    let mut desk = Desk::new(founded(2, 1, 2));
+    let mut desk = LeaderHarness::new(founded(2, 1, 2));
     desk.pass(100, &[1, 2]);
-    let lacks = |desk: &Desk, left_bytes| {
+    let lacks = |desk: &LeaderHarness, left_bytes| {
         let mut beat = desk.heartbeat(2);
         beat.chains[0].left_bytes = left_bytes;
         ControllerInput::Heartbeat(beat)
@@ -406,13 +416,13 @@ fn status_tells_how_far_a_target_is() {
 }
 
 #[test]
-fn a_node_that_is_gone_for_long_is_replaced_and_one_that_is_back_soon_is_not() {
-    let mut desk = Desk::whole(3, 1);
+fn a_node_offline_for_long_is_replaced_and_one_back_soon_is_not() {
+    let mut desk = LeaderHarness::whole(3, 1);
     desk.state.apply(&Decision::Join(newcomer(4)), STAMP);
     desk.pass(500, &[1, 2, 3, 4]);
     desk.pass(5000, &[1, 2, 4]);
     assert_eq!(desk.state.chain(ChainId(0)).unwrap().targets.len(), 3);
-    let replaceable = |desk: &Desk| desk.overseer.replaceable(MonoTime(desk.now * MS));
+    let replaceable = |desk: &LeaderHarness| desk.controller.replaceable(MonoTime(desk.now * MS));
     assert!(replaceable(&desk).is_empty(), "its vote is its own as long as its chains wait");
     desk.pass(600_000, &[1, 2, 4]);
     assert_eq!(replaceable(&desk), [NodeId(3)]);
@@ -426,14 +436,14 @@ fn a_node_that_is_gone_for_long_is_replaced_and_one_that_is_back_soon_is_not() {
 
 #[test]
 fn balancing_gives_every_node_its_share_of_targets_and_of_heads() {
-    let mut desk = Desk::new(founded(1, 32, 3));
+    let mut desk = LeaderHarness::new(founded(1, 32, 3));
     desk.is_quick = true;
     desk.pass(300, &[1]);
     for number in 2..=4 {
         desk.state.apply(&Decision::Join(newcomer(number)), STAMP);
     }
     desk.pass(20_000, &[1, 2, 3, 4]);
-    let shares = |desk: &Desk| {
+    let shares = |desk: &LeaderHarness| {
         let status = desk.status();
         let shares: Vec<_> = status.nodes.iter().map(|node| (node.serving, node.heads)).collect();
         (status.whole(), shares)
@@ -447,7 +457,7 @@ fn balancing_gives_every_node_its_share_of_targets_and_of_heads() {
 }
 
 /// A node is back after a restart, with a log that ends so.
-fn restarted(desk: &Desk, node: u32, last: (u64, u64)) -> ControllerInput {
+fn restarted(desk: &LeaderHarness, node: u32, last: (u64, u64)) -> ControllerInput {
     let mut beat = desk.heartbeat(node);
     let chains = beat.chains.iter().map(|report| ReplicaReport { chain: report.chain, ..ReplicaReport::default() });
     beat.chains = chains.map(|report| ReplicaReport { last: (ChainEpoch(last.0), last.1), ..report }).collect();
@@ -455,8 +465,8 @@ fn restarted(desk: &Desk, node: u32, last: (u64, u64)) -> ControllerInput {
 }
 
 /// Three nodes that lost their power, all at once.
-fn dark() -> Desk {
-    let mut desk = Desk::whole(3, 1);
+fn dark() -> LeaderHarness {
+    let mut desk = LeaderHarness::whole(3, 1);
     desk.pass(500, &[1, 2, 3]);
     desk.pass(2200, &[]);
     assert!((1..=3).all(|node| desk.is_offline(node)));
@@ -464,7 +474,7 @@ fn dark() -> Desk {
 }
 
 #[test]
-fn a_chain_that_everybody_forgot_goes_on_from_the_log_with_the_newest_epoch_and_number() {
+fn a_chain_without_memory_resumes_from_the_log_with_the_newest_epoch_and_number() {
     let mut desk = dark();
     for (node, last) in [(1, (9, 100)), (2, (11, 90)), (3, (11, 80))] {
         assert_eq!(desk.members(0).len(), 3, "all of them are heard first");
@@ -482,8 +492,8 @@ fn a_chain_that_everybody_forgot_goes_on_from_the_log_with_the_newest_epoch_and_
 /// All were restarted before any was missed. The first node to report is not replaced by the log of silent ones: their
 /// logs may have less.
 #[test]
-fn a_leader_that_has_just_begun_does_not_believe_that_who_is_silent_kept_its_memory() {
-    let mut desk = Desk::whole(3, 1);
+fn a_new_leader_does_not_assume_that_a_silent_member_kept_its_memory() {
+    let mut desk = LeaderHarness::whole(3, 1);
     for (node, last) in [(3, (9, 100)), (1, (9, 90)), (2, (9, 80))] {
         assert_eq!(desk.members(0).len(), 3, "all of them are heard first");
         desk.now += 10;
@@ -509,7 +519,7 @@ fn lost_when(lost: [Option<LostInterval>; 3]) -> Vec<LostInterval> {
 }
 
 #[test]
-fn a_chain_has_lost_what_its_newest_log_lacks_unless_somebody_kept_all() {
+fn a_chain_lost_what_its_newest_log_lacks_unless_a_member_kept_all() {
     let lost = |from, to| Some(LostInterval { from, to });
     assert_eq!(lost_when([lost(5, 10), lost(6, 11), lost(7, 12)]), [LostInterval { from: 7, to: 12 }]);
     assert_eq!(
@@ -522,8 +532,8 @@ fn a_chain_has_lost_what_its_newest_log_lacks_unless_somebody_kept_all() {
 
 /// What the chain is known to have lost when it goes on from the log of node 3, which had been out of it when the two
 /// that served went for good; and when node 3 was taken out.
-fn lost_without(change: impl FnMut(&mut ReplicaReport)) -> (Vec<LostInterval>, u64) {
-    let mut desk = Desk::whole(3, 1);
+fn losses_without(change: impl FnMut(&mut ReplicaReport)) -> (Vec<LostInterval>, u64) {
+    let mut desk = LeaderHarness::whole(3, 1);
     desk.pass(500, &[1, 2, 3]);
     desk.pass(2200, &[1, 2]);
     assert_eq!(desk.members(0), [1, 2]);
@@ -547,16 +557,17 @@ fn lost_without(change: impl FnMut(&mut ReplicaReport)) -> (Vec<LostInterval>, u
 }
 
 #[test]
-fn a_chain_that_goes_on_from_a_log_outside_of_it_lacks_what_was_written_without_that() {
-    let (gaps, left) = lost_without(|report| report.newest = 77);
+fn a_chain_resumed_from_a_former_member_lacks_the_writes_without_it() {
+    let (gaps, left) = losses_without(|report| report.newest = 77);
     assert_eq!(gaps.iter().map(|lost| lost.from).collect::<Vec<_>>(), [77], "all up to its last record is there");
     assert!(left > 77);
-    let (gaps, left) = lost_without(|report| report.newest = u64::MAX - 1);
+    let (gaps, left) = losses_without(|report| report.newest = u64::MAX - 1);
     assert_eq!(gaps[0].from, left, "what it took in of a former head since is none of the chain's");
     let power = Some(LostInterval { from: 70, to: 71 });
-    let (gaps, _) = lost_without(|report| (report.newest, report.lost) = (77, power));
+    let (gaps, _) = losses_without(|report| (report.newest, report.lost) = (77, power));
     assert_eq!(gaps[0].from, 70, "and what the power took");
-    let (gaps, _) = lost_without(|report| *report = ReplicaReport { chain: report.chain, ..ReplicaReport::default() });
+    let (gaps, _) =
+        losses_without(|report| *report = ReplicaReport { chain: report.chain, ..ReplicaReport::default() });
     assert_eq!(gaps[0].from, 0, "it has nothing of the chain");
 }
 
@@ -564,7 +575,7 @@ fn a_chain_that_goes_on_from_a_log_outside_of_it_lacks_what_was_written_without_
 /// ends at `(9, 93)`, and node 3, if it is `there`, with one that ends at `last`: the nodes with a role now, and
 /// whether reads of now report that something may be missing.
 fn left_with(there: bool, last: (u64, u64)) -> (Vec<u32>, bool) {
-    let mut desk = Desk::whole(3, 1);
+    let mut desk = LeaderHarness::whole(3, 1);
     desk.pass(500, &[1, 2, 3]);
     desk.pass(2200, &[1, 2]);
     assert_eq!(desk.members(0), [1, 2]);
@@ -576,12 +587,12 @@ fn left_with(there: bool, last: (u64, u64)) -> (Vec<u32>, bool) {
     }
     assert_eq!(desk.members(0), [1, 2], "node 1 may have kept its memory");
     assert_eq!(desk.ask(OperatorRequest::DeclareDead { node: NodeId(1), with_loss: true }), Ok(OperatorReply::Decided));
-    assert!(goes_on(&mut desk, there, last), "it waits for nobody who is gone for good");
+    assert!(resumes(&mut desk, there, last), "it waits for nobody who is gone for good");
     (desk.members(0), desk.state.chain(ChainId(0)).unwrap().behind.is_some())
 }
 
 /// True if the chain goes on from one log before a minute is over.
-fn goes_on(desk: &mut Desk, there: bool, last: (u64, u64)) -> bool {
+fn resumes(desk: &mut LeaderHarness, there: bool, last: (u64, u64)) -> bool {
     (0..600).any(|_| {
         desk.now += 100;
         desk.put(restarted(desk, 2, (9, 93)));
@@ -594,7 +605,7 @@ fn goes_on(desk: &mut Desk, there: bool, last: (u64, u64)) -> bool {
 }
 
 #[test]
-fn when_a_member_is_gone_for_good_who_was_out_and_has_more_than_those_that_are_left_goes_on() {
+fn a_former_member_with_more_records_resumes_the_chain_of_a_lost_member() {
     assert_eq!(left_with(true, (9, 94)), (vec![3], true), "nobody knows what the others wrote without it");
     assert_eq!(left_with(true, (9, 93)), (vec![2], false), "who was a member to the last has as much");
     assert_eq!(left_with(true, (8, 99)), (vec![2], false), "its log ended before");
@@ -602,8 +613,8 @@ fn when_a_member_is_gone_for_good_who_was_out_and_has_more_than_those_that_are_l
 }
 
 #[test]
-fn a_member_that_is_away_is_waited_for_though_one_that_was_out_is_there() {
-    let mut desk = Desk::whole(3, 1);
+fn an_offline_member_is_waited_for_though_a_former_one_is_online() {
+    let mut desk = LeaderHarness::whole(3, 1);
     desk.pass(500, &[1, 2, 3]);
     desk.pass(2200, &[1, 2]);
     desk.pass(2200, &[]);
@@ -626,7 +637,7 @@ fn a_member_that_is_away_is_waited_for_though_one_that_was_out_is_there() {
 }
 
 /// A desk at which node 3 was declared dead while its chain waits for the others, and what node 3 said last.
-fn one_declared_dead() -> (Desk, Heartbeat) {
+fn one_declared_dead() -> (LeaderHarness, Heartbeat) {
     let mut desk = dark();
     let number = desk.now - 2000;
     let late = Heartbeat { number, heard: number - 100, ..desk.heartbeat(3) };
@@ -635,7 +646,7 @@ fn one_declared_dead() -> (Desk, Heartbeat) {
 }
 
 #[test]
-fn what_a_dead_machine_said_before_it_was_lost_does_not_bring_it_back() {
+fn an_old_message_of_a_dead_machine_does_not_bring_it_back() {
     let (mut desk, late) = one_declared_dead();
     desk.put(ControllerInput::Heartbeat(late));
     assert!(desk.state.node(NodeId(3)).unwrap().is_dead, "nobody declares it dead once more");
@@ -644,7 +655,7 @@ fn what_a_dead_machine_said_before_it_was_lost_does_not_bring_it_back() {
 }
 
 #[test]
-fn who_was_declared_dead_and_is_there_is_taken_for_there_when_it_has_heard_an_answer() {
+fn a_node_declared_dead_counts_as_online_once_it_has_an_answer() {
     let (mut desk, mut beat) = one_declared_dead();
     desk.put(ControllerInput::Heartbeat(beat.clone()));
     assert!(desk.is_offline(3));
@@ -657,7 +668,7 @@ fn who_was_declared_dead_and_is_there_is_taken_for_there_when_it_has_heard_an_an
 
 /// Tenths of a second until the chain goes on, while nodes 1 and `other` are there; `None` if it does not in a minute
 /// and a half.
-fn goes_on_after(desk: &mut Desk, other: u32) -> Option<u64> {
+fn resumed_after(desk: &mut LeaderHarness, other: u32) -> Option<u64> {
     (0..900).find(|_| {
         desk.now += 100;
         [1, other].into_iter().for_each(|node| desk.put(restarted(desk, node, (9, node.into()))));
@@ -667,13 +678,13 @@ fn goes_on_after(desk: &mut Desk, other: u32) -> Option<u64> {
 }
 
 #[test]
-fn it_waits_for_ever_for_who_may_have_kept_its_memory() {
+fn the_controller_waits_without_end_for_a_member_that_may_have_its_memory() {
     let mut desk = dark();
-    assert_eq!(goes_on_after(&mut desk, 3), None);
+    assert_eq!(resumed_after(&mut desk, 3), None);
     let node = NodeId(2);
     let refused = desk.ask(OperatorRequest::DeclareDead { node, with_loss: false });
     assert!(matches!(refused, Err(Error::OnlyCopy { .. })), "{refused:?}");
-    assert_eq!(goes_on_after(&mut desk, 3), None);
+    assert_eq!(resumed_after(&mut desk, 3), None);
     assert_eq!(desk.ask(OperatorRequest::DeclareDead { node, with_loss: true }), Ok(OperatorReply::Decided));
     assert_eq!(desk.members(0), [3]);
     assert!(desk.state.chain(ChainId(0)).unwrap().resumed.unwrap().is_missing);
@@ -682,21 +693,21 @@ fn it_waits_for_ever_for_who_may_have_kept_its_memory() {
 }
 
 #[test]
-fn it_waits_a_set_time_for_who_is_known_to_have_restarted() {
+fn the_controller_waits_a_set_time_for_a_restarted_member() {
     let mut desk = dark();
     // It is back for a moment, and gone before the others are there.
     desk.put(restarted(&desk, 3, (9, 9)));
     desk.pass(3000, &[]);
-    let waited = goes_on_after(&mut desk, 2).unwrap();
+    let waited = resumed_after(&mut desk, 2).unwrap();
     assert!((298..=302).contains(&waited), "{waited} tenths of a second");
     assert_eq!(desk.members(0), [2]);
     assert!(desk.state.chain(ChainId(0)).unwrap().resumed.unwrap().is_missing);
 }
 
 #[test]
-fn who_makes_no_progress_lets_another_one_try() {
-    let mut desk = Desk::new(founded(3, 1, 3));
-    let syncing = |desk: &Desk| desk.state.chain(ChainId(0)).unwrap().configuration().syncing;
+fn a_leader_without_progress_resigns() {
+    let mut desk = LeaderHarness::new(founded(3, 1, 3));
+    let syncing = |desk: &LeaderHarness| desk.state.chain(ChainId(0)).unwrap().configuration().syncing;
     desk.pass(500, &[1, 2, 3]);
     let first = syncing(&desk).unwrap();
     desk.pass(50_000, &[1, 2, 3]);
@@ -709,8 +720,8 @@ fn who_makes_no_progress_lets_another_one_try() {
 }
 
 #[test]
-fn where_everybody_drains_nobody_does() {
-    let mut desk = Desk::whole(2, 4);
+fn if_every_node_drains_none_does() {
+    let mut desk = LeaderHarness::whole(2, 4);
     desk.is_quick = true;
     desk.pass(300, &[1, 2]);
     assert_eq!(desk.ask(OperatorRequest::Drain { node: NodeId(1), fewer: true }), Ok(OperatorReply::Decided));

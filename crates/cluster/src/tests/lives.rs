@@ -30,7 +30,7 @@ fn live(seed: u64) -> World {
 }
 
 #[test]
-fn whoever_may_answer_has_all_that_was_acknowledged_and_every_chain_is_whole_again() {
+fn every_answering_member_has_all_acknowledged_records_and_every_chain_is_whole_again() {
     // A failing seed is played again with `SEED=17 SEEDS=1`.
     let number = |name, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (first, count): (u64, u64) = (number("SEED", 0), number("SEEDS", 100));

@@ -6,7 +6,7 @@ use frieze_base::{ChainEpoch, ClusterId, NodeId};
 use proptest::prelude::*;
 
 use super::STAMP;
-use super::states::{GIB, chain_step, founded, newcomer, take_in};
+use super::states::{GIB, add_target, chain_step, founded, newcomer};
 use crate::placement::{Loads, choose, next_move};
 use crate::{
     ChainStep, ClusterChange, ClusterState, Decision, MembershipChange, MetalogMembership, NodeDevice, NodeInfo,
@@ -24,7 +24,7 @@ fn complete(state: &mut ClusterState) {
     for id in chains {
         while state.chain(id).unwrap().serving().count() < (state.replicas() as usize).min(eligible.len()) {
             let (node, _) = choose(state, &Loads::of(state), state.chain(id).unwrap(), &eligible).unwrap();
-            take_in(state, id, node.0, TargetRole::Serving);
+            add_target(state, id, node.0, TargetRole::Serving);
         }
     }
 }
@@ -35,7 +35,7 @@ fn balance(state: &mut ClusterState) -> usize {
     while let Some(found) = next_move(state, &Loads::of(state), &all(state)) {
         moves += 1;
         assert!(moves < 10_000, "it never ends");
-        take_in(state, found.chain, found.to.0, TargetRole::Serving);
+        add_target(state, found.chain, found.to.0, TargetRole::Serving);
         for step in [ChainStep::TakeOut(found.from), ChainStep::Left(found.from), ChainStep::Drop(found.from)] {
             chain_step(state, found.chain, step).unwrap();
         }
@@ -75,7 +75,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_node_has_its_share_and_what_a_lost_one_did_falls_evenly_on_the_rest(
+    fn every_node_has_its_share_and_the_share_of_a_lost_one_is_spread_evenly(
         nodes in 4u32..10, per_node in 4u32..16, replicas in 2u32..4,
     ) {
         let chains = nodes * per_node;
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn when_a_node_goes_nothing_moves_but_what_it_had(nodes in 5u32..9, per_node in 3u32..12) {
+    fn when_a_node_is_lost_only_its_targets_move(nodes in 5u32..9, per_node in 3u32..12) {
         let mut state = grown(nodes, nodes * per_node, 3);
         let lost = NodeId(nodes / 2);
         let before = state.clone();
@@ -118,7 +118,7 @@ proptest! {
             chain_step(&mut state, *id, ChainStep::Left(lost)).unwrap();
             chain_step(&mut state, *id, ChainStep::Drop(lost)).unwrap();
             let (node, _) = choose(&state, &Loads::of(&state), state.chain(*id).unwrap(), &rest).unwrap();
-            take_in(&mut state, *id, node.0, TargetRole::Serving);
+            add_target(&mut state, *id, node.0, TargetRole::Serving);
         }
         for (was, is) in before.chains().zip(state.chains()) {
             prop_assert!(was == is || chains.contains(&is.id));
@@ -184,7 +184,7 @@ fn no_two_replicas_are_on_one_machine_as_long_as_there_are_others() {
 }
 
 #[test]
-fn those_that_keep_the_metalog_are_spread_over_machines() {
+fn voters_are_spread_over_machines() {
     let mut state = founded(1, 1, 1);
     for (number, machine) in (2..).zip(["a", "a", "a", "a", "b", "b", "c"]) {
         join(&mut state, on(number, machine));

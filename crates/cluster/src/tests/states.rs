@@ -2,11 +2,12 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 
 use super::STAMP;
 use crate::{
-    ChainStep, ClusterChange, ClusterState, Configuration, Decision, Error, LostInterval, NodeDevice, NodeInfo,
-    NodeState, NodeStep, RemainingCopies, TargetRole, TargetState,
+    ChainStep, ClusterChange, ClusterState, Decision, Error, LostInterval, NodeDevice, NodeInfo, NodeState, NodeStep,
+    RemainingCopies, TargetRole, TargetState,
 };
 
 pub(super) const GIB: u64 = 1 << 30;
@@ -54,7 +55,7 @@ pub(super) fn node_step(state: &mut ClusterState, node: u32, step: NodeStep) -> 
 }
 
 /// A node takes its part in a chain, step by step, as far as `role`.
-pub(super) fn take_in(state: &mut ClusterState, chain: ChainId, node: u32, role: TargetRole) {
+pub(super) fn add_target(state: &mut ClusterState, chain: ChainId, node: u32, role: TargetRole) {
     let (node, incarnation) = (NodeId(node), state.node(NodeId(node)).unwrap().incarnation());
     let steps = [
         (TargetRole::Out, ChainStep::Place { node, device: 0 }),
@@ -76,7 +77,7 @@ pub(super) fn take_in(state: &mut ClusterState, chain: ChainId, node: u32, role:
 /// Chain 0 of nodes 1 to `count`, all serving.
 fn whole(count: u32) -> ClusterState {
     let mut state = founded(count, 1, count);
-    (2..=count).for_each(|node| take_in(&mut state, CHAIN, node, TargetRole::Serving));
+    (2..=count).for_each(|node| add_target(&mut state, CHAIN, node, TargetRole::Serving));
     state
 }
 
@@ -143,12 +144,12 @@ fn names_are_unique_and_words() {
 }
 
 #[test]
-fn a_node_is_taken_in_step_by_step_each_under_a_new_epoch() {
+fn a_node_joins_step_by_step_each_under_a_new_epoch() {
     let mut state = founded(2, 1, 2);
-    take_in(&mut state, CHAIN, 2, TargetRole::Out);
+    add_target(&mut state, CHAIN, 2, TargetRole::Out);
     assert_eq!(configuration(&state), configured(5, &[1], None, false));
     assert_eq!(state.target_state(&state.chain(CHAIN).unwrap().targets[1]), TargetState::Waiting);
-    take_in(&mut state, CHAIN, 2, TargetRole::Syncing);
+    add_target(&mut state, CHAIN, 2, TargetRole::Syncing);
     assert_eq!(configuration(&state), configured(6, &[1], Some(2), false));
     chain_step(&mut state, CHAIN, ChainStep::Join(NodeId(2))).unwrap();
     assert_eq!(configuration(&state), configured(7, &[1, 2], None, true));
@@ -161,7 +162,7 @@ fn a_node_is_taken_in_step_by_step_each_under_a_new_epoch() {
 fn a_decision_based_on_what_has_changed_has_no_effect() {
     let mut state = founded(2, 1, 2);
     let revision = state.chain(CHAIN).unwrap().revision;
-    take_in(&mut state, CHAIN, 2, TargetRole::Out);
+    add_target(&mut state, CHAIN, 2, TargetRole::Out);
     let before = state.clone();
     let step = ChainStep::Sync { node: NodeId(2), incarnation: 1 };
     let stale = Error::Stale { what: "the chain", based_on: revision, found: revision + 1 };
@@ -172,10 +173,10 @@ fn a_decision_based_on_what_has_changed_has_no_effect() {
 }
 
 #[test]
-fn one_at_a_time_is_taken_in() {
+fn one_node_joins_a_chain_at_a_time() {
     let mut state = founded(3, 1, 3);
-    take_in(&mut state, CHAIN, 2, TargetRole::Syncing);
-    take_in(&mut state, CHAIN, 3, TargetRole::Out);
+    add_target(&mut state, CHAIN, 2, TargetRole::Syncing);
+    add_target(&mut state, CHAIN, 3, TargetRole::Out);
     let sync = ChainStep::Sync { node: NodeId(3), incarnation: 1 };
     assert!(matches!(chain_step(&mut state, CHAIN, sync), Err(Error::DoesNotFit { .. })));
     assert!(chain_step(&mut state, CHAIN, ChainStep::Serve(NodeId(2))).is_err(), "it is not joining yet");
@@ -183,15 +184,15 @@ fn one_at_a_time_is_taken_in() {
 }
 
 #[test]
-fn a_joining_tail_is_never_left_alone_and_begins_again_without_whom_it_learned_from() {
+fn a_joining_tail_is_never_left_alone_and_syncs_anew_without_its_predecessor() {
     let mut state = founded(3, 1, 3);
-    take_in(&mut state, CHAIN, 2, TargetRole::Joining);
+    add_target(&mut state, CHAIN, 2, TargetRole::Joining);
     let last = Error::LastMember { chain: CHAIN, node: NodeId(1) };
     assert_eq!(chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(1))), Err(last));
 
     let mut state = whole(2);
     state.apply(&Decision::Join(newcomer(3)), STAMP);
-    take_in(&mut state, CHAIN, 3, TargetRole::Joining);
+    add_target(&mut state, CHAIN, 3, TargetRole::Joining);
     let mut other = state.clone();
     node_step(&mut state, 2, NodeStep::Offline).unwrap();
     chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(2))).unwrap();
@@ -202,7 +203,7 @@ fn a_joining_tail_is_never_left_alone_and_begins_again_without_whom_it_learned_f
 }
 
 #[test]
-fn the_last_that_kept_its_memory_stays_whoever_asks() {
+fn the_last_member_with_its_memory_stays_at_any_request() {
     let mut state = whole(2);
     restart(&mut state, 2);
     let last = Error::LastMember { chain: CHAIN, node: NodeId(1) };
@@ -219,7 +220,7 @@ fn the_last_that_kept_its_memory_stays_whoever_asks() {
 }
 
 #[test]
-fn only_who_is_offline_can_be_declared_dead_and_it_is_until_it_returns() {
+fn only_an_offline_node_can_be_declared_dead_until_it_returns() {
     let mut state = whole(2);
     assert_eq!(
         node_step(&mut state, 2, NodeStep::DeclareDead { spares: false }),
@@ -246,7 +247,7 @@ fn spared(state: &ClusterState, node: u32) -> Vec<RemainingCopies> {
 }
 
 #[test]
-fn who_alone_has_the_newest_of_a_chain_is_declared_dead_only_where_the_loss_is_meant() {
+fn the_only_member_with_the_newest_log_is_declared_dead_only_if_the_loss_is_meant() {
     let mut state = whole(3);
     node_step(&mut state, 3, NodeStep::Offline).unwrap();
     assert_eq!(spared(&state, 3), [], "two others have it all");
@@ -265,7 +266,7 @@ fn who_alone_has_the_newest_of_a_chain_is_declared_dead_only_where_the_loss_is_m
 }
 
 #[test]
-fn who_alone_kept_its_memory_is_declared_dead_only_where_the_loss_is_meant() {
+fn the_only_member_with_its_memory_is_declared_dead_only_if_the_loss_is_meant() {
     let mut state = whole(2);
     restart(&mut state, 2);
     node_step(&mut state, 1, NodeStep::Offline).unwrap();
@@ -276,7 +277,7 @@ fn who_alone_kept_its_memory_is_declared_dead_only_where_the_loss_is_meant() {
 }
 
 #[test]
-fn a_chain_says_what_it_went_on_without_from_a_copy_that_was_behind() {
+fn a_chain_resumed_from_a_stale_copy_reports_the_lost_interval() {
     let mut state = whole(2);
     restart(&mut state, 2);
     restart(&mut state, 1);
@@ -298,7 +299,7 @@ fn a_chain_says_what_it_went_on_without_from_a_copy_that_was_behind() {
 }
 
 #[test]
-fn a_chain_whose_members_all_restarted_goes_on_from_one_of_them_only() {
+fn a_chain_whose_members_all_restarted_resumes_from_one_of_them() {
     let mut state = whole(3);
     take_out_dead(&mut state, 3);
     (1..=2).for_each(|node| restart(&mut state, node));
@@ -318,7 +319,7 @@ fn take_out_dead(state: &mut ClusterState, node: u32) {
 }
 
 #[test]
-fn who_is_taken_out_alive_is_leaving_until_it_knows_or_is_gone() {
+fn a_member_removed_online_is_leaving_until_it_acknowledges_or_goes_offline() {
     let mut state = whole(3);
     chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(1))).unwrap();
     assert_eq!(state.chain(CHAIN).unwrap().leaving, [NodeId(1)]);
@@ -375,14 +376,14 @@ fn nothing_changed_is_no_new_version() {
 }
 
 #[test]
-fn what_a_node_still_has_is_needed_until_all_who_have_a_part_serve() {
+fn records_of_a_former_member_are_needed_until_every_target_serves() {
     let kept = |state: &ClusterState, node: u32| state.is_kept_by_others(CHAIN, NodeId(node));
     let mut state = founded(4, 1, 3);
-    (2..=3).for_each(|node| take_in(&mut state, CHAIN, node, TargetRole::Serving));
+    (2..=3).for_each(|node| add_target(&mut state, CHAIN, node, TargetRole::Serving));
     assert!(kept(&state, 4), "it never had a part");
     assert!(!(1..=3).any(|node| kept(&state, node)));
     // The fourth takes the place of the first.
-    take_in(&mut state, CHAIN, 4, TargetRole::Syncing);
+    add_target(&mut state, CHAIN, 4, TargetRole::Syncing);
     chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(1))).unwrap();
     assert!(!kept(&state, 1), "it has its place still");
     chain_step(&mut state, CHAIN, ChainStep::Drop(NodeId(1))).unwrap();

@@ -2,7 +2,7 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 
-use super::states::{founded, newcomer, node_step, take_in};
+use super::states::{add_target, founded, newcomer, node_step};
 use crate::{
     ChainStep, ClusterChange, ClusterRecovery, ClusterState, Decision, Error, FORMER_MAX, LostInterval, NodeState,
     NodeStep, TargetRole,
@@ -22,7 +22,7 @@ fn recovered(cluster: u128, node: u32, whole: &[u64]) -> ClusterRecovery {
 /// Three nodes and two chains: the second node has a full copy of one.
 fn three() -> ClusterState {
     let mut state = founded(3, 2, 3);
-    take_in(&mut state, ChainId(0), 2, TargetRole::Serving);
+    add_target(&mut state, ChainId(0), 2, TargetRole::Serving);
     state
 }
 
@@ -55,7 +55,7 @@ fn the_node_is_the_only_one_and_has_every_chain_with_a_gap() {
 }
 
 #[test]
-fn one_that_was_removed_before_goes_on_and_epochs_only_rise() {
+fn a_former_member_resumes_the_chain_and_epochs_only_rise() {
     let mut state = three();
     let revision = state.node(NodeId(3)).unwrap().revision;
     state.apply(&Decision::Node { node: NodeId(3), revision, step: NodeStep::Remove }, 10);
@@ -83,7 +83,7 @@ fn another_identity_is_needed_and_as_many_as_are_remembered_are_known() {
 }
 
 #[test]
-fn its_next_process_goes_on_from_its_log_as_after_any_restart() {
+fn its_next_process_resumes_from_its_log_as_after_any_restart() {
     let mut state = three();
     state.apply(&Decision::Recover(recovered(8, 2, &[700, 700])), 1000);
     let info = newcomer(2);

@@ -1,11 +1,12 @@
 //! What a node does with its lease, one rule a test.
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
+use frieze_wire::chain::Configuration;
 
 use super::states::newcomer;
 use crate::{
-    Assignment, Configuration, Heartbeat, LeaseGrant, NodeLease, NodeLeaseEffect, NodeLeaseInput, ProcessIdentity,
-    ReplicaEvent, Settings, WallMoment,
+    Assignment, Heartbeat, LeaseGrant, NodeLease, NodeLeaseEffect, NodeLeaseInput, ProcessIdentity, ReplicaEvent,
+    Settings, WallMoment,
 };
 
 const MS: u64 = 1_000_000;
@@ -87,7 +88,7 @@ fn a_process_takes_no_part_under_the_epoch_of_the_process_before() {
 }
 
 #[test]
-fn what_comes_late_or_was_for_another_process_changes_nothing() {
+fn a_late_answer_or_one_for_another_process_changes_nothing() {
     let mut tenant = begun();
     step(&mut tenant, 200, NodeLeaseInput::Granted(LeaseGrant { chains: vec![], ..grant(1, 9, None) }));
     assert!(holds(&tenant, 300));
@@ -115,7 +116,7 @@ fn a_part_that_a_grant_does_not_name_comes_first() {
 }
 
 #[test]
-fn a_part_on_its_way_into_a_replica_counts_as_one() {
+fn a_part_being_appended_counts_as_one() {
     let mut tenant = begun();
     let effects = step(&mut tenant, 200, NodeLeaseInput::Granted(LeaseGrant { lease_ns: 0, ..grant(0, 1, Some(4)) }));
     assert!(matches!(effects[..], [NodeLeaseEffect::Install { .. }, ..]));
@@ -124,7 +125,7 @@ fn a_part_on_its_way_into_a_replica_counts_as_one() {
 }
 
 #[test]
-fn what_could_not_be_installed_is_asked_for_again() {
+fn a_failed_installation_is_requested_again() {
     let mut tenant = begun();
     for version in 1..200 {
         let ms = 200 + version;
@@ -138,7 +139,7 @@ fn what_could_not_be_installed_is_asked_for_again() {
 }
 
 #[test]
-fn what_was_said_of_an_older_configuration_is_not_repeated() {
+fn a_report_about_an_older_configuration_is_not_repeated() {
     let mut tenant = begun();
     let installed = |tenant: &mut NodeLease, epoch, ms| {
         let effects = step(tenant, ms, NodeLeaseInput::Granted(grant(0, epoch, Some(epoch))));
@@ -156,7 +157,7 @@ fn what_was_said_of_an_older_configuration_is_not_repeated() {
 }
 
 #[test]
-fn who_resigns_holds_nothing_any_more_whatever_comes() {
+fn a_node_that_resigned_has_no_lease_at_any_later_answer() {
     let mut tenant = begun();
     step(&mut tenant, 200, NodeLeaseInput::Granted(LeaseGrant { chains: vec![], ..grant(1, 1, None) }));
     assert!(holds(&tenant, 300));
@@ -167,7 +168,7 @@ fn who_resigns_holds_nothing_any_more_whatever_comes() {
 }
 
 #[test]
-fn who_is_refused_says_so_once_and_asks_less_and_less_often() {
+fn a_refused_node_reports_it_once_and_asks_less_and_less_often() {
     let mut tenant = begun();
     let fault = Fault::new(Reason::Fenced, "the clock");
     let (mut told, mut asked) = (0, Vec::new());
@@ -189,7 +190,7 @@ fn who_is_refused_says_so_once_and_asks_less_and_less_often() {
 }
 
 #[test]
-fn who_led_once_or_leads_nobody_makes_nobody_speak_less_often() {
+fn a_former_leader_does_not_slow_heartbeats() {
     let mut tenant = begun();
     step(&mut tenant, 150, NodeLeaseInput::Leader(Some(NodeId(3))));
     let late = NodeLeaseInput::Refused { from: NodeId(1), fault: Fault::new(Reason::Fenced, "the clock") };
@@ -207,7 +208,7 @@ fn who_led_once_or_leads_nobody_makes_nobody_speak_less_often() {
 }
 
 #[test]
-fn heartbeats_go_on_without_answers_and_stop_without_a_leader() {
+fn heartbeats_continue_without_answers_and_stop_without_a_leader() {
     let mut tenant = begun();
     let beats = |tenant: &mut NodeLease, from: u64| {
         (from..from + 4000).step_by(10).map(|ms| step(tenant, ms, NodeLeaseInput::Tick).len()).sum::<usize>()

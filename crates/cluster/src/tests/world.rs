@@ -9,13 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Rng};
+use frieze_wire::chain::Configuration;
 
 use super::STAMP;
 use super::states::GIB;
 use crate::{
-    Assignment, ChainStep, ClusterChange, ClusterState, Configuration, Controller, ControllerEffect, ControllerInput,
-    Decision, Heartbeat, LeaseGrant, NodeDevice, NodeInfo, NodeLease, NodeLeaseEffect, NodeLeaseInput, NodeState,
-    OperatorReply, OperatorRequest, ProcessIdentity, ReplicaEvent, Settings, TargetRole, WallMoment,
+    Assignment, ChainStep, ClusterChange, ClusterState, Controller, ControllerEffect, ControllerInput, Decision,
+    Heartbeat, LeaseGrant, NodeDevice, NodeInfo, NodeLease, NodeLeaseEffect, NodeLeaseInput, NodeState, OperatorReply,
+    OperatorRequest, ProcessIdentity, ReplicaEvent, Settings, TargetRole, WallMoment,
 };
 
 pub(super) const MS: u64 = 1_000_000;
@@ -61,7 +62,7 @@ struct Machine {
     leads: u64,
     state: ClusterState,
     applied: usize,
-    overseer: Controller,
+    controller: Controller,
     tenant: Option<NodeLease>,
     chains: BTreeMap<ChainId, Replica>,
     next_tick: u64,
@@ -215,7 +216,7 @@ impl World {
             leads: 0,
             state: ClusterState::default(),
             applied: 0,
-            overseer: Controller::new(NodeId(at as u32 + 1), self.settings.clone()),
+            controller: Controller::new(NodeId(at as u32 + 1), self.settings.clone()),
             tenant: None,
             chains: BTreeMap::new(),
             next_tick: 0,
@@ -319,17 +320,17 @@ impl World {
             return;
         }
         match packet {
-            Packet::Heartbeat(heartbeat) => self.oversee(to, ControllerInput::Heartbeat(heartbeat)),
-            Packet::Grant(grant) => self.tell_tenant(to, NodeLeaseInput::Granted(grant)),
+            Packet::Heartbeat(heartbeat) => self.step_controller(to, ControllerInput::Heartbeat(heartbeat)),
+            Packet::Grant(grant) => self.step_node_lease(to, NodeLeaseInput::Granted(grant)),
             Packet::Install(incarnation, token, chains) => {
                 if self.machines[to].incarnation == incarnation {
                     self.install(to, chains);
-                    self.tell_tenant(to, NodeLeaseInput::Installed { token });
+                    self.step_node_lease(to, NodeLeaseInput::Installed { token });
                 }
             }
             Packet::Refusal(fault) => {
                 let from = NodeId(from as u32 + 1);
-                self.tell_tenant(to, NodeLeaseInput::Refused { from, fault });
+                self.step_node_lease(to, NodeLeaseInput::Refused { from, fault });
             }
             Packet::Proposal(term, decisions) => {
                 if self.leader == Some(to) && self.term == term && !(self.is_faulty && self.rng.chance(20)) {
@@ -343,11 +344,11 @@ impl World {
                 let machine = &self.machines[to];
                 if self.leader == Some(to) && machine.incarnation == incarnation && machine.leads == self.term {
                     self.catch_up(to);
-                    self.oversee(to, ControllerInput::Confirmed { token });
+                    self.step_controller(to, ControllerInput::Confirmed { token });
                 }
             }
-            Packet::Ask(request, ask) => self.oversee(to, ControllerInput::Request { request, ask }),
-            Packet::Leader(term, leader) => self.hear_of_leader(to, term, leader),
+            Packet::Ask(request, ask) => self.step_controller(to, ControllerInput::Request { request, ask }),
+            Packet::Leader(term, leader) => self.on_leader(to, term, leader),
         }
     }
 
@@ -355,9 +356,9 @@ impl World {
         if self.machines[at].applied < self.log.len() && (self.rng.chance(2) || !self.is_faulty) {
             self.catch_up(at);
         }
-        self.oversee(at, ControllerInput::Tick);
+        self.step_controller(at, ControllerInput::Tick);
         self.report(at);
-        self.tell_tenant(at, NodeLeaseInput::Tick);
+        self.step_node_lease(at, NodeLeaseInput::Tick);
         if self.machines[at].node.is_none() && self.rng.chance(20) {
             let newcomer = self.newcomer(at);
             self.ask(OperatorRequest::Join { newcomer, cluster: None, clock: None });
@@ -369,7 +370,7 @@ impl World {
         let told: Vec<_> = self.machines[at].chains.iter().map(|(id, replica)| (*id, replica.last())).collect();
         for (chain, last) in told {
             let left_bytes = 0;
-            self.tell_tenant(
+            self.step_node_lease(
                 at,
                 NodeLeaseInput::Replica { chain, event: ReplicaEvent::Progress { last, newest: last.1, left_bytes } },
             );
@@ -412,14 +413,14 @@ impl World {
             machine.node = known;
             self.start(at);
         }
-        self.oversee(at, ControllerInput::Applied(changes));
+        self.step_controller(at, ControllerInput::Applied(changes));
     }
 
     fn elect(&mut self, at: usize) {
         self.term += 1;
         self.leader = Some(at);
         self.counts.leaders += 1;
-        self.hear_of_leader(at, self.term, at);
+        self.on_leader(at, self.term, at);
         let deaf = self.again.map(|(_, before)| before);
         (0..self.machines.len()).filter(|other| deaf != Some(*other)).for_each(|other| self.announce(other));
     }
@@ -433,7 +434,7 @@ impl World {
         self.packets.insert((self.now + delay, self.sent), (leader, to, Packet::Leader(self.term, leader)));
     }
 
-    fn hear_of_leader(&mut self, at: usize, term: u64, leader: usize) {
+    fn on_leader(&mut self, at: usize, term: u64, leader: usize) {
         if term < self.machines[at].term {
             return;
         }
@@ -446,21 +447,21 @@ impl World {
             if self.machines[at].leads < term {
                 self.machines[at].leads = term;
                 self.catch_up(at);
-                self.oversee(at, ControllerInput::Lead { term });
+                self.step_controller(at, ControllerInput::Lead { term });
             }
         } else {
-            self.oversee(at, ControllerInput::Follow(node));
+            self.step_controller(at, ControllerInput::Follow(node));
         }
-        self.tell_tenant(at, NodeLeaseInput::Leader(node));
+        self.step_node_lease(at, NodeLeaseInput::Leader(node));
     }
 
     // ---- the cores ----
 
-    fn oversee(&mut self, at: usize, input: ControllerInput) {
+    fn step_controller(&mut self, at: usize, input: ControllerInput) {
         let moment = self.moment(at);
         let machine = &mut self.machines[at];
         let mut out = Vec::new();
-        machine.overseer.step(moment, &machine.state, input, &mut out);
+        machine.controller.step(moment, &machine.state, input, &mut out);
         for effect in out {
             match effect {
                 ControllerEffect::Confirm { token } => {
@@ -489,7 +490,7 @@ impl World {
         }
     }
 
-    fn tell_tenant(&mut self, at: usize, input: NodeLeaseInput) {
+    fn step_node_lease(&mut self, at: usize, input: NodeLeaseInput) {
         let moment = self.moment(at);
         let Some(tenant) = &mut self.machines[at].tenant else { return };
         let mut out = Vec::new();
@@ -531,7 +532,7 @@ impl World {
         let (incarnation, address, devices) = (machine.incarnation, told.address, told.devices);
         let identity = ProcessIdentity { cluster: ClusterId(7), node, incarnation, address, devices };
         machine.tenant = Some(NodeLease::new(identity, settings.clone(), seed, logs));
-        machine.overseer = Controller::new(node, settings);
+        machine.controller = Controller::new(node, settings);
         (machine.leads, machine.term) = (0, 0);
         self.announce(at);
     }
@@ -654,11 +655,11 @@ impl World {
         replica.log = log;
         if installed.joining {
             self.ready.insert((chain, epoch, node));
-            self.tell_tenant(at, NodeLeaseInput::Replica { chain, event: ReplicaEvent::Ready { epoch } });
+            self.step_node_lease(at, NodeLeaseInput::Replica { chain, event: ReplicaEvent::Ready { epoch } });
         } else {
             let node = installed.syncing.expect("looked at above");
             self.caught_up.insert((chain, epoch, node));
-            self.tell_tenant(at, NodeLeaseInput::Replica { chain, event: ReplicaEvent::CaughtUp { node, epoch } });
+            self.step_node_lease(at, NodeLeaseInput::Replica { chain, event: ReplicaEvent::CaughtUp { node, epoch } });
         }
     }
 
@@ -729,7 +730,7 @@ impl World {
     /// A process ends on purpose.
     fn resign(&mut self, at: usize) {
         if self.is_awake(at) {
-            self.tell_tenant(at, NodeLeaseInput::Resign);
+            self.step_node_lease(at, NodeLeaseInput::Resign);
             if self.rng.chance(2) {
                 self.crash(at);
             }
@@ -748,7 +749,7 @@ impl World {
                 self.crash(at);
                 self.machines[at].is_destroyed = true;
             }
-            3 | 4 => self.bury(),
+            3 | 4 => self.declare_dead_node(),
             5 => self.ask(OperatorRequest::Balance(on)),
             6 => {
                 let replicas = self.rng.between(1, 3) as u32;
@@ -759,7 +760,7 @@ impl World {
     }
 
     /// Operators tell of machines that will never come back.
-    fn bury(&mut self) {
+    fn declare_dead_node(&mut self) {
         let gone: Vec<NodeId> =
             self.machines.iter().filter(|machine| machine.is_destroyed).filter_map(|machine| machine.node).collect();
         for node in gone {
@@ -872,7 +873,7 @@ impl World {
                     let next = (0..self.machines.len()).find(|at| self.may_lead(*at));
                     self.elect(next.expect("somebody is there"));
                 }
-                self.bury();
+                self.declare_dead_node();
                 quiet = if self.is_whole().is_ok() { quiet + 1 } else { 0 };
             }
             if quiet == 5 {

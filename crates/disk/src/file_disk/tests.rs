@@ -36,7 +36,7 @@ fn a_new_file_reads_as_zero_and_has_its_space_reserved() {
 }
 
 #[test]
-fn what_was_written_is_read_back_also_by_a_later_process() {
+fn written_bytes_are_read_back_also_by_a_later_process() {
     let (dir, disk) = new_disk();
     let file = disk.create("a", 100).unwrap();
     file.write_at(10, &[b"one", b"", b"two"]).unwrap();
@@ -90,7 +90,7 @@ fn a_read_at_the_end_is_short_and_beyond_it_empty() {
 }
 
 #[test]
-fn files_are_listed_in_order_without_what_is_not_ours() {
+fn files_are_listed_in_order_without_foreign_files() {
     let (dir, disk) = new_disk();
     for name in ["b", "c", "a"] {
         disk.create(name, 1).unwrap();
@@ -147,7 +147,7 @@ fn a_directory_is_made_if_it_is_missing_but_a_file_is_no_directory() {
     let inner = dir.path().join("inner");
     FileDisk::open(&inner, FileDiskSettings::default()).unwrap();
     let mode = rustix::fs::stat(&inner).unwrap().st_mode;
-    assert_eq!(mode & 0o077, 0, "nobody else can read the files: {mode:o}");
+    assert_eq!(mode & 0o077, 0, "no other user can read the files: {mode:o}");
     std::fs::write(dir.path().join("plain"), b"").unwrap();
     let error = FileDisk::open(&dir.path().join("plain"), FileDiskSettings::default()).unwrap_err();
     assert_eq!(error.reason(), Reason::NotDirectory, "{error}");
@@ -174,13 +174,13 @@ fn a_full_device_refuses_new_files_and_takes_them_again_after_a_removal() {
 }
 
 #[test]
-fn what_a_killed_process_was_making_is_gone_at_the_next_start() {
+fn an_unfinished_file_of_a_killed_process_is_removed_at_the_next_start() {
     let (dir, disk) = new_disk();
     drop(disk);
-    std::fs::write(dir.path().join(MAKING_NAME), b"half").unwrap();
+    std::fs::write(dir.path().join(UNFINISHED_NAME), b"half").unwrap();
     let disk = FileDisk::open(dir.path(), FileDiskSettings::default()).unwrap();
     assert!(disk.list().unwrap().is_empty());
-    assert!(!dir.path().join(MAKING_NAME).exists());
+    assert!(!dir.path().join(UNFINISHED_NAME).exists());
 }
 
 #[test]
@@ -201,9 +201,9 @@ fn a_failed_sync_is_never_followed_by_a_successful_one() {
     let (_dir, disk) = new_disk();
     let (pipe, _other_end) = std::io::pipe().unwrap();
     let again = pipe.try_clone().unwrap();
-    let file = disk.handle("a", pipe.into(), Op::Open).unwrap();
+    let file = disk.handle("a", pipe.into(), DiskOp::Open).unwrap();
     assert_eq!(file.sync().unwrap_err().reason(), Reason::InputOutput);
-    let reopened = disk.handle("a", again.into(), Op::Open).unwrap();
+    let reopened = disk.handle("a", again.into(), DiskOp::Open).unwrap();
     for file in [file, reopened] {
         let second = file.sync().unwrap_err();
         assert!(matches!(second, Error::SyncLost { .. }), "{second}");
@@ -212,17 +212,17 @@ fn a_failed_sync_is_never_followed_by_a_successful_one() {
 
 #[test]
 fn errors_of_the_system_become_the_reasons_that_doors_understand() {
-    let reason = |errno| io(Op::Write, "a")(errno).reason();
+    let reason = |errno| io(DiskOp::Write, "a")(errno).reason();
     assert_eq!(reason(Errno::NOSPC), Reason::NoSpace);
     assert_eq!(reason(Errno::DQUOT), Reason::NoSpace);
     assert_eq!(reason(Errno::IO), Reason::InputOutput);
     assert_eq!(reason(Errno::MFILE), Reason::Unavailable);
-    let full = io(Op::Create, "seg-7")(Errno::NOSPC);
+    let full = io(DiskOp::Create, "seg-7")(Errno::NOSPC);
     assert_eq!(full.to_string(), "cannot create seg-7: No space left on device (os error 28)");
 }
 
 #[test]
-fn two_processes_cannot_hold_one_directory() {
+fn two_processes_cannot_lock_one_directory() {
     let (dir, disk) = new_disk();
     let lock = dir.path().join(LOCK_NAME);
     let held = |path: &Path| Command::new("flock").arg("-n").arg(path).arg("true").status();
@@ -233,7 +233,7 @@ fn two_processes_cannot_hold_one_directory() {
 }
 
 #[test]
-fn what_lies_on_the_medium_is_what_was_written_wherever_a_read_begins() {
+fn a_direct_read_returns_the_written_bytes_from_any_offset() {
     let (_dir, disk) = new_disk();
     let len = 3 * 4096 + 700;
     let file = disk.create("a", len as u64).unwrap();
@@ -241,13 +241,13 @@ fn what_lies_on_the_medium_is_what_was_written_wherever_a_read_begins() {
     file.write_at(0, &[&bytes]).unwrap();
     for (from, want) in [(0, len), (1, 10), (4095, 2), (4096, 4096), (5000, len), (len - 1, 1), (len, 5)] {
         let mut found = vec![0xee; want];
-        let read = file.read_medium_at(from as u64, &mut found).unwrap();
+        let read = file.read_direct_at(from as u64, &mut found).unwrap();
         assert_eq!(found[..read], bytes[from..len.min(from + want)], "{want} bytes from {from}");
     }
 }
 
 #[test]
-fn two_parts_read_at_once_are_what_lies_there_wherever_the_file_ends() {
+fn two_parts_read_at_once_are_the_stored_bytes_wherever_the_file_ends() {
     let (_dir, disk) = new_disk();
     let file = disk.create("a", 100).unwrap();
     let bytes: Vec<u8> = (1..=100).collect();

@@ -117,7 +117,7 @@ impl SimFile {
     }
 
     /// Drops the copies of these pages where the medium has them.
-    pub(super) fn let_go(&mut self, pages: Range<u64>) {
+    pub(super) fn advise_dont_need(&mut self, pages: Range<u64>) {
         let there: Vec<u64> = self.copies.range(pages).copied().collect();
         for page in there {
             if self.unsynced.range(page * PAGE_SECTORS..(page + 1) * PAGE_SECTORS).next().is_none() {

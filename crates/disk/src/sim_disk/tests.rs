@@ -25,7 +25,7 @@ fn with_file(seed: u64, sectors: usize) -> SimDisk {
 }
 
 #[test]
-fn what_was_written_is_read_back_across_sectors() {
+fn written_bytes_are_read_back_across_sectors() {
     let disk = SimDisk::new(1);
     let file = disk.create("a", 2000).unwrap();
     file.write_at(500, &[b"one", b"", &[7; 1000]]).unwrap();
@@ -48,7 +48,7 @@ fn a_dead_process_leaves_everything_it_wrote() {
 }
 
 #[test]
-fn a_loss_of_power_never_takes_what_was_synced() {
+fn a_loss_of_power_never_loses_synced_bytes() {
     for seed in 0..50 {
         let disk = with_file(seed, 8);
         crash(&disk, CrashKind::Power);
@@ -143,7 +143,7 @@ fn the_device_stops_in_the_middle_of_the_chosen_change() {
         disk.fail_after(2);
         file.write_at(0, &[&[2; SECTOR_BYTES]]).unwrap();
         let error = file.write_at(0, &[&[3; 1000], &[3; 1000]]).unwrap_err();
-        assert!(matches!(error, Error::Crashed { op: Op::Write, .. }), "{error}");
+        assert!(matches!(error, Error::Crashed { op: DiskOp::Write, .. }), "{error}");
         assert!(disk.is_crashed());
         assert!(file.read_at(0, &mut [0]).is_err() && disk.list().is_err() && disk.open("a").is_err());
         crash(&disk, CrashKind::Process);
@@ -257,7 +257,7 @@ fn a_worn_sector_fails_every_read_of_it_until_it_is_written() {
     for (at, fails) in [(0, false), (1, true), (511, true), (512, true), (1023, true), (1024, false)] {
         let read = file.read_at(at, &mut bytes);
         assert_eq!(read.is_err(), fails, "at {at}");
-        assert_eq!(file.read_medium_at(at, &mut bytes), read);
+        assert_eq!(file.read_direct_at(at, &mut bytes), read);
     }
     assert_eq!(file.read_at(600, &mut bytes).unwrap_err().reason(), Reason::InputOutput);
     file.write_at(700, &[b"x"]).unwrap();
@@ -266,7 +266,7 @@ fn a_worn_sector_fails_every_read_of_it_until_it_is_written() {
 }
 
 #[test]
-fn reads_and_writes_fail_as_often_as_they_are_told_to() {
+fn reads_and_writes_fail_as_often_as_configured() {
     let disk = with_file(1, 4);
     let file = disk.open("a").unwrap();
     disk.fail_reads(1);

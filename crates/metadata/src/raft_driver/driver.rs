@@ -1,12 +1,13 @@
 //! The driver of one member: what it consists of, and how an input becomes effects.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{Fault, LogIndex, MonoTime, NodeId, Reason};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_metalog::{DataEnd, MemberEffect, MemberInput, RaftMember};
 use frieze_wire::peer::metalog::MetalogMessage;
 use frieze_wire::txn::Batch;
@@ -31,9 +32,9 @@ pub(crate) struct RaftDriver {
     pub(super) device: Arc<Device>,
     pub(super) way: Arc<dyn Peers>,
     pub(super) queue: TxnQueue,
-    pub(super) core: Mutex<RaftCore>,
+    pub(super) core: Mutex<levels::RaftCore, RaftCore>,
     /// Held by the thread that flushes the journal.
-    pub(super) flushing: Mutex<()>,
+    pub(super) flushing: Mutex<levels::RaftFlush, ()>,
     pub(super) seen: PublishedState,
     pub(super) progress: ApplyWait,
     /// Wakes the thread that flushes the journal.
@@ -41,7 +42,7 @@ pub(crate) struct RaftDriver {
     pub(super) transfers: SnapshotTransfers,
     /// Inode numbers up to it are left out, by every member.
     pub(super) ids_above: AtomicU64,
-    pub(super) ticked: Mutex<Option<MonoTime>>,
+    pub(super) ticked: Mutex<levels::RaftTick, Option<MonoTime>>,
     pub(super) tick_ns: u64,
 }
 
@@ -180,8 +181,9 @@ impl RaftDriver {
         group
     }
 
+    #[track_caller]
     pub(super) fn lock(&self) -> MutexGuard<'_, RaftCore> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.lock()
     }
 
     /// Gives the member an input and does what it asks for, and what comes of that.
@@ -257,7 +259,7 @@ impl RaftDriver {
     pub(crate) fn tick(&self, state: &AppliedState) -> Duration {
         let now = self.clock.reading().mono;
         {
-            let mut ticked = self.ticked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ticked = self.ticked.lock();
             // One tick at most after a long pause: messages of that time are still to be received.
             if ticked.is_some_and(|last| now.since_ns(last) < self.tick_ns) {
                 return Duration::from_nanos(self.tick_ns / 4);

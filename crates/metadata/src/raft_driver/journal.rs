@@ -1,6 +1,6 @@
 //! The journal is flushed.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::{Fault, LogIndex, Reason};
 use frieze_disk::DiskFile;
@@ -37,7 +37,7 @@ impl RaftDriver {
     /// # Errors
     /// The disk's, now or before: the member is silent.
     pub(crate) fn flush(&self, state: &AppliedState, through: Option<LogIndex>) -> Result<(), Fault> {
-        let _one = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.flushing.lock();
         let (through, unflushed) = {
             let mut core = self.lock();
             if let Some(fault) = &core.failed {

@@ -1,8 +1,7 @@
 //! The state goes to another member, or comes from one.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use frieze_base::{Fault, NodeId, crc32c};
+use frieze_locks::MutexGuard;
 use frieze_metalog::MemberInput;
 use frieze_wire::peer::ServerMessage;
 use frieze_wire::peer::metalog::{MetalogHeld, MetalogMessage, MetalogPiece};
@@ -20,7 +19,7 @@ impl RaftDriver {
     pub(super) fn tick_snapshots(&self, state: &AppliedState) {
         let all: Vec<_> = self.transfers.sending().values().cloned().collect();
         for one in all {
-            let mut sending = one.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sending = one.lock();
             sending.ticks += 1;
             let gone_on = if sending.ticks >= PATIENCE_TICKS {
                 None
@@ -39,7 +38,7 @@ impl RaftDriver {
     /// A receiver tells how far it is.
     pub(crate) fn on_snapshot_progress(&self, state: &AppliedState, from: NodeId, held: MetalogHeld) {
         let Some(one) = self.transfers.sending().get(&from).cloned() else { return };
-        let mut sending = one.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sending = one.lock();
         if held.transfer != sending.transfer || sending.over {
             return;
         }
@@ -71,17 +70,9 @@ impl RaftDriver {
         }
         let (to, transfer) = (sending.to, sending.transfer);
         drop(sending);
-        {
-            let mut all = self.transfers.sending();
-            let same =
-                |one: &Arc<Mutex<OutgoingSnapshot>>| one.try_lock().is_ok_and(|sending| sending.transfer == transfer);
-            if !all.get(&to).is_some_and(same) {
-                // Another has taken its place, and will be reported.
-                return;
-            }
-            all.remove(&to);
+        if self.transfers.remove(to, transfer) {
+            self.feed(&mut self.lock(), state, MemberInput::SnapshotSent { to, whole });
         }
-        self.feed(&mut self.lock(), state, MemberInput::SnapshotSent { to, whole });
     }
 
     /// A piece of a state comes.
@@ -95,7 +86,7 @@ impl RaftDriver {
         piece: MetalogPiece,
         payload: &[u8],
     ) -> Result<(), Fault> {
-        let mut receiving = self.transfers.receiving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut receiving = self.transfers.receiving.lock();
         if piece.number == 0 && piece.transfer != receiving.transfer && piece.transfer != 0 {
             state.versions.begin_snapshot()?;
             *receiving = IncomingSnapshot { transfer: piece.transfer, next: 0, whole: false };

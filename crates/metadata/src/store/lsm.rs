@@ -3,8 +3,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use fjall::config::{BlockSizePolicy, FilterPolicy};
 use fjall::{AbstractTree, KeyspaceCreateOptions, Readable};
 
 use frieze_base::{Fault, LogIndex, Reason};
+use frieze_locks::{Mutex, RwLock, RwLockReadGuard, levels};
 
 use super::clean_start_image::{ImageFiles, ImageStamp};
 use super::version_store::{CleanStartImage, CurrentVersions, StoreItem, StoreView, VersionStore, VisitItem};
@@ -21,15 +22,15 @@ use super::version_store::{CleanStartImage, CurrentVersions, StoreItem, StoreVie
 pub struct LsmStore {
     database: fjall::Database,
     /// The one in use; another takes its place when a whole state was received.
-    versions: RwLock<fjall::Keyspace>,
+    versions: RwLock<levels::VersionTable, fjall::Keyspace>,
     /// A state that is being received.
-    other: Mutex<Option<fjall::Keyspace>>,
+    other: Mutex<levels::NextVersionTable, Option<fjall::Keyspace>>,
     progress: fjall::Keyspace,
     directory: PathBuf,
     waiting_bytes_max: u64,
     table_bytes: u64,
     /// Nothing may be committed any more: see [`VersionStore::rest`].
-    is_at_rest: RwLock<bool>,
+    is_at_rest: RwLock<levels::StoreCommit, bool>,
     /// What was left for this start. It goes when something is committed.
     left: ImageFiles,
     may_be_left: AtomicBool,
@@ -133,7 +134,7 @@ impl LsmStore {
     }
 
     fn versions(&self) -> fjall::Keyspace {
-        self.versions.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.versions.read().clone()
     }
 
     fn keyspace(&self, name: &str) -> fjall::Result<fjall::Keyspace> {
@@ -142,7 +143,7 @@ impl LsmStore {
 
     /// To be held while something is committed.
     fn committing(&self) -> Result<RwLockReadGuard<'_, bool>, Fault> {
-        let is_at_rest = self.is_at_rest.read().unwrap_or_else(PoisonError::into_inner);
+        let is_at_rest = self.is_at_rest.read();
         match *is_at_rest {
             false => Ok(is_at_rest),
             true => {
@@ -255,10 +256,10 @@ impl VersionStore for LsmStore {
         match frieze_disk::cached_below(&self.directory)? {
             Some(bytes) if bytes <= bytes_max => Ok(bytes),
             Some(_) => {
-                frieze_disk::let_go_below(&self.directory)?;
+                frieze_disk::drop_cached_below(&self.directory)?;
                 Ok(frieze_disk::cached_below(&self.directory)?.unwrap_or(0))
             }
-            None => frieze_disk::let_go_below(&self.directory).map(|()| 0).map_err(Fault::from),
+            None => frieze_disk::drop_cached_below(&self.directory).map(|()| 0).map_err(Fault::from),
         }
     }
 
@@ -267,10 +268,10 @@ impl VersionStore for LsmStore {
     }
 
     fn rest(&self) -> Result<(), Fault> {
-        let mut is_at_rest = self.is_at_rest.write().unwrap_or_else(PoisonError::into_inner);
+        let mut is_at_rest = self.is_at_rest.write();
         *is_at_rest = true;
         // What was received in part is thrown away by the next start, which has to find it for that.
-        if self.other.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if self.other.lock().is_some() {
             return Ok(());
         }
         for keyspace in [&self.versions(), &self.progress] {
@@ -301,7 +302,7 @@ impl VersionStore for LsmStore {
     }
 
     fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
-        let is_at_rest = self.is_at_rest.read().unwrap_or_else(PoisonError::into_inner);
+        let is_at_rest = self.is_at_rest.read();
         // What waits in memory is written by the next start, under a number that is not known yet.
         let is_written = self.versions().tree.get_highest_memtable_seqno().is_none();
         if !*is_at_rest || !is_written {
@@ -322,7 +323,7 @@ impl VersionStore for LsmStore {
     fn begin_snapshot(&self) -> Result<(), Fault> {
         let failed = store_fault("receiving a state");
         let _committing = self.committing()?;
-        let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut other = self.other.lock();
         if let Some(left) = other.take() {
             self.database.delete_keyspace(left).map_err(&failed)?;
         }
@@ -336,7 +337,7 @@ impl VersionStore for LsmStore {
 
     fn put_snapshot(&self, items: Vec<StoreItem>) -> Result<(), Fault> {
         let _committing = self.committing()?;
-        let other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        let other = self.other.lock();
         let other = other.as_ref().ok_or_else(not_begun)?;
         let mut batch = self.database.batch();
         for (key, value) in items {
@@ -347,7 +348,7 @@ impl VersionStore for LsmStore {
     }
 
     fn received_snapshot(&self) -> Result<Box<dyn StoreView>, Fault> {
-        let other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        let other = self.other.lock();
         let versions = other.as_ref().ok_or_else(not_begun)?.clone();
         Ok(Box::new(LsmView { snapshot: self.database.snapshot(), versions }))
     }
@@ -356,7 +357,7 @@ impl VersionStore for LsmStore {
         let failed = store_fault("taking over a state");
         let _committing = self.committing()?;
         self.let_go_of_left();
-        let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut other = self.other.lock();
         let next = other.as_ref().ok_or_else(not_begun)?.clone();
         // All of it before what makes it count.
         self.persist()?;
@@ -367,7 +368,7 @@ impl VersionStore for LsmStore {
         batch.commit().map_err(&failed)?;
         self.persist()?;
         *other = None;
-        let old = std::mem::replace(&mut *self.versions.write().unwrap_or_else(PoisonError::into_inner), next);
+        let old = std::mem::replace(&mut *self.versions.write(), next);
         // Its files go when the last reader drops them; if that fails, the next start removes them.
         let _later = self.database.delete_keyspace(old);
         Ok(())

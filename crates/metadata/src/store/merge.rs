@@ -1,6 +1,6 @@
 //! The history: versions of the overlay and of the store, merged.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::{Fault, LogIndex};
 use frieze_hlc::Hlc;
@@ -22,7 +22,7 @@ impl NameVersions {
         // An item may be in both for a moment, or be written again: the younger counts. The store is opened second, so
         // nothing falls between the two.
         let overlay: Vec<StoreItem> = {
-            let overlay = self.overlay.read().unwrap_or_else(PoisonError::into_inner);
+            let overlay = self.overlay.read();
             overlay.range(from.to_vec()..=to.to_vec()).map(|(key, value)| (key.clone(), value.clone())).collect()
         };
         let mut young = overlay.into_iter().peekable();
@@ -52,7 +52,7 @@ impl NameVersions {
 
     /// Changes that wait in RAM, of the batches that have some later than `after`, in order of stamp.
     fn waiting_since(&self, after: Hlc) -> Vec<Arc<[KeyVersion]>> {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.waiting.lock();
         let young =
             |(_, changes): &&(LogIndex, Arc<[KeyVersion]>)| changes.iter().rev().any(|change| change.stamp > after);
         waiting.batches.iter().filter(young).map(|(_, changes)| changes.clone()).collect()
@@ -63,7 +63,7 @@ impl VersionHistory for NameVersions {
     fn newest(&self, key: &[u8], at: Hlc) -> Result<Option<(Hlc, Option<Vec<u8>>)>, Fault> {
         let (from, to) = (stored_key(key, Hlc::ZERO), stored_key(key, at));
         let young = {
-            let overlay = self.overlay.read().unwrap_or_else(PoisonError::into_inner);
+            let overlay = self.overlay.read();
             overlay.range(from.clone()..=to.clone()).next_back().map(|(key, value)| (key.clone(), value.clone()))
         };
         let old = self.store.last_in(&from, &to)?;

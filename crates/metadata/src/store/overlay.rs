@@ -1,10 +1,11 @@
 //! The overlay: versions of entries that are not durable in the metalog.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use frieze_base::{Fault, LogIndex};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, RwLock, levels};
 use frieze_namespace::{KeyVersion, erases, is_rewritten, keeps_versions};
 
 use super::keys::{encode_in_place, encode_value, stored_key, stored_key_into};
@@ -14,10 +15,10 @@ use super::version_store::{CleanStartImage, CurrentVersions, VersionStore};
 /// The history of the namespace: the overlay over the store.
 pub struct NameVersions {
     pub(super) store: Box<dyn VersionStore>,
-    pub(super) overlay: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
-    pub(super) waiting: Mutex<UnsettledChanges>,
+    pub(super) overlay: RwLock<levels::VersionOverlay, BTreeMap<Vec<u8>, Vec<u8>>>,
+    pub(super) waiting: Mutex<levels::UnsettledChanges, UnsettledChanges>,
     /// Held while versions are handed to the store: one at a time, so that it can be looked at in between.
-    pub(super) settling: Mutex<()>,
+    pub(super) settling: Mutex<levels::SettlingTurn, ()>,
 }
 
 #[derive(Default)]
@@ -45,19 +46,19 @@ impl NameVersions {
     /// Takes the changes of the metalog entry `index` into the overlay: they are readable from now.
     pub fn add(&self, index: LogIndex, changes: Vec<KeyVersion>) {
         {
-            let mut overlay = self.overlay.write().unwrap_or_else(PoisonError::into_inner);
+            let mut overlay = self.overlay.write();
             for change in changes.iter().filter(|change| keeps_versions(&change.key)) {
                 overlay.insert(stored_key(&change.key, change.stamp), encode_value(change.value.as_deref()));
             }
         }
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.changes += changes.len();
         waiting.batches.push_back((index, changes.into()));
     }
 
     /// Number of changes that wait in RAM for their metalog entries to become durable.
     pub fn waiting(&self) -> usize {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).changes
+        self.waiting.lock().changes
     }
 
     /// Moves the changes of all entries up to `durable` from the overlay into the store. Returns how far the store is.
@@ -65,14 +66,14 @@ impl NameVersions {
     /// # Errors
     /// The store's; nothing is lost: the changes stay in the overlay and the next call tries again.
     pub fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
-        let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.settling.lock();
         self.settle_held(durable)
     }
 
     pub(super) fn settle_held(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
         // They stay in the queue until the store has them, so that the index of time misses none meanwhile.
         let taken: Vec<(LogIndex, Arc<[KeyVersion]>)> = {
-            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let waiting = self.waiting.lock();
             waiting.batches.iter().take_while(|(index, _)| *index <= durable).cloned().collect()
         };
         let Some(applied) = taken.last().map(|(index, _)| *index) else {
@@ -103,13 +104,13 @@ impl NameVersions {
         puts.extend(time_index::pages(changes()));
         self.store.commit(puts, removals, applied)?;
         {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = self.waiting.lock();
             while let Some((_, changes)) = waiting.batches.pop_front_if(|(index, _)| *index <= applied) {
                 waiting.changes -= changes.len();
             }
         }
         let mut key = Vec::new();
-        let mut overlay = self.overlay.write().unwrap_or_else(PoisonError::into_inner);
+        let mut overlay = self.overlay.write();
         for change in changes().filter(|change| keeps_versions(&change.key)) {
             stored_key_into(&change.key, change.stamp, &mut key);
             // What was written again in its place meanwhile waits for its own entry.

@@ -3,8 +3,6 @@
 //! Guarantees: what is sent is the store as it was after one entry, whatever is committed meanwhile; what is received
 //! is not visible before all of it is here, and then takes the place of the old at once.
 
-use std::sync::PoisonError;
-
 use frieze_base::{Fault, LogIndex};
 use frieze_namespace::keeps_versions;
 
@@ -22,7 +20,7 @@ impl NameVersions {
     /// # Errors
     /// The store's.
     pub(crate) fn view(&self, through: LogIndex) -> Result<Box<dyn StoreView>, Fault> {
-        let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.settling.lock();
         let settled = self.settle_held(through)?;
         assert!(settled <= through, "the store holds entry {settled}, which comes after {through}");
         self.store.view()
@@ -59,10 +57,10 @@ impl NameVersions {
     /// # Errors
     /// The store's: it is as before.
     pub(crate) fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
-        let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.settling.lock();
         self.store.install_snapshot(applied, name)?;
-        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = UnsettledChanges::default();
-        self.overlay.write().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.waiting.lock() = UnsettledChanges::default();
+        self.overlay.write().clear();
         Ok(())
     }
 

@@ -10,7 +10,8 @@ use frieze_hlc::{ClockSettings, Hlc, HlcClock};
 use frieze_metalog::DataEnd;
 use frieze_net::{PeerPayload, Peers};
 use frieze_storage::{
-    Budget, Device, FORMAT_VERSION, Identity, ImageBudget, Keeper, NodeClock, Reach, STATE_FILE, Standing,
+    Budget, Device, FORMAT_VERSION, Identity, IdentityStore, ImageBudget, MetalogRole, NodeClock, RecoveryLimits,
+    STATE_FILE,
 };
 use frieze_tier::MemoryDemand;
 use frieze_wire::peer::ServerMessage;
@@ -68,7 +69,7 @@ impl Servers {
     pub(super) fn new(count: u32) -> Arc<Servers> {
         let (wire, time) = (Arc::<Wire>::default(), SimTime::new(STARTED_US));
         let open = |id: u32| {
-            let standing = if id == 1 { Standing::Alone } else { Standing::Joining };
+            let standing = if id == 1 { MetalogRole::Alone } else { MetalogRole::Joining };
             open(NodeId(id), standing, &time, Arc::new(Port { from: NodeId(id), wire: wire.clone() }))
         };
         let nodes: Vec<Metadata> = (1..=count).map(open).collect();
@@ -136,19 +137,19 @@ impl Servers {
 /// A lone server with a file system.
 pub(super) fn lone() -> Metadata {
     let time = SimTime::new(STARTED_US);
-    let metadata = open(NodeId(1), Standing::Alone, &time, Arc::new(Port { from: NodeId(1), wire: Arc::default() }));
+    let metadata = open(NodeId(1), MetalogRole::Alone, &time, Arc::new(Port { from: NodeId(1), wire: Arc::default() }));
     metadata.load_id_bounds();
     format(&metadata);
     metadata
 }
 
-fn open(id: NodeId, standing: Standing, time: &SimTime, way: Arc<dyn Peers>) -> Metadata {
+fn open(id: NodeId, standing: MetalogRole, time: &SimTime, way: Arc<dyn Peers>) -> Metadata {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(u64::from(id.0)));
     let identity =
         Identity { node: id.0, format_version: FORMAT_VERSION, standing: standing as i32, ..Identity::default() };
     let file = StateFile::open_or_create(&*disk, STATE_FILE).expect("a state file");
     file.write(&identity.encode_to_vec()).expect("a state file");
-    let keeper = Arc::new(Keeper::new(identity, file));
+    let keeper = Arc::new(IdentityStore::new(identity, file));
     let settings = frieze_multilog::LogSettings { segment_bytes: 64 << 10, block_bytes: 512, ..Default::default() };
     let shares = MemoryDemand::default().divide().expect("memory");
     let budget = Budget {
@@ -158,7 +159,7 @@ fn open(id: NodeId, standing: Standing, time: &SimTime, way: Arc<dyn Peers>) -> 
         shares,
         images: ImageBudget { pieces_max: 16, percent: 0 },
     };
-    let reach = Reach {
+    let reach = RecoveryLimits {
         upto: Hlc::MAX,
         durable: Default::default(),
         footers_from: frieze_base::SegmentId(0),

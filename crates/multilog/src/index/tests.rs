@@ -33,7 +33,7 @@ fn touched_max(records: u64, len: u64) -> usize {
     let mut log = MultiLog::new(LogSettings::default());
     for stamp in 1..=records {
         let record = write(stamp, rng.below((1 << 20) - len) as u32, len as u32);
-        let placed = log.place(std::slice::from_ref(&record));
+        let placed = log.reserve(std::slice::from_ref(&record)).expect("nothing is reserved");
         log.publish(&record, &placed.spots[0]);
     }
     let (mut most, mut out) = (0, Vec::new());
@@ -68,7 +68,7 @@ fn a_plan_looks_no_further_back_than_what_covers_its_range_together() {
     let records = 4000;
     for stamp in 1..=records {
         let record = write(stamp, (rng.below(32) * SLOT) as u32, SLOT as u32);
-        let placed = log.place(std::slice::from_ref(&record));
+        let placed = log.reserve(std::slice::from_ref(&record)).expect("nothing is reserved");
         log.publish(&record, &placed.spots[0]);
     }
     let mut out = Vec::new();

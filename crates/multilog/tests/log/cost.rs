@@ -11,7 +11,7 @@ const CHUNK_BYTES: u64 = 64 << 20;
 fn log_with(records: impl Iterator<Item = RecordMeta>) -> MultiLog {
     let mut log = MultiLog::new(LogSettings::default());
     for record in records {
-        let placed = log.place(std::slice::from_ref(&record));
+        let placed = log.reserve(std::slice::from_ref(&record)).expect("nothing is reserved");
         log.publish(&record, &placed.spots[0]);
         let end = log.end();
         log.sealable(end);

@@ -143,7 +143,7 @@ fn a_flipped_bit_in_a_vouched_record_costs_that_record_only() {
 }
 
 #[test]
-fn a_checkpoint_names_only_what_is_durable() {
+fn a_checkpoint_names_only_durable_records() {
     let mut device = device_with(3);
     let durable = device.log.end();
     device.write(&[with_payload(nth(4))]);
@@ -318,7 +318,7 @@ fn a_cut_drops_later_segments_and_their_files_serve_again() {
 fn a_segment_whose_making_failed_is_left_out() {
     let mut device = LogDevice::new(settings(SEGMENT_BYTES));
     for stamp in 1..=100 {
-        let placed = device.log.place(&[nth(stamp)]);
+        let placed = device.log.reserve(&[nth(stamp)]).expect("nothing is reserved");
         let rolled = placed.roll.clone();
         device.log.abandon(placed);
         if let Some(roll) = rolled {
@@ -346,7 +346,7 @@ fn old_bytes_of_a_recycled_file_are_no_records() {
     device.free = old.files.bytes.keys().copied().collect();
     // Ids go on after those of the first use.
     for _ in 0..10 {
-        let placed = device.log.place(&[write_of(1, 0, 1, 0, 1)]);
+        let placed = device.log.reserve(&[write_of(1, 0, 1, 0, 1)]).expect("nothing is reserved");
         device.log.abandon(placed);
     }
     for stamp in 1..=60 {

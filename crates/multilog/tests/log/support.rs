@@ -6,7 +6,7 @@ use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, Segme
 use frieze_hlc::Hlc;
 use frieze_multilog::{
     Discards, Error, IndexRun, LogPosition, LogSettings, LogSource, MultiLog, Piece, PieceSource, RecordKind,
-    RecordMeta, RecoveryReport, RunBuilder, RunKey, RunMerge, RunSource, Seal, SegmentKey, block_crcs,
+    RecordMeta, RecoveryReport, Reservation, RunBuilder, RunKey, RunMerge, RunSource, Seal, SegmentKey, block_crcs,
 };
 
 /// Small blocks, so that small records have several.
@@ -96,16 +96,16 @@ impl LogDevice {
     }
 
     /// Writes a group up to, but without, its publication; returns where its records went.
-    pub(crate) fn store(&mut self, group: &[(RecordMeta, Vec<u8>)]) -> frieze_multilog::PlacedGroup {
+    pub(crate) fn store(&mut self, group: &[(RecordMeta, Vec<u8>)]) -> Reservation {
         let metas: Vec<RecordMeta> = group.iter().map(|(meta, _)| meta.clone()).collect();
-        let placed = self.log.place(&metas);
+        let placed = self.log.reserve(&metas).expect("the places before have ended");
         if let Some(new) = &placed.roll {
             self.files.make(new.id, new.bytes, &mut self.free);
             self.files.put(new.id, 0, &new.header);
         }
-        for ((meta, payload), spot) in group.iter().zip(&placed.spots) {
+        for (index, ((meta, payload), spot)) in group.iter().zip(&placed.spots).enumerate() {
             let block_bytes = self.log.settings().block_bytes;
-            let head = self.log.encode(meta, spot, &block_crcs(payload, block_bytes));
+            let head = placed.head(index, meta, &block_crcs(payload, block_bytes));
             assert_eq!(spot.offset + head.len() as u64, spot.data_offset);
             self.files.put(spot.segment, spot.offset, &head);
             self.files.put(spot.segment, spot.data_offset, payload);

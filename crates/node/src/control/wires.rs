@@ -2,8 +2,8 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, NodeId, Reason};
 use frieze_cluster::{
-    Assignment, ClockOffset, Configuration, Heartbeat, LeaseGrant, LostInterval, NodeDevice, ReplicaGarbage,
-    ReplicaHealth, ReplicaReport, Resumption,
+    Assignment, ClockOffset, Heartbeat, LeaseGrant, LostInterval, NodeDevice, ReplicaGarbage, ReplicaHealth,
+    ReplicaReport, Resumption,
 };
 use frieze_wire::control::DeviceProto as WireDevice;
 use frieze_wire::peer::control as wire;
@@ -120,12 +120,7 @@ pub(super) fn grant_in(from: NodeId, told: wire::LeaseGrantProto) -> LeaseGrant 
 }
 
 fn assignment_out(assignment: &Assignment) -> wire::AssignmentProto {
-    let configuration = assignment.configuration.as_ref().map(|configuration| wire::Configuration {
-        epoch: configuration.epoch.0,
-        members: configuration.members.iter().map(|node| node.0).collect(),
-        syncing: configuration.syncing.map_or(0, |node| node.0),
-        joining: configuration.joining,
-    });
+    let configuration = assignment.configuration.as_ref().map(Into::into);
     wire::AssignmentProto {
         chain: assignment.chain.0,
         device: assignment.device,
@@ -136,12 +131,7 @@ fn assignment_out(assignment: &Assignment) -> wire::AssignmentProto {
 }
 
 fn assignment_in(told: wire::AssignmentProto) -> Assignment {
-    let configuration = told.configuration.map(|configuration| Configuration {
-        epoch: ChainEpoch(configuration.epoch),
-        members: configuration.members.into_iter().map(NodeId).collect(),
-        syncing: Some(NodeId(configuration.syncing)).filter(|node| node.0 > 0),
-        joining: configuration.joining,
-    });
+    let configuration = told.configuration.map(Into::into);
     let resumed = Resumption { epoch: ChainEpoch(told.resumed_epoch), is_missing: told.resumed_missing };
     Assignment {
         chain: ChainId(told.chain),
@@ -161,6 +151,8 @@ pub(super) fn refused_in(told: wire::HeartbeatRefusal) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use frieze_wire::chain::Configuration;
+
     use super::*;
 
     #[test]

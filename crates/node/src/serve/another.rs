@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use frieze_base::{ClusterId, Fault, Reason};
 use frieze_net::{Limits, ServerAddr};
+use frieze_planes::Settings;
+use frieze_storage::{Identity, MetalogRole};
 use frieze_wire::message::HelloReply;
 use tracing::warn;
 
 use super::asker::Asker;
 use super::spawn;
-use crate::settings::Settings;
-use frieze_storage::{Identity, Standing};
 
 /// Time to connect and to answer: a start waits no longer for all of them together.
 const ANSWERING: Duration = Duration::from_secs(1);
@@ -81,7 +81,7 @@ fn judge(directory: &str, identity: &Identity, named: &[ServerAddr], found: &[Fo
         return Ok(());
     }
     let whose = match identity.standing() {
-        Standing::Alone => format!("is of a server that is alone (cluster {})", identity.cluster_id()),
+        MetalogRole::Alone => format!("is of a server that is alone (cluster {})", identity.cluster_id()),
         _ => format!("is of server {} of cluster {}", identity.node, identity.cluster_id()),
     };
     let words = format!("--join names servers of another cluster: {directory} {whose}, and {}", others.join(", "));

@@ -20,6 +20,8 @@ use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
 use frieze_net::{
     FrameWriter, Limits, LogThrottle, PartialFrame, PeerPayload, Peers, PrefixClaim, ServerAddr, random_nonce,
 };
+use frieze_service::NodeKeys;
+use frieze_storage::NodeClock;
 use frieze_wire::message::{Hello, HelloReply, Prove, Request};
 use frieze_wire::peer::{ChainPiece, KeepAlive, PeerBody, ServerMessage};
 use frieze_wire::{FrameHeader, FrameKind};
@@ -29,10 +31,8 @@ use tracing::{debug, info};
 use super::asker::Asker;
 use super::spawn;
 use super::traffic::Traffic;
-use crate::engine::SOFTWARE;
-use crate::node_keys::NodeKeys;
+use crate::parts::SOFTWARE;
 use crate::successor::Successor;
-use frieze_storage::NodeClock;
 
 /// Most bytes in the queue to one node; beyond it a message is lost.
 const WAITING_BYTES_MAX: usize = 64 << 20;

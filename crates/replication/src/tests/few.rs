@@ -7,7 +7,7 @@ use frieze_wire::message::Durability;
 use frieze_wire::peer::{ChainRecord, ServerMessage};
 
 use super::world::{CHUNK_BYTES, FILE, LAYOUT, World, bytes_of, outcome};
-use crate::Report;
+use crate::ChainEvent;
 
 /// A world of three members, in this order.
 fn three() -> World {
@@ -51,7 +51,7 @@ fn chunk(writes: &[(u64, usize, frieze_base::Seq)]) -> Vec<u8> {
 }
 
 #[test]
-fn what_the_head_writes_every_member_reads() {
+fn every_member_reads_what_the_head_writes() {
     let mut world = three();
     let (seq, done) = world.write(1, 100, 5000, Durability::Async);
     assert_eq!(outcome(&done), None, "others do not have it yet");
@@ -66,7 +66,7 @@ fn what_the_head_writes_every_member_reads() {
 
 /// A client that receives the answer may read at the member that sent it, before that member does anything else.
 #[test]
-fn what_a_member_tells_others_its_readers_are_shown_first() {
+fn a_commit_is_shown_to_readers_before_a_message_about_it_leaves() {
     let mut world = three();
     let at = chain() as usize;
     for number in 0..3 {
@@ -91,7 +91,7 @@ fn what_a_member_tells_others_its_readers_are_shown_first() {
 
 /// A group that becomes committed is shown in one step: a reader that needs no request to the tail reads all of it.
 #[test]
-fn who_need_not_ask_any_more_reads_what_was_committed() {
+fn a_reader_that_need_not_ask_the_tail_reads_what_was_committed() {
     let mut world = three();
     let (seq, _done) = world.write(1, 0, 700, Durability::Async);
     let ack = loop {
@@ -107,20 +107,20 @@ fn who_need_not_ask_any_more_reads_what_was_committed() {
         // While a reader is active, its cuts stay the same.
         let cuts = plane.cuts();
         assert_ne!(cuts.of(chain), Hlc::MAX);
-        let hears = scope.spawn(|| plane.told(ack.from, ack.told.clone(), 0, (&ack.payload.bytes).into()));
+        let hears = scope.spawn(|| plane.on_message(ack.from, ack.told.clone(), 0, (&ack.payload.bytes).into()));
         for _ in 0..100 {
-            assert!(plane.has_to_look([chain].into_iter()), "another reader would not ask, and not find it");
+            assert!(plane.has_to_query_tail([chain].into_iter()), "another reader would not ask, and not find it");
             std::thread::park_timeout(std::time::Duration::from_millis(1));
         }
         drop(cuts);
         assert!(hears.join().unwrap().unwrap());
     });
-    assert!(!plane.has_to_look([chain].into_iter()));
+    assert!(!plane.has_to_query_tail([chain].into_iter()));
     assert_eq!(world.bytes(2, 0, None), chunk(&[(0, 700, seq)]));
 }
 
 #[test]
-fn a_write_elsewhere_than_at_the_head_is_told_where_that_is() {
+fn a_write_at_another_member_is_refused_with_the_name_of_the_head() {
     let mut world = three();
     let (_, done) = world.write(2, 0, 10, Durability::Async);
     let fault = outcome(&done).unwrap().unwrap_err();
@@ -176,7 +176,7 @@ fn a_read_of_now_that_meets_what_the_tail_may_have_committed_asks_it() {
 }
 
 #[test]
-fn who_is_new_serves_when_it_has_on_stable_storage_what_was_there() {
+fn a_new_member_serves_when_it_has_all_records_on_stable_storage() {
     let mut world = World::new(2, 6);
     let (_, done) = world.write(1, 0, 3000, Durability::Sync);
     world.flush(1);
@@ -184,13 +184,13 @@ fn who_is_new_serves_when_it_has_on_stable_storage_what_was_there() {
     world.configure_all(&[1]);
     world.configure(chain(), &[1], Some(2), false);
     while world.deliver() {}
-    assert!(world.reports(1).iter().any(|report| matches!(report, Report::CaughtUp { .. })));
+    assert!(world.reports(1).iter().any(|report| matches!(report, ChainEvent::CaughtUp { .. })));
     world.configure(chain(), &[1, 2], None, true);
     while world.deliver() {}
     assert_eq!(world.reports(2), [], "it has not flushed");
     world.flush(2);
     while world.deliver() {}
-    assert!(world.reports(2).iter().any(|report| matches!(report, Report::Ready { .. })));
+    assert!(world.reports(2).iter().any(|report| matches!(report, ChainEvent::Ready { .. })));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn discard_and_lose_power(seed: u64) {
 }
 
 #[test]
-fn without_a_lease_nobody_answers_for_now_and_everybody_for_then() {
+fn without_a_lease_a_member_answers_reads_of_the_past_only() {
     let mut world = three();
     let (seq, done) = world.write(1, 0, 700, Durability::Async);
     world.settle();
@@ -275,7 +275,7 @@ fn a_retry_at_the_next_head_is_answered_with_the_first_run() {
 }
 
 #[test]
-fn who_returns_discards_what_the_chain_does_not_have_and_is_given_the_rest() {
+fn a_returning_member_discards_what_the_chain_lacks_and_receives_the_rest() {
     let mut world = three();
     let (kept, done) = world.write(1, 0, 3000, Durability::Async);
     world.settle();
@@ -316,7 +316,7 @@ fn who_returns_discards_what_the_chain_does_not_have_and_is_given_the_rest() {
 }
 
 #[test]
-fn who_is_new_is_given_all_history_byte_for_byte() {
+fn a_new_member_receives_all_history_byte_for_byte() {
     let mut world = World::new(2, 5);
     let mut instants: Vec<Hlc> = Vec::new();
     // While it is the only member, with groups over chunk boundaries.
@@ -329,7 +329,7 @@ fn who_is_new_is_given_all_history_byte_for_byte() {
             world.flush(1);
         }
     }
-    while world.plane(1).device().shelve(&|tips| world.plane(1).keep_memory(tips, &|_| true)).unwrap() {}
+    while world.plane(1).device().write_index_runs(&|tips| world.plane(1).encode_dedupe(tips, &|_| true)).unwrap() {}
     assert!(world.plane(1).device().log().stats().index_runs > 0, "some of it is on shelves");
     world.flush(1);
     world.crash(1, CrashKind::Power);
@@ -352,17 +352,17 @@ fn who_is_new_is_given_all_history_byte_for_byte() {
 }
 
 #[test]
-fn who_is_new_is_given_no_more_in_a_second_than_is_allowed_and_knows_what_it_lacks() {
+fn catch_up_stays_within_its_rate_and_the_new_member_knows_how_much_it_lacks() {
     let mut world = with_a_hundred();
     let chain = chain();
-    world.plane(1).limit_supplies(100_000);
+    world.plane(1).limit_catch_up(100_000);
     world.pass(1_000_000);
     world.configure(chain, &[1], Some(2), false);
     let (mut given, mut lacked) = (Vec::new(), Vec::new());
     while given.last() != Some(&100) {
         while world.deliver() {}
         given.push(world.log(2, chain).len());
-        lacked.push(world.plane(2).lacks(frieze_base::ChainId(chain)));
+        lacked.push(world.plane(2).lag_bytes(frieze_base::ChainId(chain)));
         assert!(given.len() < 1000, "it is given all in the end: {given:?}");
         world.pass(20_000);
     }
@@ -376,7 +376,7 @@ fn who_is_new_is_given_no_more_in_a_second_than_is_allowed_and_knows_what_it_lac
     let lacked: Vec<u64> = lacked.into_iter().skip_while(|bytes| *bytes == 0).collect();
     assert!(lacked[0] > 400_000 && lacked.is_sorted_by(|one, next| one >= next), "{lacked:?}");
     assert_eq!(lacked.last(), Some(&0));
-    assert!(world.plane(1).supplied_bytes() > 500_000);
+    assert!(world.plane(1).catch_up_bytes() > 500_000);
     // Without a limit they arrive at once.
     let mut world = with_a_hundred();
     world.configure(chain, &[1], Some(2), false);
@@ -385,7 +385,7 @@ fn who_is_new_is_given_no_more_in_a_second_than_is_allowed_and_knows_what_it_lac
 }
 
 #[test]
-fn a_chain_that_stands_still_holds_writers_up_and_then_refuses_them() {
+fn a_stalled_chain_makes_writers_wait_and_then_refuses_them() {
     let mut world = World::new(2, 3);
     world.configure_all(&[1]);
     world.bring_in(chain(), 2);
@@ -426,7 +426,7 @@ fn the_second_read_of_a_young_cut_needs_no_message() {
 }
 
 #[test]
-fn a_full_disk_takes_its_member_out_and_says_so() {
+fn a_full_disk_fails_its_member_and_reports_it() {
     let mut world = three();
     world.nodes[2].disk.set_capacity(0);
     let mut failed = Vec::new();
@@ -438,7 +438,8 @@ fn a_full_disk_takes_its_member_out_and_says_so() {
             break;
         }
     }
-    let full = |report: &Report| matches!(report, Report::Failed { fault, .. } if fault.reason == Reason::NoSpace);
+    let full =
+        |report: &ChainEvent| matches!(report, ChainEvent::Failed { fault, .. } if fault.reason == Reason::NoSpace);
     assert!(failed.iter().any(full), "{failed:?}");
     world.configure_all(&[1, 2]);
     world.settle();
@@ -448,7 +449,7 @@ fn a_full_disk_takes_its_member_out_and_says_so() {
 }
 
 #[test]
-fn what_no_member_tells_is_refused_with_words() {
+fn an_impossible_message_is_refused_with_its_cause() {
     let world = three();
     let epoch = world.configurations[0].epoch.0;
     let record = ChainRecord {
@@ -477,7 +478,7 @@ fn what_no_member_tells_is_refused_with_words() {
     let refused = |record: ChainRecord, payload: &[u8], reason| {
         let crc = frieze_base::crc32c(payload);
         let fault =
-            world.plane(2).told(NodeId(1), ServerMessage::ChainRecord(record), crc, payload.into()).unwrap_err();
+            world.plane(2).on_message(NodeId(1), ServerMessage::ChainRecord(record), crc, payload.into()).unwrap_err();
         assert_eq!(fault.reason, reason, "{fault}");
     };
     refused(ChainRecord { chain: 9, ..record.clone() }, b"abcd", Reason::BadFrame);
@@ -490,7 +491,7 @@ fn what_no_member_tells_is_refused_with_words() {
     refused(ChainRecord { len: 70_000, ..record.clone() }, &big, Reason::BadFrame);
     refused(record.clone(), b"abcd", Reason::Future);
     let damaged =
-        world.plane(2).told(NodeId(1), ServerMessage::ChainRecord(record), 7, b"abcd"[..].into()).unwrap_err();
+        world.plane(2).on_message(NodeId(1), ServerMessage::ChainRecord(record), 7, b"abcd"[..].into()).unwrap_err();
     assert_eq!(damaged.reason, Reason::BadFrame);
 }
 
@@ -516,7 +517,7 @@ fn a_barrier_waits_for_every_member() {
 /// Other members may have acknowledged more meanwhile. If the barrier waited, it would receive confirmation only of the
 /// records that the node had when it left, once the node is back.
 #[test]
-fn who_may_lack_what_was_acknowledged_says_of_nothing_that_it_is_durable() {
+fn a_barrier_is_refused_where_acknowledged_records_may_be_missing() {
     let mut world = three();
     let (_, done) = world.write(1, 0, 700, Durability::Async);
     while world.deliver() {}
@@ -541,7 +542,7 @@ fn who_may_lack_what_was_acknowledged_says_of_nothing_that_it_is_durable() {
 }
 
 #[test]
-fn what_was_forgotten_at_the_supplier_is_a_hole_at_who_is_new() {
+fn an_expired_record_is_a_hole_at_the_new_member() {
     let mut world = World::new(2, 9);
     let mut stamps = Vec::new();
     for number in 0..40u64 {
@@ -569,7 +570,7 @@ fn what_was_forgotten_at_the_supplier_is_a_hole_at_who_is_new() {
                 None => drop(spans.insert(grave.start, grave.end)),
             }
         }
-        given_back += device.give_back(segment, spans.iter()).unwrap().unwrap_or(0);
+        given_back += device.punch_dead(segment, spans.iter()).unwrap().unwrap_or(0);
     }
     assert!(given_back > 0, "something is gone");
     world.configure_all(&[1]);
@@ -581,7 +582,7 @@ fn what_was_forgotten_at_the_supplier_is_a_hole_at_who_is_new() {
 }
 
 #[test]
-fn a_damaged_record_is_not_handed_on_and_told() {
+fn a_damaged_record_is_not_sent_and_is_reported() {
     let mut world = World::new(2, 4);
     let (_, done) = world.write(1, 0, 4000, Durability::Async);
     assert!(outcome(&done).unwrap().is_ok());
@@ -593,8 +594,9 @@ fn a_damaged_record_is_not_handed_on_and_told() {
     world.configure_all(&[1]);
     world.configure(chain(), &[1], Some(2), false);
     world.settle();
+    let corrupt = Reason::Corrupt;
     let damaged =
-        |report: &Report| matches!(report, Report::Damaged { n: 1, fault, .. } if fault.reason == Reason::Corrupt);
+        |report: &ChainEvent| matches!(report, ChainEvent::Damaged { n: 1, fault, .. } if fault.reason == corrupt);
     assert!(world.reports(1).iter().any(damaged));
     assert!(world.log(2, chain()).is_empty());
 }
@@ -636,7 +638,7 @@ fn a_configuration_that_was_taken_is_not_taken_again_after_a_restart() {
 }
 
 #[test]
-fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stamped() {
+fn a_restart_from_index_runs_keeps_the_epochs_of_records() {
     let mut world = three();
     for number in 0..50 {
         let _ = world.write(1, number * 10, 10, Durability::Async);
@@ -653,7 +655,7 @@ fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stampe
     let device = world.plane(1).device();
     device.close_open();
     world.flush(1);
-    while device.shelve(&|tips| world.plane(1).keep_memory(tips, &|_| true)).unwrap() {}
+    while device.write_index_runs(&|tips| world.plane(1).encode_dedupe(tips, &|_| true)).unwrap() {}
     assert_eq!(device.log().stats().run_records, 110, "all of it is on shelves");
     world.crash(1, CrashKind::Process);
     world.configure_all(&[3]);
@@ -677,7 +679,7 @@ fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stampe
 
 /// A repeat after a pause sends everything in flight once more: not while it arrives, however slowly.
 #[test]
-fn what_is_on_its_way_to_who_lacks_it_is_not_sent_twice() {
+fn records_in_flight_to_a_member_that_lacks_them_are_not_sent_twice() {
     let mut world = with_a_hundred();
     world.configure(chain(), &[1], Some(2), false);
     let mut steps = 0;
@@ -694,7 +696,7 @@ fn what_is_on_its_way_to_who_lacks_it_is_not_sent_twice() {
         steps += 1;
         assert!(steps < 1000, "it is given all in the end");
     }
-    let supplied = world.plane(1).supplied_bytes();
+    let supplied = world.plane(1).catch_up_bytes();
     assert!((500_000..520_000).contains(&supplied), "100 records of 5,000 bytes took {supplied}");
 }
 
@@ -717,19 +719,19 @@ fn lose_a_supply(mut goes_on: impl FnMut(&mut World)) {
 }
 
 #[test]
-fn what_was_lost_on_its_way_to_who_lacks_it_is_sent_again() {
+fn lost_catch_up_records_are_sent_again() {
     lose_a_supply(|_| {});
 }
 
 #[test]
-fn what_was_lost_on_its_way_is_sent_again_while_the_chain_goes_on() {
+fn lost_catch_up_records_are_sent_again_while_the_chain_takes_writes() {
     lose_a_supply(|world| {
         world.write(1, 0, 100, Durability::Async);
     });
 }
 
 #[test]
-fn a_successor_that_is_not_heard_for_long_is_told_of_and_heard_again() {
+fn a_silent_successor_is_reported_and_so_is_its_return() {
     let mut world = three();
     world.configure_all(&[1, 2, 3]);
     world.settle();
@@ -737,9 +739,9 @@ fn a_successor_that_is_not_heard_for_long_is_told_of_and_heard_again() {
         world.cut.insert((NodeId(from), NodeId(to)));
     }
     let (_, done) = world.write(1, 0, 100, Durability::Async);
-    let silent = |world: &mut World| -> Vec<Report> {
+    let silent = |world: &mut World| -> Vec<ChainEvent> {
         let reports = world.reports(1).into_iter();
-        reports.filter(|report| matches!(report, Report::Silent { .. })).collect()
+        reports.filter(|report| matches!(report, ChainEvent::Silent { .. })).collect()
     };
     let mut told = Vec::new();
     for _ in 0..100 {
@@ -754,10 +756,10 @@ fn a_successor_that_is_not_heard_for_long_is_told_of_and_heard_again() {
         told.extend(silent(&mut world));
     }
     let of = frieze_base::ChainId(chain());
-    assert_eq!(told, [Report::Silent { chain: of, node: Some(NodeId(2)) }], "once, of the chain that waits");
+    assert_eq!(told, [ChainEvent::Silent { chain: of, node: Some(NodeId(2)) }], "once, of the chain that waits");
     assert_eq!(world.reports(3), [], "it waits for nobody");
     world.cut.clear();
     world.settle();
-    assert_eq!(silent(&mut world), [Report::Silent { chain: of, node: None }]);
+    assert_eq!(silent(&mut world), [ChainEvent::Silent { chain: of, node: None }]);
     assert!(outcome(&done).unwrap().is_ok());
 }

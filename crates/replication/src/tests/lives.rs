@@ -12,7 +12,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
 use super::world::{CHAINS, CHUNK_BYTES, LAYOUT, Outcome, World, bytes_of, outcome};
-use crate::Report;
+use crate::ChainEvent;
 
 /// A write and its known outcome.
 struct Asked {
@@ -179,14 +179,14 @@ impl Lives {
             }
             for report in self.world.reports(id) {
                 match report {
-                    Report::CaughtUp { chain, epoch, node } => {
+                    ChainEvent::CaughtUp { chain, epoch, node } => {
                         let now = self.world.configurations[chain.0 as usize].clone();
                         if now.epoch == epoch && now.syncing == Some(node) {
                             let all: Vec<u32> = now.members.iter().map(|node| node.0).chain([node.0]).collect();
                             self.world.configure(chain.0, &all, None, true);
                         }
                     }
-                    Report::Ready { chain, epoch } => {
+                    ChainEvent::Ready { chain, epoch } => {
                         let now = self.world.configurations[chain.0 as usize].clone();
                         if now.epoch == epoch && now.joining {
                             let all: Vec<u32> = now.members.iter().map(|node| node.0).collect();

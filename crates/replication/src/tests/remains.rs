@@ -28,7 +28,7 @@ fn left_by_the_third(seed: u64, shelved: bool) -> (World, Hlc) {
         plane.device().close_open();
         world.flush(3);
         let plane = world.plane(3);
-        while plane.device().shelve(&|tips| plane.keep_memory(tips, &|_| true)).unwrap() {}
+        while plane.device().write_index_runs(&|tips| plane.encode_dedupe(tips, &|_| true)).unwrap() {}
         assert_eq!(plane.device().log().stats().run_records, 60);
     }
     // Closed there while it is a member.
@@ -40,8 +40,8 @@ fn left_by_the_third(seed: u64, shelved: bool) -> (World, Hlc) {
 
 /// Detaches what the third node reports of chain 0 as records without membership.
 fn take_out(world: &World) -> Result<usize, Fault> {
-    let remains = world.plane(3).remains();
-    world.plane(3).take_out(&remains).map(|gone| gone.len())
+    let remains = world.plane(3).detachable();
+    world.plane(3).detach(&remains).map(|gone| gone.len())
 }
 
 /// Checksums of the chunks of a chain in reads at a node.
@@ -51,27 +51,27 @@ fn all(world: &mut World, id: u32, chain: u32, at: Option<Hlc>) -> Vec<Result<u3
 }
 
 #[test]
-fn who_has_a_part_or_gets_one_meanwhile_takes_out_nothing() {
+fn a_member_or_a_syncing_node_detaches_nothing() {
     let (mut world, _) = left_by_the_third(11, false);
-    assert_eq!(world.plane(1).remains(), []);
-    let remains = world.plane(3).remains();
+    assert_eq!(world.plane(1).detachable(), []);
+    let remains = world.plane(3).detachable();
     assert_eq!(remains.iter().map(|(chain, _)| *chain).collect::<Vec<_>>(), [ChainId(0)]);
     // It is asked to join again before it has detached.
     world.configure(0, &[1, 2], Some(3), false);
-    assert_eq!(world.plane(3).take_out(&remains).map(|gone| gone.len()), Ok(0));
+    assert_eq!(world.plane(3).detach(&remains).map(|gone| gone.len()), Ok(0));
     world.configure(0, &[1, 2], None, false);
     assert_eq!(
-        world.plane(3).take_out(&remains).map(|gone| gone.len()),
+        world.plane(3).detach(&remains).map(|gone| gone.len()),
         Ok(0),
         "what was looked at was another configuration"
     );
     assert_eq!(world.log(3, 0).len(), world.log(1, 0).len());
     assert_eq!(take_out(&world), Ok(1));
-    assert_eq!((world.log(3, 0).len(), world.plane(3).remains()), (0, vec![]));
+    assert_eq!((world.log(3, 0).len(), world.plane(3).detachable()), (0, vec![]));
 }
 
 #[test]
-fn what_was_taken_out_is_answered_for_by_others_and_what_is_left_as_before() {
+fn a_detached_chain_is_read_elsewhere_and_the_others_as_before() {
     for shelved in [false, true] {
         let (mut world, newest) = left_by_the_third(12, shelved);
         let before = [0, 1].map(|chain| all(&mut world, 1, chain, Some(newest)));
@@ -101,7 +101,7 @@ fn what_was_taken_out_is_answered_for_by_others_and_what_is_left_as_before() {
 }
 
 #[test]
-fn a_crash_while_a_chain_is_taken_out_leaves_it_whole_or_takes_it() {
+fn a_crash_during_a_detach_leaves_the_chain_whole_or_none_of_it() {
     let (mut kept, mut taken) = (0, 0);
     for kind in [CrashKind::Process, CrashKind::Power] {
         for change in 1.. {
@@ -133,7 +133,7 @@ fn a_crash_while_a_chain_is_taken_out_leaves_it_whole_or_takes_it() {
 }
 
 #[test]
-fn a_disk_that_does_not_take_the_note_keeps_the_chain() {
+fn a_detach_whose_record_cannot_be_written_keeps_the_chain() {
     let (mut world, newest) = left_by_the_third(14, false);
     let before = all(&mut world, 1, 0, Some(newest));
     world.nodes[2].disk.fail_writes(0, 8);

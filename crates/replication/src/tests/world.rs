@@ -6,19 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use frieze_base::{
     ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Rng, Seq, SessionId, crc32c,
 };
-use frieze_chain::Configuration;
 use frieze_disk::{CrashKind, Disk, SimDisk, SimTime, StateFile};
 use frieze_hlc::{ClockSettings, Hlc, HlcClock};
 use frieze_multilog::{LogPosition, RecoveredItem};
 use frieze_tier::{MemoryDemand, Shares};
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 use frieze_wire::peer::ServerMessage;
 use prost::Message as _;
 
 use crate::bounds::Bounds;
-use crate::{Content, DataPlane, Layout, Placed, Report, Roles, WriteAsk, Written, new_chains, replay, resume, split};
+use crate::{
+    ChainEvent, ConfigStore, Content, DataPlane, Layout, WriteAsk, WritePlace, WriteResult, new_chains, replay, resume,
+    split,
+};
 use frieze_net::{PeerPayload, Peers, PeersCell};
-use frieze_storage::{Budget, Device, Identity, ImageBudget, Keeper, NodeClock, Reach, STATE_FILE};
+use frieze_storage::{Budget, Device, Identity, IdentityStore, ImageBudget, NodeClock, RecoveryLimits, STATE_FILE};
 
 /// Chains of the test.
 pub(super) const CHAINS: u32 = 2;
@@ -60,7 +63,7 @@ impl Peers for Line {
         let plane = self.plane.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         let shown = (0..CHAINS).map(|chain| {
             let (plane, chain) = (plane.as_ref()?, ChainId(chain));
-            (!plane.has_to_look([chain].into_iter())).then(|| plane.cuts().of(chain))
+            (!plane.has_to_query_tail([chain].into_iter())).then(|| plane.cuts().of(chain))
         });
         self.net.queue().push_back(Packet { from: self.from, to, told, payload, shown: shown.collect() });
     }
@@ -74,7 +77,7 @@ pub(super) struct Node {
     pub(super) plane: Option<Arc<DataPlane>>,
     /// The readers of this node, for the comparison with its messages.
     line: Arc<Mutex<Weak<DataPlane>>>,
-    pub(super) reports: Arc<Mutex<Vec<Report>>>,
+    pub(super) reports: Arc<Mutex<Vec<ChainEvent>>>,
     lives: u64,
 }
 
@@ -92,9 +95,9 @@ impl Node {
                 (identity, file)
             }
         };
-        let keeper = Arc::new(Keeper::new(identity.clone(), file));
-        let roles = Roles::load(disk.clone()).expect("readable roles");
-        let mut chains = new_chains(CHAINS, self.id, &roles);
+        let keeper = Arc::new(IdentityStore::new(identity.clone(), file));
+        let config_store = ConfigStore::load(disk.clone()).expect("readable config_store");
+        let mut chains = new_chains(CHAINS, self.id, &config_store);
         let log = frieze_multilog::LogSettings {
             segment_bytes: 64 << 10,
             block_bytes: 512,
@@ -107,17 +110,19 @@ impl Node {
             shares: *shares,
             images: ImageBudget { pieces_max: 16, percent: 0 },
         };
-        let reach = Reach {
+        let reach = RecoveryLimits {
             upto: Hlc::MAX,
             durable: LogPosition::default(),
             footers_from: frieze_base::SegmentId(0),
             serve_damaged: false,
         };
         let recovered =
-            Device::recover(disk.clone(), log, budget, &reach, &roles.discarded(), &mut |recovered| match recovered {
-                RecoveredItem::Record(meta) => assert_eq!(replay(&mut chains, meta), Ok(0), "no record is missing"),
-                RecoveredItem::Indexed { chains: tips, companion, .. } => {
-                    resume(&mut chains, tips, companion).expect("what was kept");
+            Device::recover(disk.clone(), log, budget, &reach, &config_store.discarded(), &mut |recovered| {
+                match recovered {
+                    RecoveredItem::Record(meta) => assert_eq!(replay(&mut chains, meta), Ok(0), "no record is missing"),
+                    RecoveredItem::Indexed { chains: tips, companion, .. } => {
+                        resume(&mut chains, tips, companion).expect("what was kept");
+                    }
                 }
             })
             .expect("a readable log");
@@ -127,9 +132,10 @@ impl Node {
         let way = Arc::new(PeersCell::default());
         let own = Arc::new(Mutex::new(Weak::new()));
         way.open(Arc::new(Line { from: self.id, net: net.clone(), plane: own.clone() }));
-        let plane = DataPlane::new(Arc::new(recovered.device), clock, chains, (self.id, roles), way, Arc::new(|| {}));
+        let plane =
+            DataPlane::new(Arc::new(recovered.device), clock, chains, (self.id, config_store), way, Arc::new(|| {}));
         let reports = self.reports.clone();
-        plane.report_to(Box::new(move |report| reports.lock().unwrap_or_else(PoisonError::into_inner).push(report)));
+        plane.set_reports(Box::new(move |report| reports.lock().unwrap_or_else(PoisonError::into_inner).push(report)));
         plane.lease().renew(MonoTime(u64::MAX));
         let plane = Arc::new(plane);
         *own.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&plane);
@@ -138,7 +144,7 @@ impl Node {
 }
 
 /// Outcome of a write.
-pub(super) type Outcome = Arc<Mutex<Option<Result<Written, Fault>>>>;
+pub(super) type Outcome = Arc<Mutex<Option<Result<WriteResult, Fault>>>>;
 
 /// The whole cluster.
 pub(super) struct World {
@@ -262,7 +268,7 @@ impl World {
         let plane = self.plane(id);
         let end = plane.device().flush().expect("a disk that works");
         plane.device().write_footers(end).expect("a disk that works");
-        plane.persisted(end);
+        plane.on_persisted(end);
     }
 
     pub(super) fn flush_all(&self) {
@@ -287,7 +293,7 @@ impl World {
         let Some(plane) = self.nodes[packet.to.0 as usize - 1].plane.clone() else { return true };
         for _ in 0..times {
             let crc = packet.payload.crc.unwrap_or_else(|| crc32c(&packet.payload.bytes));
-            match plane.told(packet.from, packet.told.clone(), crc, (&packet.payload.bytes).into()) {
+            match plane.on_message(packet.from, packet.told.clone(), crc, (&packet.payload.bytes).into()) {
                 Ok(taken) => assert!(taken, "a message of a chain"),
                 Err(fault) => assert!(fault.reason != frieze_base::Reason::BadFrame, "{fault}: {:?}", packet.told),
             }
@@ -318,7 +324,7 @@ impl World {
         let payload = bytes_of(seq, len);
         let place = || {
             let spread = split(offset, len, LAYOUT)?;
-            Ok(Placed { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above: Hlc::ZERO })
+            Ok(WritePlace { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above: Hlc::ZERO })
         };
         let ask = WriteAsk {
             session: SessionId(9),
@@ -348,7 +354,7 @@ impl World {
         let reply = Box::new(move |result| *to.lock().unwrap_or_else(PoisonError::into_inner) = Some(result));
         match at {
             Some(at) => self.plane(id).close_shared(at, Some(&[chain].into()), reply),
-            None => self.plane(id).look([chain].into_iter(), reply),
+            None => self.plane(id).query_tails([chain].into_iter(), reply),
         }
         for _ in 0..5000 {
             if done.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
@@ -396,7 +402,7 @@ impl World {
     }
 
     /// Reports of node `id` since the last call.
-    pub(super) fn reports(&self, id: u32) -> Vec<Report> {
+    pub(super) fn reports(&self, id: u32) -> Vec<ChainEvent> {
         std::mem::take(&mut *self.nodes[id as usize - 1].reports.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -408,16 +414,16 @@ impl World {
         let (mut joins, mut serves) = (false, false);
         for _ in 0..100 {
             self.settle();
-            let reports: BTreeMap<u32, Vec<Report>> = all.iter().map(|id| (*id, self.reports(*id))).collect();
+            let reports: BTreeMap<u32, Vec<ChainEvent>> = all.iter().map(|id| (*id, self.reports(*id))).collect();
             for report in reports.into_values().flatten() {
                 match report {
-                    Report::CaughtUp { chain: of, epoch, .. }
+                    ChainEvent::CaughtUp { chain: of, epoch, .. }
                         if of.0 == chain && epoch == self.configurations[chain as usize].epoch && !joins =>
                     {
                         joins = true;
                         self.configure(chain, &all, None, true);
                     }
-                    Report::Ready { chain: of, epoch }
+                    ChainEvent::Ready { chain: of, epoch }
                         if of.0 == chain && epoch == self.configurations[chain as usize].epoch =>
                     {
                         serves = true;
@@ -439,6 +445,6 @@ pub(super) fn bytes_of(seq: Seq, len: usize) -> Vec<u8> {
     (0..len).map(|at| (seq.0 * 131 + at as u64 * 7 + 1) as u8).collect()
 }
 
-pub(super) fn outcome(outcome: &Outcome) -> Option<Result<Written, Fault>> {
+pub(super) fn outcome(outcome: &Outcome) -> Option<Result<WriteResult, Fault>> {
     outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

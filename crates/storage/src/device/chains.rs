@@ -17,17 +17,17 @@ use frieze_multilog::{
     SegmentKey,
 };
 
-use super::shelves::shelf_name;
+use super::index_runs::index_run_name;
 use super::{Device, FileKey};
 
 /// The segments of a device in use, as a source for recovery in place.
-struct Standing<'a> {
+struct OpenSegments<'a> {
     files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
     discarded: &'a [Discards],
-    shelves: BTreeMap<RunKey, Arc<dyn DiskFile>>,
+    index_runs: BTreeMap<RunKey, Arc<dyn DiskFile>>,
 }
 
-impl LogSource for Standing<'_> {
+impl LogSource for OpenSegments<'_> {
     fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
         let mut found = Vec::with_capacity(self.files.len());
         for (key, file) in &self.files {
@@ -46,11 +46,11 @@ impl LogSource for Standing<'_> {
     }
 
     fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
-        Ok(self.shelves.keys().copied().collect())
+        Ok(self.index_runs.keys().copied().collect())
     }
 
     fn read_index_run(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        let file = self.shelves.get(&key).expect("only shelves that were listed are read");
+        let file = self.index_runs.get(&key).expect("only index runs that were listed are read");
         Ok(file.read_at(offset, into)?)
     }
 }
@@ -129,7 +129,7 @@ impl Device {
         let file = self.file(id)?;
         let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
         let found = file.read_at(sealed.footer_at, &mut footer)?;
-        self.tiers.touched(FileKey::Segment(id));
+        self.tiers.note_untracked(FileKey::Segment(id));
         footer.truncate(found);
         Ok(footer)
     }
@@ -157,7 +157,7 @@ impl Device {
         on_recovered: &mut dyn FnMut(RecoveredItem<'_>),
     ) -> Result<(), Fault> {
         // The thread that writes an index run may be waiting for the appender, which the caller has locked.
-        let Ok(_shelving) = self.shelving.try_lock() else {
+        let Ok(_index_run_lock) = self.index_run_lock.try_lock() else {
             return Err(Fault::new(Reason::Busy, "the index is being written: try again"));
         };
         let _evicting = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,20 +165,20 @@ impl Device {
         let shelved = self.tips().get(&chain).map_or(0, |tip| tip.n);
         if shelved > after {
             // Rare: discarded records as old as those in index runs. The footers have all that the runs had.
-            let mut shelves = self.shelves.write().unwrap_or_else(PoisonError::into_inner);
-            while let Some((key, _)) = shelves.pop_last() {
-                self.tiers.gone(FileKey::Shelf(key));
-                self.disk.remove(&shelf_name(key))?;
+            let mut index_runs = self.index_runs.write().unwrap_or_else(PoisonError::into_inner);
+            while let Some((key, _)) = index_runs.pop_last() {
+                self.tiers.forget_file(FileKey::IndexRun(key));
+                self.disk.remove(&index_run_name(key))?;
             }
-            drop(shelves);
+            drop(index_runs);
             self.disk.sync_dir()?;
         }
         let discarded = keep(Discards { chain, after, before })?;
         let files = self.files.read().unwrap_or_else(PoisonError::into_inner).clone();
         let files = files.into_iter().map(|(id, file)| (SegmentKey(id.0), file)).collect();
-        let shelves = self.shelves.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let index_runs = self.index_runs.read().unwrap_or_else(PoisonError::into_inner).clone();
         let mut tips = BTreeMap::new();
-        let mut source = Standing { files, discarded: &discarded, shelves };
+        let mut source = OpenSegments { files, discarded: &discarded, index_runs };
         let (log, report) = MultiLog::recover_upto(self.settings.clone(), &mut source, Hlc::MAX, &mut |recovered| {
             if let RecoveredItem::Indexed { chains, .. } = recovered {
                 tips = chains.iter().map(|tip| (tip.chain, *tip)).collect();

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Smallest span of a record that the kernel sends from the file: a smaller one is read faster than its checksums are
 /// looked up.
-pub const HANDED_BYTES_MIN: u64 = 32 << 10;
+pub const SENDFILE_BYTES_MIN: u64 = 32 << 10;
 
 use frieze_base::{SegmentId, crc32c_combine};
 use frieze_hlc::Hlc;
@@ -17,26 +17,26 @@ use frieze_multilog::StoredSpan;
 
 /// The cache. Uses no memory before the first span, and grows with the count of spans.
 #[derive(Default)]
-pub(super) struct ChecksumCache(Mutex<Table>);
+pub(super) struct SpanChecksums(Mutex<Table>);
 
 /// Slots, a power of two or none: each holds one of the spans whose hashes begin with its number.
 #[derive(Default)]
 struct Table {
-    slots: Vec<Slot>,
+    slots: Vec<ChecksumSlot>,
     /// Count of slots with a span.
     used: usize,
 }
 
 /// A span by its hash, in two halves (so that a slot is 12 bytes), and its checksum. A hash of 0 means no span.
 #[derive(Clone, Copy, Default)]
-struct Slot {
+struct ChecksumSlot {
     hash: [u32; 2],
     crc: u32,
 }
 
 /// A byte range of a record.
 #[derive(Clone, Copy, Hash)]
-pub(super) struct Span {
+pub(super) struct CachedSpan {
     segment: SegmentId,
     /// Offset of the first one in the segment.
     offset: u64,
@@ -45,15 +45,20 @@ pub(super) struct Span {
     stamp: Hlc,
 }
 
-impl Span {
+impl CachedSpan {
     /// `len` bytes from where `source` begins.
-    pub(super) fn of(source: &StoredSpan, len: u64) -> Span {
-        Span { segment: source.segment, offset: source.data_offset + u64::from(source.skip), len, stamp: source.stamp }
+    pub(super) fn of(source: &StoredSpan, len: u64) -> CachedSpan {
+        CachedSpan {
+            segment: source.segment,
+            offset: source.data_offset + u64::from(source.skip),
+            len,
+            stamp: source.stamp,
+        }
     }
 
     /// All `len` bytes of a record that begin at `offset` of a segment.
-    pub(super) fn whole(segment: SegmentId, offset: u64, len: u64, stamp: Hlc) -> Span {
-        Span { segment, offset, len, stamp }
+    pub(super) fn whole(segment: SegmentId, offset: u64, len: u64, stamp: Hlc) -> CachedSpan {
+        CachedSpan { segment, offset, len, stamp }
     }
 
     fn hash(&self) -> [u32; 2] {
@@ -64,10 +69,10 @@ impl Span {
     }
 }
 
-impl ChecksumCache {
+impl SpanChecksums {
     /// The checksum of a span. Two spans share a hash once in 2^64 pairs: the receiver compares bytes and checksum, and
     /// retries the read.
-    pub(super) fn get(&self, span: &Span) -> Option<u32> {
+    pub(super) fn get(&self, span: &CachedSpan) -> Option<u32> {
         let hash = span.hash();
         let table = self.table();
         table.slots.get(table.slot_of(hash)).filter(|slot| slot.hash == hash).map(|slot| slot.crc)
@@ -79,8 +84,8 @@ impl ChecksumCache {
     }
 
     /// Sets the checksum of a span.
-    pub(super) fn put(&self, span: Span, crc: u32) {
-        self.table().put(Slot { hash: span.hash(), crc });
+    pub(super) fn put(&self, span: CachedSpan, crc: u32) {
+        self.table().put(ChecksumSlot { hash: span.hash(), crc });
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -94,17 +99,17 @@ impl Table {
         ((u64::from(upper) * self.slots.len() as u64) >> u32::BITS) as usize
     }
 
-    fn put(&mut self, slot: Slot) {
+    fn put(&mut self, slot: ChecksumSlot) {
         // It grows when a quarter is used, so few spans displace another while there is space.
         if self.used >= self.slots.len() / 4 && self.slots.len() < SLOTS_MAX {
             let before = std::mem::take(self);
-            self.slots = vec![Slot::default(); (2 * before.slots.len()).max(SLOTS_MIN)];
+            self.slots = vec![ChecksumSlot::default(); (2 * before.slots.len()).max(SLOTS_MIN)];
             before.slots.into_iter().filter(|slot| slot.hash != [0; 2]).for_each(|slot| self.place(slot));
         }
         self.place(slot);
     }
 
-    fn place(&mut self, slot: Slot) {
+    fn place(&mut self, slot: ChecksumSlot) {
         let at = self.slot_of(slot.hash);
         self.used += usize::from(self.slots[at].hash == [0; 2]);
         self.slots[at] = slot;
@@ -144,16 +149,20 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_known_by_its_place_its_length_and_its_stamp() {
-        let known = ChecksumCache::default();
+    fn a_span_is_found_by_its_place_its_length_and_its_stamp() {
+        let cache = SpanChecksums::default();
         let source = stored(1 << 20, 4096, 7);
-        let span = Span::of(&source, 32 << 10);
-        assert_eq!(known.get(&span), None);
-        known.put(span, 0xfeed);
-        assert_eq!(known.get(&span), Some(0xfeed));
-        assert_eq!(known.get(&Span::of(&source, 28 << 10)), None, "fewer bytes");
-        assert_eq!(known.get(&Span::of(&stored(1 << 20, 8192, 7), 32 << 10)), None, "elsewhere");
-        assert_eq!(known.get(&Span::of(&stored(1 << 20, 4096, 8), 32 << 10)), None, "another record in the same place");
+        let span = CachedSpan::of(&source, 32 << 10);
+        assert_eq!(cache.get(&span), None);
+        cache.put(span, 0xfeed);
+        assert_eq!(cache.get(&span), Some(0xfeed));
+        assert_eq!(cache.get(&CachedSpan::of(&source, 28 << 10)), None, "fewer bytes");
+        assert_eq!(cache.get(&CachedSpan::of(&stored(1 << 20, 8192, 7), 32 << 10)), None, "another place");
+        assert_eq!(
+            cache.get(&CachedSpan::of(&stored(1 << 20, 4096, 8), 32 << 10)),
+            None,
+            "another record in the same place"
+        );
     }
 
     #[test]
@@ -166,26 +175,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_takes_as_much_as_there_is_and_is_bounded_and_the_newest_is_always_known() {
-        let known = ChecksumCache::default();
-        let span = |number: u64| Span::of(&stored(128 + number * (33 << 10), 0, number), 32 << 10);
+    fn the_cache_grows_to_its_bound_and_always_has_the_newest_span() {
+        let cache = SpanChecksums::default();
+        let span = |number: u64| CachedSpan::of(&stored(128 + number * (33 << 10), 0, number), 32 << 10);
         for number in 0..3 * SLOTS_MAX as u64 {
-            known.put(span(number), number as u32);
-            assert_eq!(known.get(&span(number)), Some(number as u32));
+            cache.put(span(number), number as u32);
+            assert_eq!(cache.get(&span(number)), Some(number as u32));
             if number == 999 {
-                assert!(known.table().slots.len() <= 4096, "{} slots for 1,000 spans", known.table().slots.len());
+                assert!(cache.table().slots.len() <= 4096, "{} slots for 1,000 spans", cache.table().slots.len());
                 // While there is space few spans displace others.
-                let kept = (0..1000).filter(|number| known.get(&span(*number)) == Some(*number as u32)).count();
+                let kept = (0..1000).filter(|number| cache.get(&span(*number)) == Some(*number as u32)).count();
                 assert!(kept > 800, "{kept} of 1,000");
             }
         }
-        let table = known.table();
-        assert_eq!((table.slots.len(), size_of::<Slot>()), (SLOTS_MAX, 12));
+        let table = cache.table();
+        assert_eq!((table.slots.len(), size_of::<ChecksumSlot>()), (SLOTS_MAX, 12));
         let used = table.slots.iter().filter(|slot| slot.hash != [0; 2]).count();
         assert_eq!(used, table.used);
         assert!(used > SLOTS_MAX / 10 * 9, "{used} slots are used");
         drop(table);
-        known.clear();
-        assert_eq!((known.get(&span(3 * SLOTS_MAX as u64 - 1)), known.table().slots.capacity()), (None, 0));
+        cache.clear();
+        assert_eq!((cache.get(&span(3 * SLOTS_MAX as u64 - 1)), cache.table().slots.capacity()), (None, 0));
     }
 }

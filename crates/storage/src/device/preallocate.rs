@@ -10,8 +10,7 @@ use frieze_base::Fault;
 use frieze_disk::{Disk, DiskFile};
 use frieze_multilog::SEGMENT_HEADER_BYTES;
 
-use super::TRAILER_BYTES;
-use super::recover::wipe;
+use super::segment_file::{TRAILER_BYTES, wipe};
 use crate::wake::Wake;
 
 /// One is in use while the other is created.
@@ -26,7 +25,7 @@ pub struct SpareSegments {
     /// Names of the spares; the last is used first.
     ready: Mutex<Vec<&'static str>>,
     /// Locked while a spare is created.
-    making: Mutex<()>,
+    creating: Mutex<()>,
     taken: Arc<Wake>,
 }
 
@@ -84,7 +83,7 @@ impl SpareSegments {
         let ready = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if ready().is_empty() {
             // A spare in the making is ready sooner than a new one.
-            drop(self.making.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(self.creating.lock().unwrap_or_else(PoisonError::into_inner));
         }
         let mut ready = ready();
         let Some(spare) = ready.last() else { return Ok(None) };
@@ -108,7 +107,7 @@ impl SpareSegments {
     ) -> Result<(), Fault> {
         loop {
             // If another thread is creating spares, there is nothing to add.
-            let Ok(_making) = self.making.try_lock() else { return Ok(()) };
+            let Ok(_creating) = self.creating.try_lock() else { return Ok(()) };
             let missing = {
                 let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
                 let room = if ready.is_empty() { 1 } else { ROOM_FOR_MORE };
@@ -145,7 +144,7 @@ mod tests {
     const BYTES: u64 = 64 << 10;
 
     #[test]
-    fn what_is_taken_is_made_again_while_there_is_room() {
+    fn used_spares_are_replaced_while_there_is_space() {
         let (disk, spares) = (SimDisk::new(1), SpareSegments::default());
         assert!(spares.take(&disk, "seg-0").expect("a disk that works").is_none());
         spares.fill(&disk, BYTES, &|segments| segments < ROOM_FOR_MORE).expect("a disk that works");
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_of_an_earlier_life_holds_nothing_of_a_segment_and_has_its_length() {
+    fn a_spare_of_an_earlier_process_holds_nothing_of_a_segment_and_has_its_length() {
         let disk = SimDisk::new(1);
         disk.create(NAMES[0], BYTES / 2).expect("there is room");
         let left = disk.create("seg-7", BYTES).expect("there is room");

@@ -9,30 +9,30 @@ use frieze_disk::{DiskFile, PAGE_BYTES};
 use frieze_multilog::{Piece, PieceSource, StoredSpan};
 use frieze_tier::Heat;
 
-use super::{Device, FileKey, Lease, Span, checksum_cache};
+use super::{Device, FileKey, PageSpan, PinnedPages, checksum_cache};
 
 impl Device {
     /// True if part of `pieces` may have to be read from the disk.
-    pub fn concerns_tiers(&self, pieces: &[Piece]) -> bool {
+    pub fn may_need_disk(&self, pieces: &[Piece]) -> bool {
         pieces.iter().any(|piece| match &piece.source {
-            PieceSource::Data(source) => self.tiers.concerns(source.segment, source.data_offset),
+            PieceSource::Data(source) => self.tiers.may_be_absent(source.segment, source.data_offset),
             PieceSource::Hole | PieceSource::Punched(_) | PieceSource::Image(_) | PieceSource::External(_) => false,
         })
     }
 
-    /// Starts reading `pieces` into memory, without waiting. The caller passes the lease to [`Device::done`] after its
-    /// read.
-    pub fn ready(&self, pieces: &[Piece], heat: Heat) -> Lease {
-        let mut lease = Lease::default();
+    /// Starts reading `pieces` into memory, without waiting. The caller passes the result to [`Device::unpin`] after
+    /// its read.
+    pub fn pin(&self, pieces: &[Piece], heat: Heat) -> PinnedPages {
+        let mut pinned = PinnedPages::default();
         let sources = pieces.iter().filter_map(|piece| match &piece.source {
-            PieceSource::Data(source) if self.tiers.concerns(source.segment, source.data_offset) => {
+            PieceSource::Data(source) if self.tiers.may_be_absent(source.segment, source.data_offset) => {
                 self.file(source.segment).ok().map(|file| (source, piece.len, file))
             }
             _ => None,
         });
         let sources: Vec<(&StoredSpan, u32, Arc<dyn DiskFile>)> = sources.collect();
         if sources.is_empty() {
-            return lease;
+            return pinned;
         }
         let mut spans = Vec::with_capacity(sources.len());
         for (source, len, file) in &sources {
@@ -47,18 +47,18 @@ impl Device {
             let is_near = data - crcs <= NEAR_BYTES;
             if !is_near {
                 let end = source.crcs_offset + 4 * last;
-                spans.push(Span { key, file: &**file, old_end, start: crcs, end });
+                spans.push(PageSpan { key, file: &**file, old_end, start: crcs, end });
             }
             let start = if is_near { crcs } else { data };
-            spans.push(Span { key, file: &**file, old_end, start, end });
+            spans.push(PageSpan { key, file: &**file, old_end, start, end });
         }
-        self.tiers.ready(&spans, heat, &mut lease);
-        lease
+        self.tiers.pin(&spans, heat, &mut pinned);
+        pinned
     }
 
-    /// Ends a lease: its pieces were read, or could not be.
-    pub fn done(&self, lease: Lease, failed: bool) {
-        self.tiers.done(lease, failed, &|key| self.file_of(key));
+    /// Releases pinned pages: their pieces were read, or could not be.
+    pub fn unpin(&self, pinned: PinnedPages, failed: bool) {
+        self.tiers.unpin(pinned, failed, &|key| self.file_of(key));
     }
 
     /// The place in a file of the operating system of `len` bytes of a record from `source.skip` on, which are whole
@@ -67,24 +67,24 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::read`], of the checksums.
-    pub fn held(&self, source: &StoredSpan, len: u64) -> Result<Option<Held>, Fault> {
+    pub fn unverified_span(&self, source: &StoredSpan, len: u64) -> Result<Option<UnverifiedSpan>, Fault> {
         let file = self.file(source.segment)?;
         if file.handle().is_none() {
             return Ok(None);
         }
         self.served.fetch_add(1, Ordering::Relaxed);
         let offset = source.data_offset + u64::from(source.skip);
-        let span = checksum_cache::Span::of(source, len);
-        if let Some(crc) = self.known.get(&span) {
-            return Ok(Some(Held { file, offset, crc }));
+        let span = checksum_cache::CachedSpan::of(source, len);
+        if let Some(crc) = self.checksums.get(&span) {
+            return Ok(Some(UnverifiedSpan { file, offset, crc }));
         }
         let block = u64::from(source.block_bytes);
         let (first, last) = (u64::from(source.skip) / block, (u64::from(source.skip) + len).div_ceil(block));
         let mut stored = Blocks::of(&*file, source);
         let crcs = (first..last).map(|index| stored.crc(index as usize, last as usize));
         let crc = checksum_cache::combined(&crcs.collect::<Result<Vec<u32>, Fault>>()?, len, block);
-        self.known.put(span, crc);
-        Ok(Some(Held { file, offset, crc }))
+        self.checksums.put(span, crc);
+        Ok(Some(UnverifiedSpan { file, offset, crc }))
     }
 
     /// Fills `out` with the bytes of `pieces`, which cover it from chunk offset `start` on, except those that
@@ -116,7 +116,7 @@ impl Device {
                 }
                 PieceSource::Data(source) => {
                     let read = self.read_record(source, target, scratch);
-                    read.inspect_err(|fault| self.noticed.note(source.segment, fault))?
+                    read.inspect_err(|fault| self.read_errors.note(source.segment, fault))?
                 }
                 // Already filled.
                 PieceSource::Image(_) | PieceSource::External(_) => crc32c(target),
@@ -200,21 +200,21 @@ impl Device {
         for (offset, len) in [(at, into.len() as u64), (crc_at, 4)] {
             let page = offset / PAGE_BYTES * PAGE_BYTES;
             // If the kernel keeps the copy, the medium is read all the same.
-            let _ = file.let_go(page, (offset + len).next_multiple_of(PAGE_BYTES) - page);
+            let _ = file.advise_dont_need(page, (offset + len).next_multiple_of(PAGE_BYTES) - page);
         }
         let mut expected = [0; 4];
-        let read = file.read_medium_at(at, into)? + file.read_medium_at(crc_at, &mut expected)?;
+        let read = file.read_direct_at(at, into)? + file.read_direct_at(crc_at, &mut expected)?;
         let found = crc32c(into);
         let is_whole = read == into.len() + expected.len() && found == u32::from_le_bytes(expected);
         if is_whole {
-            self.tiers.healed();
+            self.tiers.note_healed();
         }
         Ok(is_whole.then_some(found))
     }
 }
 
 /// Bytes of a record that are not verified yet.
-pub struct Held {
+pub struct UnverifiedSpan {
     /// The file, which has a file descriptor.
     pub file: Arc<dyn DiskFile>,
     /// Offset in the file, in bytes.

@@ -2,32 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Corruption, Discards, LogCutReason, LogPosition, LogSource, MultiLog, RECORD_MARK_BYTES, RecoveryReport, RunKey,
-    SegmentKey,
+    Corruption, Discards, LogCutReason, LogPosition, LogSource, MultiLog, RECORD_MARK_BYTES, RESERVED_BYTES_MAX,
+    RecoveryReport, RunKey, SegmentKey,
 };
 
 use super::images::{ImageBudget, ImageStore};
-use super::shelves::{remove_unfinished, shelf_name, shelf_of};
+use super::index_runs::{index_run_name, index_run_of, remove_unfinished};
+use super::segment_file::{segment_name, segment_of, wipe};
 use frieze_tier::Shares;
 
-use super::{Device, Dirty, FileKey, SpareSegments, Tiers, segment_name, segment_of};
+use super::{Device, DirtyFiles, FileKey, SpareSegments, Tiers};
 use crate::read_errors::ReadErrors;
 
 /// Source of segments for recovery.
-struct Segments<'a> {
+struct SegmentDirectory<'a> {
     disk: &'a dyn Disk,
     files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
-    shelves: BTreeMap<RunKey, Arc<dyn DiskFile>>,
+    index_runs: BTreeMap<RunKey, Arc<dyn DiskFile>>,
     discarded: &'a [Discards],
 }
 
-impl LogSource for Segments<'_> {
+impl LogSource for SegmentDirectory<'_> {
     fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
         let mut found = Vec::new();
         for id in self.disk.list()?.iter().filter_map(|name| segment_of(name)) {
@@ -48,21 +49,21 @@ impl LogSource for Segments<'_> {
     }
 
     fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
-        for key in self.disk.list()?.iter().filter_map(|name| shelf_of(name)) {
-            self.shelves.insert(key, self.disk.open(&shelf_name(key))?);
+        for key in self.disk.list()?.iter().filter_map(|name| index_run_of(name)) {
+            self.index_runs.insert(key, self.disk.open(&index_run_name(key))?);
         }
-        Ok(self.shelves.keys().copied().collect())
+        Ok(self.index_runs.keys().copied().collect())
     }
 
     fn read_index_run(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        let file = self.shelves.get(&key).expect("only shelves that were listed are read");
+        let file = self.index_runs.get(&key).expect("only index runs that were listed are read");
         Ok(file.read_at(offset, into)?)
     }
 }
 
 /// Limits of recovery.
 #[derive(Clone, Copy)]
-pub struct Reach {
+pub struct RecoveryLimits {
     /// Records with later stamps are cut off, where no footer covers them; `MAX` for none.
     pub upto: Hlc,
     /// The log was on stable storage up to here.
@@ -111,15 +112,16 @@ impl Device {
         disk: Arc<dyn Disk>,
         settings: frieze_multilog::LogSettings,
         budget: Budget,
-        reach: &Reach,
+        limits: &RecoveryLimits,
         discarded: &[Discards],
         on_recovered: &mut dyn FnMut(frieze_multilog::RecoveredItem<'_>),
     ) -> Result<Recovered, Fault> {
         let mut newest = Hlc::ZERO;
         let (mut last_companion, mut tips) = (Vec::new(), BTreeMap::new());
         remove_unfinished(&*disk)?;
-        let mut source = Segments { disk: &*disk, files: BTreeMap::new(), shelves: BTreeMap::new(), discarded };
-        let (log, report) = MultiLog::recover_upto(settings.clone(), &mut source, reach.upto, &mut |recovered| {
+        let mut source =
+            SegmentDirectory { disk: &*disk, files: BTreeMap::new(), index_runs: BTreeMap::new(), discarded };
+        let (log, report) = MultiLog::recover_upto(settings.clone(), &mut source, limits.upto, &mut |recovered| {
             newest = newest.max(match recovered {
                 frieze_multilog::RecoveredItem::Record(meta) => meta.stamp,
                 frieze_multilog::RecoveredItem::Indexed { newest, companion, chains } => {
@@ -130,9 +132,9 @@ impl Device {
             });
             on_recovered(recovered);
         })?;
-        let mut notes: Vec<String> = report.corrupt.iter().map(|damage| words_of(damage, reach)).collect();
-        if let Some(loss) = loss_in(&report, reach) {
-            notes.push(not_whole(reach.serve_damaged, "device log", &loss)?);
+        let mut notes: Vec<String> = report.corrupt.iter().map(|damage| words_of(damage, limits)).collect();
+        if let Some(loss) = missing_records(&report, limits) {
+            notes.push(damaged_log(limits.serve_damaged, "device log", &loss)?);
         }
         if let Some(cut) = &report.cut {
             notes.push(format!("the device log ends at byte {} of segment {}: {:?}", cut.offset, cut.segment, cut.why));
@@ -145,12 +147,17 @@ impl Device {
         if let Some((next, free)) = report.next
             && let Some(file) = files.get(&next.segment)
         {
-            wipe(&**file, next.offset, free.min(RECORD_MARK_BYTES as u64) as usize)?;
+            // The next head could complete one that is torn: the same record, sent again to the same place, has the
+            // same bytes except its checksum. And a whole record behind it would come back with it.
+            let mark = free.min(RECORD_MARK_BYTES as u64);
+            wipe(&**file, next.offset, mark as usize)?;
+            let (begin, end) = (report.torn_end.unwrap_or(next.offset), next.offset + free);
+            wipe(&**file, begin, end.saturating_sub(begin).min(RESERVED_BYTES_MAX) as usize)?;
         }
-        let mut shelves = std::mem::take(&mut source.shelves);
+        let mut index_runs = std::mem::take(&mut source.index_runs);
         for (key, why) in &report.free_index_runs {
-            shelves.remove(key);
-            disk.remove(&shelf_name(*key))?;
+            index_runs.remove(key);
+            disk.remove(&index_run_name(*key))?;
             if let Some(why) = why {
                 notes.push(format!("the index of segments {key} is made anew: {why}; their footers were read instead"));
             }
@@ -181,10 +188,10 @@ impl Device {
         let tiers = Tiers::new(&budget.shares, settings.segment_bytes, report.end);
         // Drops pages that recovery has read, or that an earlier process left in memory, except the youngest records.
         for (id, file) in &files {
-            tiers.let_go_file(FileKey::Segment(*id), &**file, settings.segment_bytes);
+            tiers.drop_file_pages(FileKey::Segment(*id), &**file, settings.segment_bytes);
         }
-        for (key, file) in &shelves {
-            tiers.let_go_file(FileKey::Shelf(*key), &**file, file.len()?);
+        for (key, file) in &index_runs {
+            tiers.drop_file_pages(FileKey::IndexRun(*key), &**file, file.len()?);
         }
         let images = ImageStore::recover(&*disk, budget.images, &mut notes)?;
         let device = Device {
@@ -194,22 +201,24 @@ impl Device {
             budget,
             log: RwLock::new(log),
             // What recovery read may be in the page cache only: the first flush makes it durable.
-            dirty: Mutex::new(Dirty { segments: files.keys().copied().collect(), directory: true }),
+            dirty: Mutex::new(DirtyFiles { segments: files.keys().copied().collect(), directory: true }),
             files: RwLock::new(files),
             spares,
             dirty_bytes: AtomicU64::new(0),
             since_checkpoint: AtomicU64::new(0),
             served: AtomicU64::new(0),
-            refused: Mutex::default(),
-            has_refused: AtomicBool::new(false),
-            shelves: RwLock::new(shelves),
-            shelving: Mutex::default(),
+            unerased: Mutex::default(),
+            has_unerased: AtomicBool::new(false),
+            turn: Condvar::new(),
+            turn_lock: Mutex::default(),
+            index_runs: RwLock::new(index_runs),
+            index_run_lock: Mutex::default(),
             tips: Mutex::new(tips),
             evicting: Mutex::default(),
             companion: Mutex::new(last_companion),
-            mended: Mutex::default(),
-            noticed: ReadErrors::default(),
-            known: super::checksum_cache::ChecksumCache::default(),
+            repairs: Mutex::default(),
+            read_errors: ReadErrors::default(),
+            checksums: super::checksum_cache::SpanChecksums::default(),
             images,
             flushed: Mutex::default(),
         };
@@ -218,8 +227,8 @@ impl Device {
 }
 
 /// Sentence about damage. A footer that was being written is reported as normal after a crash.
-fn words_of(damage: &Corruption, reach: &Reach) -> String {
-    match damage.segment.filter(|segment| damage.may_be_torn && *segment >= reach.footers_from) {
+fn words_of(damage: &Corruption, limits: &RecoveryLimits) -> String {
+    match damage.segment.filter(|segment| damage.may_be_torn && *segment >= limits.footers_from) {
         Some(segment) => format!(
             "the footer of segment {segment} was being written when the server ended: its records are read instead"
         ),
@@ -228,12 +237,12 @@ fn words_of(damage: &Corruption, reach: &Reach) -> String {
 }
 
 /// Sentence about records missing from the device log.
-fn loss_in(report: &RecoveryReport, reach: &Reach) -> Option<String> {
+fn missing_records(report: &RecoveryReport, limits: &RecoveryLimits) -> Option<String> {
     if let Some(damage) = report.corrupt.iter().find(|damage| damage.loses) {
         return Some(format!("{} at byte {}: {}", segment_name(SegmentId(damage.key.0)), damage.offset, damage.what));
     }
-    let (end, durable) = (report.end, reach.durable);
-    (reach.upto == Hlc::MAX && end < durable).then(|| {
+    let (end, durable) = (report.end, limits.durable);
+    (limits.upto == Hlc::MAX && end < durable).then(|| {
         format!(
             "it ends at byte {} of segment {}, and was on stable storage up to byte {} of segment {}",
             end.offset, end.segment, durable.offset, durable.segment
@@ -245,7 +254,7 @@ fn loss_in(report: &RecoveryReport, reach: &Reach) -> Option<String> {
 ///
 /// # Errors
 /// `Corrupt`, unless damaged directories are to be served.
-pub fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<String, Fault> {
+pub fn damaged_log(serve_damaged: bool, log: &str, loss: &str) -> Result<String, Fault> {
     if serve_damaged {
         return Ok(format!("the {log} is corrupt and served all the same: {loss}"));
     }
@@ -256,16 +265,4 @@ pub fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<String, F
              to serve what is left, where bytes that are gone read as zeros or as older ones"
         ),
     ))
-}
-
-/// Erases a record head, durably. Otherwise the next head could complete one that a power loss has torn: the same
-/// record, sent again to the same place, has the same bytes except its stamp and its checksum, which is erased.
-pub(super) fn wipe(file: &dyn DiskFile, offset: u64, len: usize) -> Result<(), Fault> {
-    let mut left = vec![0u8; len];
-    file.read_at(offset, &mut left)?;
-    if left.iter().any(|&byte| byte != 0) {
-        file.write_at(offset, &[&vec![0u8; len]])?;
-        file.sync()?;
-    }
-    Ok(())
 }

@@ -18,7 +18,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's.
-    pub fn mend_record(&self, record: &NumberedRecord, payload: &[u8]) -> Result<bool, Fault> {
+    pub fn repair_record(&self, record: &NumberedRecord, payload: &[u8]) -> Result<bool, Fault> {
         let Some(stored) = record.stored.filter(|stored| stored.record_len as usize == payload.len()) else {
             return Ok(false);
         };
@@ -30,8 +30,8 @@ impl Device {
             let crc = crc32c(block).to_le_bytes();
             let (here, mut known) = (&mut here[..block.len()], [0; 4]);
             // An unreadable range counts as different.
-            let is_same = file.read_medium_at(at, here).is_ok_and(|found| found == here.len()) && *here == *block;
-            let fits = file.read_medium_at(crc_at, &mut known).is_ok_and(|found| found == known.len()) && known == crc;
+            let is_same = file.read_direct_at(at, here).is_ok_and(|found| found == here.len()) && *here == *block;
+            let fits = file.read_direct_at(crc_at, &mut known).is_ok_and(|found| found == known.len()) && known == crc;
             match (is_same, fits) {
                 (true, true) => {}
                 (false, true) => writes.push((at, block.to_vec())),
@@ -43,8 +43,8 @@ impl Device {
             file.write_at(*at, &[bytes])?;
         }
         if !writes.is_empty() {
-            self.tiers.touched(FileKey::Segment(stored.segment));
-            self.known.clear();
+            self.tiers.note_untracked(FileKey::Segment(stored.segment));
+            self.checksums.clear();
             self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(stored.segment);
         }
         Ok(true)

@@ -12,7 +12,7 @@
 //!
 //! *Young* is the part of the log after the edge of its window: it is in memory because it was written, and no read
 //! checks that. *Old* is the rest of the log, and every other immutable file. Before old bytes are read,
-//! [`Tiers::ready`] notes their frames, and requests the pages that are missing; after the read, [`Tiers::done`] drops
+//! [`Tiers::pin`] notes their frames, and requests the pages that are missing; after the read, [`Tiers::unpin`] drops
 //! the pages that were evicted for them.
 
 mod frames;
@@ -34,11 +34,11 @@ pub enum FileKey {
     /// A segment of the log.
     Segment(SegmentId),
     /// A run of the index.
-    Shelf(RunKey),
+    IndexRun(RunKey),
 }
 
 /// Bytes of a file that a read will need.
-pub struct Span<'a> {
+pub struct PageSpan<'a> {
     pub(crate) key: FileKey,
     pub(crate) file: &'a dyn DiskFile,
     /// Bytes before this offset are old, those from it on young.
@@ -65,18 +65,18 @@ pub(crate) struct Frame {
     number: u32,
 }
 
-/// Frames that a read has noted; passed to [`Tiers::done`].
+/// Frames that a read has noted; passed to [`Tiers::unpin`].
 #[derive(Default)]
-pub struct Lease {
+pub struct PinnedPages {
     /// Frames that were evicted for it, or may not stay.
-    leaving: Vec<(Frame, Pages)>,
+    evicted: Vec<(Frame, Pages)>,
     /// Frames that it reads.
     frames: Vec<Frame>,
 }
 
 /// Bytes found in memory, and bytes not found.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Found {
+pub struct HitCounts {
     pub hit_bytes: u64,
     pub missed_bytes: u64,
 }
@@ -87,9 +87,9 @@ pub struct TierStats {
     /// Bytes of old records and index runs in memory, including their bookkeeping.
     pub old_bytes: u64,
     /// Requested by random reads.
-    pub wanted: Found,
+    pub wanted: HitCounts,
     /// Requested by sequential readers, or ahead of them.
-    pub scanned: Found,
+    pub scanned: HitCounts,
     pub ahead_bytes: u64,
     /// Frames that were admitted, evicted, refused.
     pub admitted: u64,
@@ -110,19 +110,19 @@ pub struct Tiers {
     window: Mutex<RecentWindow>,
     /// Young bytes of an earlier process may be in memory or not: a bit for each frame that was requested.
     inherited: Inherited,
-    old: Mutex<Old>,
+    old: Mutex<OldPages>,
     readers: Mutex<Readers<ReaderKey>>,
     /// The first refusal of the kernel to drop pages.
     unbounded: AtomicU64,
     healed: AtomicU64,
 }
 
-struct Old {
+struct OldPages {
     cache: CachePolicy<Frame, Pages>,
     /// Files that may have untracked pages in memory, with the count of sweeps left to look for them.
     loose: BTreeMap<FileKey, u8>,
-    wanted: Found,
-    scanned: Found,
+    wanted: HitCounts,
+    scanned: HitCounts,
     ahead_bytes: u64,
 }
 
@@ -140,11 +140,11 @@ impl Tiers {
             edge: AtomicU64::new(start),
             window: Mutex::new(window),
             inherited: Inherited::new(start, end),
-            old: Mutex::new(Old {
+            old: Mutex::new(OldPages {
                 cache,
                 loose: BTreeMap::new(),
-                wanted: Found::default(),
-                scanned: Found::default(),
+                wanted: HitCounts::default(),
+                scanned: HitCounts::default(),
                 ahead_bytes: 0,
             }),
             readers: Mutex::new(Readers::new(READERS_MAX, ahead_bytes_max)),
@@ -153,7 +153,7 @@ impl Tiers {
         }
     }
 
-    fn old(&self) -> MutexGuard<'_, Old> {
+    fn old(&self) -> MutexGuard<'_, OldPages> {
         self.old.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -165,25 +165,25 @@ impl Tiers {
 
     /// True if a byte of a segment may not be in memory and has to be requested before a read: it is old, or its state
     /// is unknown.
-    pub(crate) fn concerns(&self, segment: SegmentId, offset: u64) -> bool {
+    pub(crate) fn may_be_absent(&self, segment: SegmentId, offset: u64) -> bool {
         let at = position(self.segment_bytes, LogPosition { segment, offset });
         at < self.edge.load(Ordering::Relaxed) || self.inherited.concerns(at)
     }
 
     /// Access pattern of the reader, which now reads `range` of a file with old bytes.
-    pub fn observe(&self, who: ReaderKey, range: ByteRange) -> Habit {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner).observe(who, range)
+    pub fn observe(&self, reader: ReaderKey, range: ByteRange) -> Habit {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).observe(reader, range)
     }
 
     /// Prepares a read of these bytes: requests all that are not in memory, before the reader waits for any of them.
-    pub(crate) fn ready(&self, spans: &[Span<'_>], heat: Heat, lease: &mut Lease) {
+    pub(crate) fn pin(&self, spans: &[PageSpan<'_>], heat: Heat, pinned: &mut PinnedPages) {
         let mut missing = Vec::new();
         {
             let mut old = self.old();
             for (number, span) in spans.iter().enumerate() {
                 let old_end = span.end.min(span.old_end);
                 let is_missing = if span.start < old_end {
-                    old.note(span.key, span.start, old_end, heat, lease)
+                    old.note(span.key, span.start, old_end, heat, pinned)
                 } else {
                     let FileKey::Segment(segment) = span.key else { continue };
                     let at = position(self.segment_bytes, LogPosition { segment, offset: span.start });
@@ -202,18 +202,23 @@ impl Tiers {
     }
 
     /// Ends a read. The pages that were evicted for it are dropped; if it `failed`, its pages count as not in memory.
-    pub(crate) fn done(&self, mut lease: Lease, failed: bool, file_of: &dyn Fn(FileKey) -> Option<Arc<dyn DiskFile>>) {
-        if lease.leaving.is_empty() && !failed {
+    pub(crate) fn unpin(
+        &self,
+        mut pinned: PinnedPages,
+        failed: bool,
+        file_of: &dyn Fn(FileKey) -> Option<Arc<dyn DiskFile>>,
+    ) {
+        if pinned.evicted.is_empty() && !failed {
             return;
         }
         {
             let mut old = self.old();
             if failed {
-                for frame in lease.frames.drain(..) {
-                    lease.leaving.extend(old.cache.remove(frame).map(|pages| (frame, pages)));
+                for frame in pinned.frames.drain(..) {
+                    pinned.evicted.extend(old.cache.remove(frame).map(|pages| (frame, pages)));
                 }
             }
-            for (frame, pages) in &mut lease.leaving {
+            for (frame, pages) in &mut pinned.evicted {
                 // Another reader has requested the frame meanwhile, and keeps it.
                 let kept = old.cache.get(frame).map_or(0, |kept| kept.all());
                 (pages.wanted, pages.scanned) = (pages.wanted & !kept, pages.scanned & !kept);
@@ -221,9 +226,9 @@ impl Tiers {
                 old.loose.insert(frame.key, SWEEPS);
             }
         }
-        lease.leaving.sort_unstable_by_key(|(frame, _)| *frame);
+        pinned.evicted.sort_unstable_by_key(|(frame, _)| *frame);
         let mut runs: Vec<(FileKey, u64, u64)> = Vec::new();
-        for (frame, pages) in &lease.leaving {
+        for (frame, pages) in &pinned.evicted {
             for page in (0..PAGES).filter(|page| pages.all() >> page & 1 == 1) {
                 let start = u64::from(frame.number) * FRAME_BYTES + page * PAGE_BYTES;
                 match runs.last_mut() {
@@ -234,7 +239,7 @@ impl Tiers {
         }
         for (key, start, end) in runs {
             if let Some(file) = file_of(key) {
-                self.let_go(&*file, start, end - start);
+                self.drop_pages(&*file, start, end - start);
             }
         }
     }
@@ -264,32 +269,32 @@ impl Tiers {
             let key = FileKey::Segment(SegmentId(id));
             let Some(file) = file_of(key) else { continue };
             let upto = (left.end - id * self.segment_bytes).min(self.segment_bytes);
-            self.advise(file.expect_random_reads());
+            self.advise(file.hint_random_reads());
             // From its beginning: pages read or written across the last edge could not be dropped then.
-            self.let_go(&*file, 0, upto);
+            self.drop_pages(&*file, 0, upto);
             self.old().loose.insert(key, SWEEPS);
         }
     }
 
     /// Clears the tracking of this file, and drops its pages except the young ones.
-    pub(crate) fn let_go_file(&self, key: FileKey, file: &dyn DiskFile, len: u64) {
+    pub(crate) fn drop_file_pages(&self, key: FileKey, file: &dyn DiskFile, len: u64) {
         let end = match key {
             FileKey::Segment(segment) => self.old_end(segment),
-            FileKey::Shelf(_) => len,
+            FileKey::IndexRun(_) => len,
         };
         if end > 0 {
-            self.advise(file.expect_random_reads());
-            self.let_go(file, 0, end);
+            self.advise(file.hint_random_reads());
+            self.drop_pages(file, 0, end);
         }
     }
 
     /// A file was written, or read on another path: a sweep looks for its pages.
-    pub(crate) fn touched(&self, key: FileKey) {
+    pub(crate) fn note_untracked(&self, key: FileKey) {
         self.old().loose.insert(key, SWEEPS);
     }
 
     /// A file was removed.
-    pub(crate) fn gone(&self, key: FileKey) {
+    pub(crate) fn forget_file(&self, key: FileKey) {
         let mut old = self.old();
         old.cache.retain(|frame| frame.key != key);
         old.loose.remove(&key);
@@ -306,7 +311,7 @@ impl Tiers {
             let Ok(len) = file.len() else { continue };
             let end = match key {
                 FileKey::Segment(segment) => self.old_end(segment),
-                FileKey::Shelf(_) => len,
+                FileKey::IndexRun(_) => len,
             };
             let (gaps, known_bytes) = self.old().gaps(key, end);
             let is_young = end < len.min(self.segment_bytes) && matches!(key, FileKey::Segment(_));
@@ -319,7 +324,7 @@ impl Tiers {
                 };
             if more {
                 for gap in gaps {
-                    self.let_go(&*file, gap.start(), gap.len());
+                    self.drop_pages(&*file, gap.start(), gap.len());
                 }
             }
             let mut old = self.old();
@@ -335,7 +340,7 @@ impl Tiers {
     }
 
     /// A copy failed its checksum and the medium did not.
-    pub(crate) fn healed(&self) {
+    pub(crate) fn note_healed(&self) {
         self.healed.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -361,8 +366,8 @@ impl Tiers {
         position(self.segment_bytes, end).saturating_sub(self.edge.load(Ordering::Relaxed))
     }
 
-    fn let_go(&self, file: &dyn DiskFile, offset: u64, len: u64) {
-        self.advise(file.let_go(offset, len));
+    fn drop_pages(&self, file: &dyn DiskFile, offset: u64, len: u64) {
+        self.advise(file.advise_dont_need(offset, len));
     }
 
     /// Advice that the kernel refuses changes no answer: more is in memory than should be, and `status` reports it.
@@ -373,9 +378,9 @@ impl Tiers {
     }
 }
 
-impl Old {
+impl OldPages {
     /// Notes that a read needs `start..end` of a file; true if part of it is not in memory.
-    fn note(&mut self, key: FileKey, start: u64, end: u64, heat: Heat, lease: &mut Lease) -> bool {
+    fn note(&mut self, key: FileKey, start: u64, end: u64, heat: Heat, pinned: &mut PinnedPages) -> bool {
         let mut missed = 0;
         for number in start / FRAME_BYTES..=(end - 1) / FRAME_BYTES {
             let frame = Frame { key, number: number as u32 };
@@ -395,9 +400,9 @@ impl Old {
                     missed += missing.count_ones();
                     missing == 0
                 },
-                &mut lease.leaving,
+                &mut pinned.evicted,
             );
-            lease.frames.push(frame);
+            pinned.frames.push(frame);
         }
         missed > 0
     }

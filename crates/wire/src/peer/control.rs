@@ -138,7 +138,7 @@ pub struct AssignmentProto {
     pub device: u32,
     /// The configuration to install; absent: keep the installed one.
     #[prost(message, optional, tag = "3")]
-    pub configuration: Option<Configuration>,
+    pub configuration: Option<ConfigurationProto>,
     /// Configuration in which the chain last resumed from a log alone; 0 if it never did.
     #[prost(uint64, tag = "4")]
     pub resumed_epoch: u64,
@@ -149,7 +149,7 @@ pub struct AssignmentProto {
 
 /// The members of a chain.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Configuration {
+pub struct ConfigurationProto {
     /// Its number.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,

@@ -3,7 +3,7 @@
 use frieze_wire::control::DeviceProto;
 use frieze_wire::message::Refusal;
 use frieze_wire::peer::control::{
-    AssignmentProto, Attached, ChainReport, ClockOffsetProto, Configuration, HeartbeatProto, HeartbeatRefusal,
+    AssignmentProto, Attached, ChainReport, ClockOffsetProto, ConfigurationProto, HeartbeatProto, HeartbeatRefusal,
     LeaseGrantProto,
 };
 use frieze_wire::peer::{
@@ -169,7 +169,7 @@ fn heartbeat_with_remains() -> HeartbeatProto {
 }
 
 fn grant() -> LeaseGrantProto {
-    let configuration = Configuration { epoch: 8, members: vec![1, 300], syncing: 3, joining: true };
+    let configuration = ConfigurationProto { epoch: 8, members: vec![1, 300], syncing: 3, joining: true };
     LeaseGrantProto {
         number: 10,
         incarnation: 4,

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use frieze_disk::{SimDisk, SimTime, StateFile, TimeSource};
 use frieze_hlc::{ClockSettings, Hlc, HlcClock};
 use frieze_net::{FramePayload, FrameReader, Listener, SentPrefix, Stream};
+use frieze_service::Conn;
+use frieze_storage::{Identity, IdentityStore};
 use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
 use frieze_wire::peer::ChainRecord;
 
 use super::*;
-use crate::session::Conn;
-use frieze_storage::{Identity, Keeper};
 
 const SECRET: [u8; 32] = [5; 32];
 
@@ -100,7 +100,7 @@ fn converse(
 fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
     let disk = SimDisk::new(1);
     let file = StateFile::open_or_create(&disk, "state").expect("a file");
-    let keeper = Arc::new(Keeper::new(Identity::default(), file));
+    let keeper = Arc::new(IdentityStore::new(Identity::default(), file));
     let time: Arc<dyn TimeSource> = Arc::new(SimTime::new(1_000_000));
     let clock = Arc::new(NodeClock::new(HlcClock::new(ClockSettings::default(), Hlc::ZERO), time, keeper));
     let (send, noticed) = channel();

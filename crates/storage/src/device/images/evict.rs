@@ -8,7 +8,7 @@ use frieze_multilog::image::{ENTRY_BYTES, SLOT_BYTES};
 use frieze_multilog::{ImageKey, ImagePlace};
 
 use super::super::Device;
-use super::{ImageStore, Making, image_name, let_go};
+use super::{FreeSlots, ImageStore, drop_pages, image_name};
 
 impl Device {
     /// Evicts useless images: those that could not be read or belong to other records, those above the limit, and
@@ -16,14 +16,14 @@ impl Device {
     ///
     /// # Errors
     /// The disk's: the next call continues.
-    pub(super) fn clear_up(&self) -> Result<(), Fault> {
-        let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
-        self.wipe_strays(&mut making)?;
-        self.erase_lost(&mut making)?;
-        self.forget_due(&mut making)?;
+    pub(super) fn evict_useless(&self) -> Result<(), Fault> {
+        let mut free_slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wipe_strays(&mut free_slots)?;
+        self.erase_lost(&mut free_slots)?;
+        self.evict_forgotten(&mut free_slots)?;
         let unfit = self.images().unfit();
-        self.give_up_images(&mut making, &unfit, false)?;
-        while self.images.bytes() > self.image_bytes_max() && self.give_up_file(&mut making)? {}
+        self.evict_listed(&mut free_slots, &unfit, false)?;
+        while self.images.bytes() > self.image_bytes_max() && self.evict_file(&mut free_slots)? {}
         Ok(())
     }
 
@@ -35,13 +35,13 @@ impl Device {
     pub fn forget_images(&self, inodes: impl IntoIterator<Item = InodeId>) -> Result<(), Fault> {
         self.images.to_forget.lock().unwrap_or_else(PoisonError::into_inner).extend(inodes);
         // The thread that writes an image of records not yet dead has this lock until the image is listed.
-        let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
-        self.wipe_strays(&mut making)?;
-        self.erase_lost(&mut making)?;
-        self.forget_due(&mut making)?;
-        if making.removed {
+        let mut free_slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wipe_strays(&mut free_slots)?;
+        self.erase_lost(&mut free_slots)?;
+        self.evict_forgotten(&mut free_slots)?;
+        if free_slots.removed {
             self.disk.sync_dir()?;
-            making.removed = false;
+            free_slots.removed = false;
         }
         Ok(())
     }
@@ -50,12 +50,12 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::forget_images`].
-    pub(in crate::device) fn give_up(&self, keys: &[ImageKey]) -> Result<(), Fault> {
-        let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
-        self.give_up_images(&mut making, keys, false)
+    pub(in crate::device) fn evict_images(&self, keys: &[ImageKey]) -> Result<(), Fault> {
+        let mut free_slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        self.evict_listed(&mut free_slots, keys, false)
     }
 
-    fn forget_due(&self, making: &mut Making) -> Result<(), Fault> {
+    fn evict_forgotten(&self, free_slots: &mut FreeSlots) -> Result<(), Fault> {
         let due = self.images.to_forget.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut keys = Vec::new();
         for inode in &due {
@@ -64,7 +64,7 @@ impl Device {
                 keys.extend(log.images_of_dead(&self.images(), *inode));
             }
         }
-        self.give_up_images(making, &keys, false)?;
+        self.evict_listed(free_slots, &keys, false)?;
         let mut to_forget = self.images.to_forget.lock().unwrap_or_else(PoisonError::into_inner);
         to_forget.retain(|inode| !due.contains(inode));
         Ok(())
@@ -74,16 +74,16 @@ impl Device {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn make_room_of_images(&self) -> Result<bool, Fault> {
-        let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
-        self.give_up_file(&mut making)
+    pub(crate) fn evict_image_file(&self) -> Result<bool, Fault> {
+        let mut free_slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        self.evict_file(&mut free_slots)
     }
 
     /// Evicts the file with the fewest images.
-    fn give_up_file(&self, making: &mut Making) -> Result<bool, Fault> {
+    fn evict_file(&self, free_slots: &mut FreeSlots) -> Result<bool, Fault> {
         let fewest = {
             let files = self.images.files.read().unwrap_or_else(PoisonError::into_inner);
-            let used = |number: u32, slots: u32| slots as usize - ImageStore::free_slots(making, number);
+            let used = |number: u32, slots: u32| slots as usize - ImageStore::free_slots(free_slots, number);
             files.iter().map(|(number, (head, _))| (used(*number, head.slots), *number)).min()
         };
         let Some((_, number)) = fewest else { return Ok(false) };
@@ -96,14 +96,19 @@ impl Device {
         drop(images);
         if let Some(oldest) = gone.iter().map(|key| key.stamp).min() {
             // The next look at the page counts its pieces.
-            self.images.swept.give_up(oldest, 2 * self.images.budget.pieces_max as usize);
+            self.images.cursor.note_evicted(oldest, 2 * self.images.budget.pieces_max as usize);
         }
-        self.remove_image_file(making, number)?;
+        self.remove_image_file(free_slots, number)?;
         Ok(true)
     }
 
     /// Evicts images; `missed` if they would be of use.
-    pub(super) fn give_up_images(&self, making: &mut Making, keys: &[ImageKey], missed: bool) -> Result<(), Fault> {
+    pub(super) fn evict_listed(
+        &self,
+        free_slots: &mut FreeSlots,
+        keys: &[ImageKey],
+        missed: bool,
+    ) -> Result<(), Fault> {
         if keys.is_empty() {
             return Ok(());
         }
@@ -115,23 +120,23 @@ impl Device {
             let log = self.log_of([key.chunk.inode])?;
             let pieces = log.pieces_without(&self.images(), key);
             drop(log);
-            self.images.swept.give_up(key.stamp, pieces);
+            self.images.cursor.note_evicted(key.stamp, pieces);
         }
-        self.erase_images(making, &places).inspect_err(|_| {
+        self.erase_images(free_slots, &places).inspect_err(|_| {
             // Retried before history is reported as expired.
             self.images.lost.lock().unwrap_or_else(PoisonError::into_inner).extend(&places);
         })
     }
 
-    fn erase_lost(&self, making: &mut Making) -> Result<(), Fault> {
+    fn erase_lost(&self, free_slots: &mut FreeSlots) -> Result<(), Fault> {
         let lost = std::mem::take(&mut *self.images.lost.lock().unwrap_or_else(PoisonError::into_inner));
-        self.erase_images(making, &lost).inspect_err(|_| {
+        self.erase_images(free_slots, &lost).inspect_err(|_| {
             self.images.lost.lock().unwrap_or_else(PoisonError::into_inner).extend(lost);
         })
     }
 
     /// Overwrites slots, durably, and frees them. A file without images is removed.
-    fn erase_images(&self, making: &mut Making, places: &[ImagePlace]) -> Result<(), Fault> {
+    fn erase_images(&self, free_slots: &mut FreeSlots, places: &[ImagePlace]) -> Result<(), Fault> {
         let mut of: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for place in places {
             of.entry(place.file).or_default().insert(place.slot);
@@ -149,39 +154,39 @@ impl Device {
             // If a power loss restored an old entry, it would find the same image half written, and report it as
             // damaged.
             file.sync()?;
-            let free = making.free.entry(number).or_default();
+            let free = free_slots.free.entry(number).or_default();
             free.extend(slots);
             if free.len() == head.slots as usize {
-                self.remove_image_file(making, number)?;
+                self.remove_image_file(free_slots, number)?;
             }
         }
         Ok(())
     }
 
-    fn remove_image_file(&self, making: &mut Making, number: u32) -> Result<(), Fault> {
-        making.free.remove(&number);
-        making.strays.retain(|place| place.file != number);
-        making.removed = true;
+    fn remove_image_file(&self, free_slots: &mut FreeSlots, number: u32) -> Result<(), Fault> {
+        free_slots.free.remove(&number);
+        free_slots.strays.retain(|place| place.file != number);
+        free_slots.removed = true;
         self.images.files.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
         Ok(self.disk.remove(&image_name(number))?)
     }
 
     /// Overwrites slots without an entry, after a start.
-    fn wipe_strays(&self, making: &mut Making) -> Result<(), Fault> {
-        if making.strays.is_empty() {
+    fn wipe_strays(&self, free_slots: &mut FreeSlots) -> Result<(), Fault> {
+        if free_slots.strays.is_empty() {
             return Ok(());
         }
-        let strays = std::mem::take(&mut making.strays);
+        let strays = std::mem::take(&mut free_slots.strays);
         let (mut filled, mut bytes) = (Vec::new(), vec![0; SLOT_BYTES as usize]);
         for place in &strays {
             let Some((head, file)) = self.images.file(place.file) else { continue };
             let read = file.read_at(head.slot_at(place.slot), &mut bytes);
-            let_go(&*file, head.slot_at(place.slot), SLOT_BYTES);
+            drop_pages(&*file, head.slot_at(place.slot), SLOT_BYTES);
             match read.is_ok() && bytes.iter().all(|&byte| byte == 0) {
-                true => making.free.entry(place.file).or_default().push(place.slot),
+                true => free_slots.free.entry(place.file).or_default().push(place.slot),
                 false => filled.push(*place),
             }
         }
-        self.erase_images(making, &filled).inspect_err(|_| making.strays.extend(&filled))
+        self.erase_images(free_slots, &filled).inspect_err(|_| free_slots.strays.extend(&filled))
     }
 }

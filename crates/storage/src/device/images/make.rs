@@ -10,10 +10,10 @@ use frieze_multilog::{ImageKey, ImagePlace, ScanCursor};
 use frieze_tier::Heat;
 
 use super::super::Device;
-use super::{ImageStore, Making, image_name, let_go};
+use super::{FreeSlots, ImageStore, drop_pages, image_name};
 
 /// Requests of readers that one round handles.
-const WISHES_AT_ONCE: usize = 64;
+const REQUESTS_AT_ONCE: usize = 64;
 /// The space limit of images is divided into at least this many files.
 const FILES_MIN: u64 = 16;
 /// Slots of the smallest file.
@@ -24,7 +24,7 @@ const TRIES: usize = 4;
 const ROOM_PART: u64 = 4;
 
 /// Returns whether to continue, after a pause if one is due.
-pub(crate) type GoOn<'a> = dyn Fn() -> bool + 'a;
+pub(crate) type ContinueCheck<'a> = dyn Fn() -> bool + 'a;
 
 impl Device {
     /// Writes images in one round: pages that readers requested, then the states up to `upto` that need one, while
@@ -32,80 +32,80 @@ impl Device {
     ///
     /// # Errors
     /// The disk's: the next round continues. `Corrupt` if the index cannot be read.
-    pub fn make_images(&self, upto: Hlc, go_on: &GoOn<'_>) -> Result<bool, Fault> {
+    pub fn make_images(&self, upto: Hlc, may_continue: &ContinueCheck<'_>) -> Result<bool, Fault> {
         let store = &self.images;
         store.set.read().unwrap_or_else(PoisonError::into_inner).next_round();
-        self.clear_up()?;
+        self.evict_useless()?;
         if store.budget.percent == 0 {
             return Ok(false);
         }
-        let granted = self.grant_wishes(go_on)?;
+        let handled = self.handle_requests(may_continue)?;
         let room = self.image_bytes_max().saturating_sub(store.bytes());
         if room >= self.image_bytes_max() / ROOM_PART && room >= SLOT_BYTES * u64::from(SLOTS_MIN) && self.has_free() {
-            store.swept.begin_again();
+            store.cursor.restart_if_missing();
         }
-        let more = self.look_through_history(upto, go_on);
-        store.swept.keep(&*self.disk)?;
-        Ok(more? || granted)
+        let more = self.search_history(upto, may_continue);
+        store.cursor.write(&*self.disk)?;
+        Ok(more? || handled)
     }
 
     /// True if an image could be written without evicting another.
     fn has_free(&self) -> bool {
-        let making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
-        making.free.values().any(|free| !free.is_empty()) || self.next_image_file().is_some()
+        let slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.free.values().any(|free| !free.is_empty()) || self.next_image_file().is_some()
     }
 
-    fn grant_wishes(&self, go_on: &GoOn<'_>) -> Result<bool, Fault> {
-        let mut granted = false;
-        for _ in 0..WISHES_AT_ONCE {
-            let wish = self.images.wishes.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
-            let Some(wish) = wish else { return Ok(false) };
+    fn handle_requests(&self, may_continue: &ContinueCheck<'_>) -> Result<bool, Fault> {
+        let mut handled = false;
+        for _ in 0..REQUESTS_AT_ONCE {
+            let request = self.images.requests.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
+            let Some(request) = request else { return Ok(false) };
             let key = {
-                let log = self.log_of([wish.chunk.inode])?;
-                log.image_for(&self.images(), &wish)
+                let log = self.log_of([request.chunk.inode])?;
+                log.image_for(&self.images(), &request)
             };
             if let Some(key) = key {
-                self.make_some(&[key], true)?;
+                self.write_images(&[key], true)?;
             }
-            granted = true;
-            if !go_on() {
+            handled = true;
+            if !may_continue() {
                 return Ok(false);
             }
         }
-        Ok(granted)
+        Ok(handled)
     }
 
     /// Searches the changes of one segment of the log, or of the part that is due.
-    fn look_through_history(&self, upto: Hlc, go_on: &GoOn<'_>) -> Result<bool, Fault> {
-        let swept = &self.images.swept;
-        let after = swept.upto();
+    fn search_history(&self, upto: Hlc, may_continue: &ContinueCheck<'_>) -> Result<bool, Fault> {
+        let cursor = &self.images.cursor;
+        let after = cursor.upto();
         let end = self.log().end_of_segment_after(after).map_or(upto, |end| end.min(upto));
         if end <= after {
             return Ok(false);
         }
         let (files, _) = self.log().files_with_records(after, end);
         if files.is_empty() {
-            swept.pass_over(end);
+            cursor.skip_to(end);
             return Ok(end < upto);
         }
         let (mut most, mut make) = (0, true);
         for inode in files {
-            let pieces = self.look_at(inode, (after, end), &mut make, go_on)?;
+            let pieces = self.search_file(inode, (after, end), &mut make, may_continue)?;
             let Some(pieces) = pieces else { return Ok(false) };
             most = most.max(pieces);
         }
-        swept.come_to(end, most, !make);
+        cursor.advance_to(end, most, !make);
         Ok(end < upto)
     }
 
     /// Searches an interval of a file, and writes the images that are due. Returns the most pieces of a page; `None` if
     /// the round has to stop here.
-    fn look_at(
+    fn search_file(
         &self,
         inode: InodeId,
         interval: (Hlc, Hlc),
         make: &mut bool,
-        go_on: &GoOn<'_>,
+        may_continue: &ContinueCheck<'_>,
     ) -> Result<Option<usize>, Fault> {
         let (mut looking, mut most) = (ScanCursor::default(), 0);
         loop {
@@ -113,13 +113,13 @@ impl Device {
                 let log = self.log_of([inode])?;
                 log.scan_for_images(&self.images(), inode, interval, looking, *make)
             };
-            if *make && self.make_some(&looked.due, false)? < looked.due.len() {
+            if *make && self.write_images(&looked.due, false)? < looked.due.len() {
                 // No space: from here on pages are only counted, beginning with the current one.
                 *make = false;
                 continue;
             }
             most = most.max(looked.pieces_most);
-            if !go_on() {
+            if !may_continue() {
                 return Ok(None);
             }
             match looked.next {
@@ -129,10 +129,10 @@ impl Device {
         }
     }
 
-    /// Writes these images in order, as many as there is space for; with `give_up`, evicts others if there is none.
+    /// Writes these images in order, as many as there is space for; with `may_evict`, evicts others if there is none.
     /// Returns how many of them exist now, or cannot be written because their records cannot be read.
-    fn make_some(&self, keys: &[ImageKey], give_up: bool) -> Result<usize, Fault> {
-        let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
+    fn write_images(&self, keys: &[ImageKey], may_evict: bool) -> Result<usize, Fault> {
+        let mut slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut count, mut sealed) = (0, Vec::new());
         let mut done = Ok(());
         for key in keys {
@@ -140,10 +140,10 @@ impl Device {
                 count += 1;
                 continue;
             }
-            let Some(place) = self.room_for_image(&mut making, give_up)? else { break };
+            let Some(place) = self.room_for_image(&mut slots, may_evict)? else { break };
             let written = self.write_image(key, place);
             if !matches!(written, Ok(Some(_))) {
-                making.free.entry(place.file).or_default().push(place.slot);
+                slots.free.entry(place.file).or_default().push(place.slot);
             }
             match written {
                 Ok(Some(entry)) => sealed.push((place, entry)),
@@ -173,9 +173,9 @@ impl Device {
                 continue;
             }
             // Reads as a scan: pages in use stay in memory.
-            let lease = self.ready(&planned.pieces, Heat::Scan);
+            let pinned = self.pin(&planned.pieces, Heat::Scan);
             let read = self.read_pieces(&planned.pieces, planned.start, &mut page, &mut scratch);
-            self.done(lease, read.is_err());
+            self.unpin(pinned, read.is_err());
             if read.is_err() {
                 return Ok(None);
             }
@@ -198,7 +198,7 @@ impl Device {
             let Some((head, file)) = self.images.file(number) else { continue };
             file.sync()?;
             for (place, _) in sealed.iter().filter(|(place, _)| place.file == number) {
-                let_go(&*file, head.slot_at(place.slot), SLOT_BYTES);
+                drop_pages(&*file, head.slot_at(place.slot), SLOT_BYTES);
             }
             for (place, entry) in sealed.iter().filter(|(place, _)| place.file == number) {
                 file.write_at(head.entry_at(place.slot), &[entry])?;
@@ -208,26 +208,26 @@ impl Device {
     }
 
     /// A slot that is free, or can be freed.
-    fn room_for_image(&self, making: &mut Making, give_up: bool) -> Result<Option<ImagePlace>, Fault> {
-        let found = making.take();
+    fn room_for_image(&self, slots: &mut FreeSlots, may_evict: bool) -> Result<Option<ImagePlace>, Fault> {
+        let found = slots.take();
         if found.is_some() {
             return Ok(found);
         }
         if let Some(head) = self.next_image_file() {
-            match self.make_image_file(making, head) {
+            match self.make_image_file(slots, head) {
                 Err(fault) if fault.reason == Reason::NoSpace => {}
                 made => {
                     made?;
-                    return Ok(making.take());
+                    return Ok(slots.take());
                 }
             }
         }
-        if give_up {
+        if may_evict {
             let count = self.images().len();
             let least = self.images().least_useful((count / 64).clamp(1, 64), |_| false);
-            self.give_up_images(making, &least, true)?;
+            self.evict_listed(slots, &least, true)?;
         }
-        Ok(making.take())
+        Ok(slots.take())
     }
 
     /// The next image file, if there is space for it: number and slots.
@@ -239,21 +239,21 @@ impl Device {
         (taken + head.bytes() <= most && self.has_room(head.bytes() + self.settings.segment_bytes)).then_some(head)
     }
 
-    fn make_image_file(&self, making: &mut Making, head: ImageFile) -> Result<(), Fault> {
-        let head = ImageFile { file: making.next_file, ..head };
-        making.next_file += 1;
+    fn make_image_file(&self, slots: &mut FreeSlots, head: ImageFile) -> Result<(), Fault> {
+        let head = ImageFile { file: slots.next_file, ..head };
+        slots.next_file += 1;
         let name = image_name(head.file);
         let file = self.disk.create(&name, head.bytes())?;
         file.write_at(0, &[&head.encode()])?;
         file.sync()?;
         self.images.files.write().unwrap_or_else(PoisonError::into_inner).insert(head.file, (head, file));
         // The last element is used first.
-        making.free.insert(head.file, (0..head.slots).rev().collect());
+        slots.free.insert(head.file, (0..head.slots).rev().collect());
         Ok(())
     }
 }
 
-impl Making {
+impl FreeSlots {
     /// Allocates an empty slot.
     fn take(&mut self) -> Option<ImagePlace> {
         let (file, free) = self.free.iter_mut().find(|(_, free)| !free.is_empty())?;
@@ -263,7 +263,7 @@ impl Making {
 
 impl ImageStore {
     /// Slots of a file that are free.
-    pub(super) fn free_slots(making: &Making, file: u32) -> usize {
-        making.free.get(&file).map_or(0, Vec::len)
+    pub(super) fn free_slots(slots: &FreeSlots, file: u32) -> usize {
+        slots.free.get(&file).map_or(0, Vec::len)
     }
 }
