@@ -159,9 +159,11 @@ impl Metadata {
         self.state.read().session(id).map(|session| session.uid)
     }
 
-    /// True if a session is open and may keep something: cache leases and locks.
-    pub fn is_keeping_session(&self, id: SessionId) -> bool {
-        self.state.read().session(id).is_some_and(|session| session.keeps)
+    /// True if a session may get a cache lease or a lock here. Among several servers, from the leader, and only if it
+    /// declared this when it was opened: so the next leader knows of it.
+    pub fn may_keep(&self, id: SessionId) -> bool {
+        let declared = || self.state.read().session(id).is_some_and(|session| session.keeps);
+        self.raft.get().is_none_or(|raft| raft.leads() && declared())
     }
 
     /// The open sessions.

@@ -657,9 +657,6 @@ impl Files {
     /// # Errors
     /// As [`Files::reach_elsewhere`].
     pub fn written_elsewhere(&self, id: InodeId, inode: &Inode) -> Result<Elsewhere, Fault> {
-        if !self.planes.data.is_shared() {
-            return Ok(Elsewhere::default());
-        }
         self.reach_elsewhere(&[&Seen::at(id, inode.clone(), Some(Hlc::MAX))])
     }
 

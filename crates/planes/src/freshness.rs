@@ -19,7 +19,8 @@ use crate::remote_reach::Elsewhere;
 impl Files {
     /// Ensures that this server knows how far writers have extended a file by now.
     pub fn look_at_length(&self, id: InodeId, inode: &Inode, view: View) -> Result<(), Fault> {
-        if !self.planes.data.is_shared() || view.at.is_some() || inode.grants().is_empty() {
+        let chains = || (0..self.planes.data.chain_count()).map(ChainId);
+        if view.at.is_some() || inode.grants().is_empty() || !self.planes.data.has_to_query_tail(chains()) {
             return Ok(());
         }
         // A chain that is not here is refused where its part is read.
@@ -70,9 +71,6 @@ impl Files {
     /// # Errors
     /// `Elsewhere` if the client has to ask another server.
     pub fn check_read_here(&self, id: InodeId, inode: &Inode, view: View, ask: &Read) -> Result<(), Fault> {
-        if !self.planes.data.is_shared() {
-            return Ok(());
-        }
         let mut chains = chains_of_range(layout_of(id, inode), ask).into_iter();
         chains.try_for_each(|chain| self.planes.data.check_here(chain, view.instant()))
     }

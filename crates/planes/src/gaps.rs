@@ -16,12 +16,10 @@ impl Planes {
     /// True if acknowledged writes of these chains, or of any, may have been lost at an instant.
     pub fn in_gap(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> bool {
         let mut is_lost = self.keeper.with(|identity| identity.in_gap(at));
-        if self.meta.is_member() {
-            self.meta.look_at_control(&mut |state| {
-                let mut asked = state.chains().filter(|chain| chains.is_none_or(|chains| chains.contains(&chain.id)));
-                is_lost |= asked.any(|chain| chain.gaps.iter().any(|gap| gap.touches(at.0)));
-            });
-        }
+        self.meta.look_at_control(&mut |state| {
+            let mut asked = state.chains().filter(|chain| chains.is_none_or(|chains| chains.contains(&chain.id)));
+            is_lost |= asked.any(|chain| chain.gaps.iter().any(|gap| gap.touches(at.0)));
+        });
         is_lost
     }
 

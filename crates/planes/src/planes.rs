@@ -91,16 +91,8 @@ impl Planes {
         // In a cluster each closed timestamp is an entry of the log: only while there are writes.
         let writing = !self.meta.is_member() || self.data.device().dirty_bytes() > 0;
         if writing && now > self.meta.closed() && self.meta.promise(now) {
-            let closed = match self.data.is_shared() {
-                // For the chains whose head is here; the other members follow theirs.
-                true => self.data.promise(now).map(|()| false),
-                false => self.data.close(now),
-            };
-            match closed {
-                Ok(_) => {}
-                Err(fault) if fault.reason == Reason::NotYetClosed => {}
-                Err(fault) => return Err(fault),
-            }
+            // For the chains whose head is here; the other members follow theirs.
+            self.data.promise(now)?;
         }
         self.durability.flush(&self.clock, &self.data, &self.meta)?;
         Ok(())
@@ -192,15 +184,7 @@ impl Planes {
             ));
         }
         let meta = self.meta.close(at)?;
-        let data = match self.data.close_of(at, chains) {
-            Err(fault) if fault.reason == Reason::NotYetClosed => {
-                // Writes with `sync` up to the instant are on their way to disk: flush them.
-                self.durability.flush(&self.clock, &self.data, &self.meta)?;
-                self.data.close(at)?;
-                false
-            }
-            other => other?,
-        };
+        let data = self.close_chains(at, chains)?;
         Ok(InstantInfo {
             at: at.0,
             precision_us: self.clock.precision_us(),
@@ -211,6 +195,24 @@ impl Planes {
             without_lease: self.data.check_lease().is_err(),
             executed: self.meta.closed().max(self.meta.executed()).0,
         })
+    }
+
+    /// Closes chains at an instant, all if none are named. True if they were closed before.
+    ///
+    /// # Errors
+    /// As [`DataPlane::close_of`]; the disk's.
+    ///
+    /// [`DataPlane::close_of`]: frieze_replication::DataPlane::close_of
+    pub fn close_chains(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> Result<bool, Fault> {
+        match self.data.close_of(at, chains) {
+            Err(fault) if fault.reason == Reason::NotYetClosed => {
+                // Writes with `sync` up to the instant are on their way to disk: flush them.
+                self.durability.flush(&self.clock, &self.data, &self.meta)?;
+                self.data.close_of(at, chains)?;
+                Ok(false)
+            }
+            other => other,
+        }
     }
 
     /// Inode that a target led to at an instant.

@@ -32,9 +32,6 @@ impl Files {
     /// `Unavailable` if the head of one of their chains does not answer: the change has run, and has to be ordered
     /// before a client learns of it.
     pub fn order_writers(&self, at: Hlc, files: &[InodeId]) -> Result<(), Fault> {
-        if !self.planes.meta.is_member() {
-            return Ok(());
-        }
         let chains: BTreeSet<ChainId> = {
             let granted = |(id, chunks): &(InodeId, FileChunks)| chains_of_grants(*id, chunks);
             self.planes.meta.chunks_of_files(files).iter().flat_map(granted).collect()
@@ -48,9 +45,6 @@ impl Files {
     /// # Errors
     /// As [`Files::order_writers`].
     pub fn order_again(&self, at: Hlc) -> Result<(), Fault> {
-        if !self.planes.meta.is_member() {
-            return Ok(());
-        }
         let chains: BTreeSet<ChainId> = (0..self.planes.data.chain_count()).map(ChainId).collect();
         if self.planes.data.has_closed(at, &chains) {
             return Ok(());
@@ -99,7 +93,7 @@ impl Files {
     /// # Errors
     /// As [`Files::order_writers`].
     pub fn order_seen(&self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
-        if !self.planes.meta.is_member() || inode.grants().is_empty() || inode.patches().is_empty() {
+        if inode.grants().is_empty() || inode.patches().is_empty() {
             return Ok(());
         }
         let at = inode.patches().iter().map(|patch| patch.at).max().unwrap_or(Hlc::ZERO);

@@ -20,9 +20,6 @@ impl DataPlane {
     /// without a lease the other members may have continued in a configuration without it, and its records would still
     /// become durable after it returns. In that case `reply` receives `Unavailable`.
     pub fn barrier(&self, named: Option<&BTreeSet<ChainId>>, reply: ResultCallback) {
-        if !self.is_shared() {
-            return reply(Ok(()));
-        }
         let mut out = DeferredWork::default();
         let mut appender = self.lock_appender();
         let mut asks: Vec<(ChainId, ChainEpoch, u64, Vec<NodeId>)> = Vec::new();

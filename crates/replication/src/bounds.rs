@@ -6,13 +6,28 @@ use std::time::Duration;
 use frieze_base::MonoTime;
 
 /// Permission to answer for chains of several members, which ends by itself.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ServingLease(AtomicU64);
 
+/// Until when a lease is that no control plane grants.
+const ENDLESS: u64 = u64::MAX;
+
 impl ServingLease {
+    /// The lease of a start. Of chains that no control plane configures, this server is the only member: its lease does
+    /// not end.
+    pub(crate) fn new(any_shared: bool) -> ServingLease {
+        ServingLease(AtomicU64::new(if any_shared { 0 } else { ENDLESS }))
+    }
+
+    /// The control plane configures a chain here: from now on the lease is what it grants.
+    pub(crate) fn limit(&self) {
+        // One that it has granted stays.
+        let _ = self.0.compare_exchange(ENDLESS, 0, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
     /// Extends the lease to `until`. A time in the past changes nothing.
     pub fn renew(&self, until: MonoTime) {
-        self.0.store(until.0, Ordering::SeqCst);
+        self.0.store(until.0.min(ENDLESS - 1), Ordering::SeqCst);
     }
 
     /// Nanoseconds until the lease ends unless it is renewed.

@@ -19,6 +19,8 @@ pub(crate) enum LocalRead {
     AskTail = 1,
     /// Not at all: other nodes are its members.
     NotMember = 2,
+    /// At its cut, and at instants that are not closed yet: no other node has any of it.
+    Sole = 3,
 }
 
 /// Read state of the chains, shared by all threads.
@@ -54,7 +56,7 @@ impl ChainViews {
     pub(crate) fn new(replicas: &[Replica], any_shared: bool) -> ChainViews {
         let chains = replicas.len();
         ChainViews {
-            local_reads: (0..chains).map(|_| AtomicU8::new(LocalRead::AtCut as u8)).collect(),
+            local_reads: (0..chains).map(|_| AtomicU8::new(LocalRead::Sole as u8)).collect(),
             closed: (0..chains).map(|_| AtomicU64::new(0)).collect(),
             closed_record: OnceLock::new(),
             closed_before_start: (0..chains).map(|_| AtomicU64::new(0)).collect(),
@@ -73,6 +75,7 @@ impl ChainViews {
         match self.local_reads[chain.0 as usize].load(Ordering::SeqCst) {
             0 => LocalRead::AtCut,
             1 => LocalRead::AskTail,
+            3 => LocalRead::Sole,
             _ => LocalRead::NotMember,
         }
     }

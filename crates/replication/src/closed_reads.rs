@@ -15,12 +15,9 @@ use crate::closed_record::ClosedRecord;
 use crate::plane::DataPlane;
 
 impl DataPlane {
-    /// For each chain that is read here: its number, and the newest instant closed on it; empty for a single server.
+    /// For each chain that is read here: its number, and the newest instant closed on it.
     /// Called before a flush, and written when the flush has ended.
     pub fn closed_by_chain(&self) -> Vec<u64> {
-        if !self.is_shared() {
-            return Vec::new();
-        }
         let here = (0..self.chain_count()).map(ChainId).filter(|chain| self.is_readable_here(*chain));
         let closed = here.map(|chain| (chain, self.views.closed[chain.0 as usize].load(Ordering::SeqCst)));
         closed.filter(|(_, closed)| *closed > 0).flat_map(|(chain, closed)| [chain.0.into(), closed]).collect()

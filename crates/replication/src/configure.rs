@@ -32,6 +32,7 @@ impl DataPlane {
         let taken = newer.iter().map(|(chain, to)| (*chain, to.epoch, to.members.contains(&self.me)));
         self.config_store.record_configurations(&taken.collect::<Vec<_>>())?;
         self.views.any_shared.store(true, Ordering::SeqCst);
+        self.lease.limit();
         let mut out = DeferredWork::default();
         for (chain, configuration) in newer {
             let state = &mut appender.states[chain.0 as usize];

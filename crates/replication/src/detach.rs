@@ -21,9 +21,6 @@ impl DataPlane {
     /// The chains of which this node has records and, by the newest configuration it knows, is no member; with that
     /// configuration.
     pub fn detachable(&self) -> Vec<(ChainId, ChainEpoch)> {
-        if !self.is_shared() {
-            return Vec::new();
-        }
         let appender = self.lock_appender();
         let chains =
             (0..appender.chains.len() as u32).map(ChainId).filter(|chain| self.is_detachable(&appender, *chain));

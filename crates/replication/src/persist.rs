@@ -17,9 +17,7 @@ impl DataPlane {
         self.feed_all(|| ReplicaInput::Persisted {
             through: LogEnd { segment: through.segment, offset: through.offset },
         });
-        if self.is_shared() {
-            self.send_persisted(&mut self.lock_appender(), through);
-        }
+        self.send_persisted(&mut self.lock_appender(), through);
     }
 
     /// The device failed: refuses waiting requests and all later ones.

@@ -107,7 +107,7 @@ impl DataPlane {
             closed: AtomicU64::new(closed),
             observer: OnceLock::new(),
             config_store,
-            lease: ServingLease::default(),
+            lease: ServingLease::new(any_shared),
             bounds: Bounds::default(),
             pace: crate::supply::CatchUpPace::default(),
             supplied: AtomicU64::new(0),
@@ -119,7 +119,7 @@ impl DataPlane {
             wake,
             idle: OnceLock::new(),
         };
-        if any_shared {
+        {
             let appender = plane.lock_appender();
             plane.publish_cuts(&appender, (0..appender.chains.len()).map(|chain| ChainId(chain as u32)));
         }

@@ -22,7 +22,7 @@ impl DataPlane {
     /// Brings [`DataPlane::cuts`] up to everything that was committed of these chains at the time of the call, then
     /// calls `reply`.
     pub(crate) fn query_tails(&self, chains: impl Iterator<Item = ChainId>, reply: ResultCallback) {
-        let asks: Vec<ChainId> = chains.filter(|chain| self.views.local_read(*chain) != LocalRead::AtCut).collect();
+        let asks: Vec<ChainId> = chains.filter(|chain| self.has_to_query_tail(std::iter::once(*chain))).collect();
         if asks.is_empty() {
             return reply(Ok(()));
         }
@@ -92,7 +92,7 @@ impl DataPlane {
                 false => self.close_and_wait(at, chains).map(|()| false),
             };
         }
-        if at.0 <= self.closed.load(Ordering::Acquire) {
+        if self.is_closed(at, None) {
             return Ok(true);
         }
         let mut appender = self.lock_appender();
@@ -109,6 +109,7 @@ impl DataPlane {
                     .any(|effect| matches!(effect, ReplicaEffect::Closed { at: done, .. } if *done == at));
             }
         }
+        self.publish_cuts(&appender, (0..appender.chains.len() as u32).map(ChainId));
         if !closed {
             return Err(Fault::new(Reason::NotYetClosed, format!("records up to {at} are still on their way to disk")));
         }
@@ -118,9 +119,7 @@ impl DataPlane {
 
     /// The newest instant closed on every chain.
     pub fn closed(&self) -> Hlc {
-        if self.is_shared() {
-            self.closed.fetch_max(self.closed_here().0, Ordering::AcqRel);
-        }
+        self.closed.fetch_max(self.closed_here().0, Ordering::AcqRel);
         Hlc(self.closed.load(Ordering::Acquire))
     }
 
@@ -161,7 +160,7 @@ impl DataPlane {
     /// # Errors
     /// `Unavailable` without a lease.
     pub fn check_lease(&self) -> Result<(), Fault> {
-        if self.is_shared() && !self.lease.holds(self.clock.reading().mono) {
+        if !self.lease.holds(self.clock.reading().mono) {
             return Err(no_lease());
         }
         Ok(())
@@ -172,11 +171,14 @@ impl DataPlane {
     /// # Errors
     /// `Unavailable` if the records have to come from other members.
     pub fn check_here(&self, chain: ChainId, at: Option<Hlc>) -> Result<(), Fault> {
+        let local_read = self.views.local_read(chain);
         let here = match at {
-            None => self.views.local_read(chain) != LocalRead::NotMember,
-            Some(at) => at.0 <= self.views.closed[chain.0 as usize].load(Ordering::SeqCst),
+            None => local_read != LocalRead::NotMember,
+            Some(at) => {
+                local_read == LocalRead::Sole || at.0 <= self.views.closed[chain.0 as usize].load(Ordering::SeqCst)
+            }
         };
-        if here || !self.is_shared() {
+        if here {
             return Ok(());
         }
         Err(frieze_chain::Error::NotMember { chain }.into())

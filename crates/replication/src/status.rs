@@ -43,7 +43,7 @@ impl DataPlane {
     /// The member that receives what is appended to the chain, as far as known without the appender.
     pub fn successor_of(&self, chain: ChainId) -> Option<NodeId> {
         let successor = self.views.successors.get(chain.0 as usize)?.load(Ordering::Relaxed);
-        (self.is_shared() && successor != 0).then_some(NodeId(successor))
+        (successor != 0).then_some(NodeId(successor))
     }
 
     /// True if records were discarded from the log since the last call.
@@ -74,9 +74,6 @@ impl DataPlane {
 
     /// Status of the chains that the control plane configures.
     pub fn status(&self) -> Vec<ReplicaStatus> {
-        if !self.is_shared() {
-            return Vec::new();
-        }
         let appender = self.lock_appender();
         let shared = appender.chains.iter().zip(&appender.states).filter(|(_, state)| state.shared);
         let status = shared.map(|(replica, state)| {

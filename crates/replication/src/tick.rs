@@ -32,9 +32,6 @@ impl DataPlane {
     /// Periodic work for chains of several members: repeats unanswered messages, promises while a reader is active,
     /// ends waits that are over their limit. Called about every 20 ms.
     pub fn tick(&self) {
-        if !self.is_shared() {
-            return;
-        }
         let reading = self.clock.reading();
         let now = reading.mono;
         let mut out = DeferredWork::default();

@@ -17,7 +17,7 @@ use crate::plane::DataPlane;
 impl DataPlane {
     /// True if a read of now of one of these chains has to ask the tail.
     pub fn has_to_query_tail(&self, mut chains: impl Iterator<Item = ChainId>) -> bool {
-        chains.any(|chain| self.views.local_read(chain) != LocalRead::AtCut)
+        chains.any(|chain| !matches!(self.views.local_read(chain), LocalRead::AtCut | LocalRead::Sole))
     }
 
     /// True if a read of now of these parts of chunks needs no request to the tail: the uncommitted records of their
@@ -41,11 +41,7 @@ impl DataPlane {
         // The tail has reported a commit that may not be recorded here yet.
         let cut =
             |chain: ChainId| appender.chains[chain.0 as usize].now_cut().max(appender.states[chain.0 as usize].seen);
-        let note = || {
-            if self.is_shared() {
-                chains.clone().for_each(|chain| self.publish_view(appender, chain));
-            }
-        };
+        let note = || chains.clone().for_each(|chain| self.publish_view(appender, chain));
         // An `async` write to a clean chain, by far the usual case, changes nothing: readers are not disturbed.
         if chains.clone().all(|chain| self.cuts().of(chain) == cut(chain)) {
             return note();
@@ -65,7 +61,7 @@ impl DataPlane {
         let remembered = self.views.closed_before_start[chain.0 as usize].load(Ordering::SeqCst);
         self.views.closed[chain.0 as usize].store(closed.0.max(remembered), Ordering::SeqCst);
         let local_read = match () {
-            () if !state.shared => LocalRead::AtCut,
+            () if !state.shared => LocalRead::Sole,
             () if !replica.configuration().holds(self.me) => LocalRead::NotMember,
             () if replica.is_readable_now() => LocalRead::AtCut,
             () => LocalRead::AskTail,

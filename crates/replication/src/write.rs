@@ -76,12 +76,8 @@ impl DataPlane {
             reply(Err(fault));
             return;
         }
-        if self.is_shared()
-            && let Err(fault) =
-                self.await_room(ask.at_end.unwrap_or_else(|| {
-                    ask.layout.chain((ask.known_offset.unwrap_or(0) / ask.layout.chunk_bytes) as u32)
-                }))
-        {
+        let first = (ask.known_offset.unwrap_or(0) / ask.layout.chunk_bytes) as u32;
+        if let Err(fault) = self.await_room(ask.at_end.unwrap_or_else(|| ask.layout.chain(first))) {
             reply(Err(fault));
             return;
         }
@@ -204,7 +200,6 @@ impl DataPlane {
             }
             KnownRequest::Refused | KnownRequest::Unknown => {}
         }
-        let shared = self.is_shared();
         if let Some(written) = try_or_reply!(appender.done_before(self.me, ask.session, ask.seq, ask.layout)) {
             let len = match ask.content {
                 Content::Bytes(payload, _) => payload.len(),
@@ -215,7 +210,8 @@ impl DataPlane {
                 out.done.push((reply, Ok(WriteResult { end: written.offset + len as u64, ..written })));
                 return Ok(None);
             }
-            if !shared || fits_one_chunk(written.offset, len, ask.layout) {
+            let first = ask.layout.chain((written.offset / ask.layout.chunk_bytes) as u32);
+            if !appender.states[first.0 as usize].shared || fits_one_chunk(written.offset, len, ask.layout) {
                 out.done.push((reply, Ok(written)));
                 return Ok(None);
             }
@@ -260,6 +256,7 @@ impl DataPlane {
             let fault = Fault::new(Reason::Busy, words);
             return Err((reply, self.refuse(appender, chain, request, fault)));
         }
+        let shared = parts.iter().any(|part| appender.states[ask.layout.chain(part.chunk).0 as usize].shared);
         if shared {
             let chains = parts.iter().map(|part| ask.layout.chain(part.chunk));
             try_or_reply!(self.check_stamps(appender, chains));

@@ -252,7 +252,7 @@ impl Service {
             let owner = || self.planes.meta.session_user(header.session);
             let known = match owner() {
                 // Another server may have opened it a moment ago.
-                None if self.planes.meta.is_member() => {
+                None => {
                     self.planes.meta.linearizable()?;
                     owner()
                 }
@@ -336,9 +336,6 @@ impl Service {
         header: &FrameHeader,
         class: &RequestClass<'_>,
     ) -> Result<(), Fault> {
-        if !self.planes.meta.is_member() {
-            return Ok(());
-        }
         if self.has_begun_to_lead() {
             self.take_over();
         }
@@ -355,10 +352,7 @@ impl Service {
     /// True if the session may get a cache lease or a lock: in a cluster, only one that declared this when it was
     /// opened, so that the next leader knows of it.
     pub fn may_keep(&self, session: SessionId) -> bool {
-        if !self.planes.meta.is_member() {
-            return true;
-        }
-        self.planes.meta.leads() && self.planes.meta.is_keeping_session(session)
+        self.planes.meta.may_keep(session)
     }
 
     /// True if this server has begun to lead and has not run [`Service::take_over`] since.

@@ -80,24 +80,6 @@ impl Writers {
         Some((chain, self.planes.data.successor_of(chain)?))
     }
 
-    /// Answers when everything acknowledged so far is on stable storage at all members of this node's chains, and of
-    /// the remote chains of the file.
-    pub fn sync_members(&self, header: &frieze_wire::FrameHeader, id: InodeId, responder: &Arc<dyn Responder>) {
-        let (request, reply_to) = (*header, responder.clone());
-        let away = self.files.chains_elsewhere(None);
-        // Both sets come from one look: each chain is either asked about or one of this node's.
-        let asked = self.files.chains_of_file(id).intersection(&away).copied().collect();
-        if let Err(fault) = self.files.persist_elsewhere(asked) {
-            return reply_to.respond(&request, Err(fault), &[], 0);
-        }
-        let here = (0..self.planes.data.chain_count()).map(ChainId).filter(|chain| !away.contains(chain)).collect();
-        let reply = move |result: Result<(), Fault>| reply_to.respond(&request, result.map(|()| done()), &[], 0);
-        let all = Gather::new(2, Box::new(reply));
-        let flushed = all.clone();
-        self.planes.durability.when_durable(self.planes.ticket(), Box::new(move |result| flushed.add(result)));
-        self.planes.data.barrier(Some(&here), Box::new(move |result| all.add(result)));
-    }
-
     pub(crate) fn write(
         &self,
         principal: &Principal,
@@ -304,9 +286,6 @@ impl Writers {
 
     /// Checks that this server has all user times of a file: its own and those of its clone origin.
     fn check_times_here(&self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
-        if !self.planes.data.is_shared() {
-            return Ok(());
-        }
         self.files.check_whole_here(&Seen::at(id, inode.clone(), None))?;
         let Some((from, then)) = inode.origin() else { return Ok(()) };
         // The origin's times count even if the origin may no longer be read.
@@ -328,17 +307,14 @@ impl Writers {
         (offset, len): (u64, u64),
         appends: bool,
     ) -> Result<BTreeSet<ChainId>, Fault> {
-        if !self.planes.meta.is_member() {
-            return Ok(BTreeSet::new());
-        }
-        let layout = || self.planes.meta.current_layout(id).map(|layout| spread_of(id, layout));
-        let layout = match layout() {
+        let layout = match self.planes.meta.current_layout(id) {
             Some(layout) => layout,
             None => {
                 self.planes.meta.linearizable()?;
-                layout().ok_or(Reason::StaleHandle)?
+                self.planes.meta.write_target(id)?.layout
             }
         };
+        let layout = spread_of(id, layout);
         let chains = chains_of_extent(layout, offset, len);
         self.files.catch_up_once(&chains)?;
         // The leader granted every right itself, unless another server leads by now.
@@ -624,17 +600,29 @@ impl Writers {
         }
     }
 
-    /// Answers when everything acknowledged so far is durable. A barrier on one file is a barrier on all files: one
-    /// flush answers all waiting requests.
+    /// Answers when everything acknowledged so far is on stable storage at all members of this node's chains, and of
+    /// the remote chains of the file. A barrier on one file is a barrier on all files of this node: one flush answers
+    /// all waiting requests.
     pub(crate) fn sync(&self, header: &FrameHeader, id: InodeId, responder: &Arc<dyn Responder>) {
-        if self.planes.data.is_shared() {
-            return self.sync_members(header, id, responder);
-        }
         let (request, reply_to) = (*header, responder.clone());
-        let reply = Box::new(move |result: Result<(), Fault>| {
-            reply_to.respond(&request, result.map(|()| done()), &[], 0);
-        });
-        self.planes.durability.when_durable(self.planes.ticket(), reply);
+        let away = self.files.chains_elsewhere(None);
+        // Both sets come from one look: each chain is either asked about or one of this node's.
+        let (asked, here) = match away.is_empty() {
+            true => (BTreeSet::new(), None),
+            false => {
+                let all = (0..self.planes.data.chain_count()).map(ChainId);
+                let here: BTreeSet<ChainId> = all.filter(|chain| !away.contains(chain)).collect();
+                (self.files.chains_of_file(id).intersection(&away).copied().collect(), Some(here))
+            }
+        };
+        if let Err(fault) = self.files.persist_elsewhere(asked) {
+            return reply_to.respond(&request, Err(fault), &[], 0);
+        }
+        let reply = move |result: Result<(), Fault>| reply_to.respond(&request, result.map(|()| done()), &[], 0);
+        let all = Gather::new(2, Box::new(reply));
+        let flushed = all.clone();
+        self.planes.durability.when_durable(self.planes.ticket(), Box::new(move |result| flushed.add(result)));
+        self.planes.data.barrier(here.as_ref(), Box::new(move |result| all.add(result)));
     }
 }
 

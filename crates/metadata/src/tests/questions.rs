@@ -311,7 +311,7 @@ fn sessions_are_open_or_closed_and_some_keep_things() {
     let other = open_session(metadata, 8, false);
     assert!(metadata.has_session(other) && !metadata.has_session(SessionId(5)));
     assert_eq!((metadata.session_user(other), metadata.session_user(SessionId(5))), (Some(8), None));
-    assert!(metadata.is_keeping_session(*writer) && !metadata.is_keeping_session(other));
+    assert!(metadata.may_keep(*writer) && metadata.may_keep(other), "a lone server asks no declaration");
     let sessions = metadata.sessions();
     assert_eq!((sessions.all, sessions.keeping), (vec![*writer, other], vec![*writer]));
     assert_eq!(metadata.closed_sessions([*writer, SessionId(5)].into_iter()), [SessionId(5)]);

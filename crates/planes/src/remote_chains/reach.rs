@@ -51,9 +51,6 @@ type Asked = (InodeId, FileReach, BTreeSet<ChainId>);
 impl Files {
     /// The chains that cannot be read here at `at`, or now.
     pub fn chains_elsewhere(&self, at: Option<Hlc>) -> BTreeSet<ChainId> {
-        if !self.planes.data.is_shared() {
-            return BTreeSet::new();
-        }
         let chains = (0..self.planes.data.chain_count()).map(ChainId);
         chains.filter(|chain| self.planes.data.check_here(*chain, at.filter(|at| *at != Hlc::MAX)).is_err()).collect()
     }
@@ -68,9 +65,6 @@ impl Files {
     /// all of them at one instant.
     pub fn reach_elsewhere(&self, seen: &[&Seen]) -> Result<Elsewhere, Fault> {
         let mut elsewhere = Elsewhere::default();
-        if !self.planes.data.is_shared() {
-            return Ok(elsewhere);
-        }
         let mut away: BTreeMap<Option<Hlc>, Arc<BTreeSet<ChainId>>> = BTreeMap::new();
         let mut asked: BTreeMap<Counted, Vec<Asked>> = BTreeMap::new();
         let is_written = |seen: &&&Seen| seen.inode.kind() == FileKind::File && !seen.inode.grants().is_empty();
@@ -106,7 +100,7 @@ impl Files {
     /// # Errors
     /// As [`Files::reach_elsewhere`], and as [`Files::look`].
     pub fn reach_elsewhere_upto(&self, seen: &Seen, end: u64) -> Result<Elsewhere, Fault> {
-        if !self.planes.data.is_shared() || seen.inode.grants().is_empty() {
+        if seen.inode.grants().is_empty() {
             return Ok(Elsewhere::default());
         }
         let away = self.chains_elsewhere(seen.upto);
@@ -182,6 +176,10 @@ impl Files {
     /// # Errors
     /// `Unavailable` if a chain's servers do not answer: ask again.
     pub fn order(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
+        if !self.planes.meta.is_member() {
+            // It was ordered when it ran ([`Files::hold_alone`]).
+            return Ok(());
+        }
         let away = self.order_elsewhere(at, entry, chains)?;
         let here: BTreeSet<ChainId> = chains.difference(&away).copied().collect();
         self.planes.data.order_change(at, entry, &here)

@@ -29,7 +29,7 @@ impl Reader {
             ));
         }
         let id = capability.inode;
-        let chains = if self.planes.data.is_shared() { self.files.chains_to_close(id, ask) } else { None };
+        let chains = capability.at().and_then(|_| self.files.chains_to_close(id, ask));
         if let Bearer::Session(session) = capability.bearer
             && ask.len == 0
         {

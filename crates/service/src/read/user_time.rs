@@ -102,12 +102,9 @@ impl Reader {
     /// is not named by the client, so nothing has closed it yet. Other servers are asked for the chains that are not
     /// here.
     fn close_here(&self, id: InodeId, at: Hlc) -> Result<(), Fault> {
-        if !self.planes.data.is_shared() {
-            return Ok(());
-        }
         let mut chains = self.files.chains_of_file(id);
         chains.retain(|chain| self.planes.data.is_member(*chain));
-        self.planes.data.close_of(at, Some(&chains)).map(drop)
+        self.planes.close_chains(at, Some(&chains)).map(drop)
     }
 
     /// The newest user time that a file has from its origin, while it has none of its own after `times_after`.

@@ -84,7 +84,7 @@ impl Upkeep {
     /// # Errors
     /// As [`Upkeep::give_up_remains`].
     pub fn give_up_remains_if(&self, is_kept: &dyn Fn(&ClusterState, ChainId, NodeId) -> bool) -> Result<(), Fault> {
-        if !self.planes.meta.is_member() || self.planes.durability.failure().is_some() {
+        if self.planes.durability.failure().is_some() {
             return Ok(());
         }
         let held = self.planes.data.detachable();

@@ -98,8 +98,7 @@ impl Writers {
         };
         let layout = layout_of(id, &inode);
         // A record that reaches into a chunk is of another chain, with stamps of another clock.
-        let is_reached = self.planes.data.is_shared()
-            && inode.reaches_over((ask.offset.saturating_add(ask.len) / layout.chunk_bytes) as u32);
+        let is_reached = inode.reaches_over((ask.offset.saturating_add(ask.len) / layout.chunk_bytes) as u32);
         let turns = self.planes.data.membership_count();
         let elsewhere = match is_reached.then(|| self.files.written_elsewhere(id, &inode)).transpose() {
             Ok(elsewhere) => elsewhere,

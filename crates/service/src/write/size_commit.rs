@@ -100,11 +100,7 @@ impl Writers {
                     match self.measure(InodeId(settle.inode), settle.keep_grant, writers) {
                         Ok(settle) => files.push(settle),
                         // Other servers have to be asked again: a file left out here would lose its size.
-                        Err(fault)
-                            if self.planes.meta.is_member() && fault.kind() == frieze_base::ErrorKind::Unavailable =>
-                        {
-                            return Err(fault);
-                        }
+                        Err(fault) if fault.kind() == frieze_base::ErrorKind::Unavailable => return Err(fault),
                         // A deleted file needs no size.
                         Err(_) => {}
                     }
