@@ -21,7 +21,7 @@ mod mutex;
 mod rwlock;
 
 pub use condvar::Condvar;
-pub use held::{check_may_wait, check_none_held};
+pub use held::{check_may_wait, check_none_held, run_as_other_thread};
 pub use levels::Level;
 pub use mutex::{Mutex, MutexGuard};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};

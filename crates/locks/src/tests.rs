@@ -3,7 +3,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::levels::{self, ROWS};
-use crate::{Condvar, Mutex, RwLock, check_may_wait, check_none_held};
+use crate::{Condvar, Mutex, RwLock, check_may_wait, check_none_held, run_as_other_thread};
 
 // Two levels, the first above the second in the order.
 type Outer<T> = Mutex<levels::ViewNames, T>;
@@ -126,6 +126,22 @@ fn a_wait_for_other_servers_with_a_lock_panics() {
     assert!(message(check_none_held).contains("holds ViewPages"));
     drop(guard);
     check_may_wait();
+    check_none_held();
+}
+
+#[test]
+fn a_thread_that_does_the_work_of_two_keeps_the_locks_of_each_apart() {
+    let (outer, inner, own) = (Outer::new(()), Inner::new(()), Inner::new(()));
+    let held = own.lock();
+    let kept = run_as_other_thread(|| {
+        drop(outer.lock());
+        assert!(message(check_none_held).is_empty());
+        inner.lock()
+    });
+    assert!(message(|| drop(outer.lock())).contains("locks ViewNames"));
+    drop(held);
+    assert!(message(check_none_held).contains("holds ViewPages"), "a lock that is kept counts");
+    drop(kept);
     check_none_held();
 }
 
