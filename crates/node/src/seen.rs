@@ -16,9 +16,9 @@ use frieze_wire::message::FileKind;
 
 use crate::elsewhere::{Elsewhere, Fetch, Wanted, not_whole_here};
 use crate::engine::Engine;
+use frieze_locks::RwLockReadGuard;
 use frieze_metadata::ChunkLayout;
 use frieze_replication::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
-use frieze_storage::ReadGuard;
 
 /// Most states behind each other under one byte. An edit that would exceed it shares the state below instead.
 pub(crate) const DEPTH_MAX: u32 = 16;
@@ -50,7 +50,7 @@ pub(crate) type Sources = BTreeMap<(InodeId, Hlc), Inode>;
 
 /// A consistent view of the data plane for one answer: it blocks publishing of records.
 pub(crate) struct Look<'a> {
-    pub(crate) log: ReadGuard<'a, MultiLog>,
+    pub(crate) log: RwLockReadGuard<'a, MultiLog>,
     pub(crate) cuts: Cuts<'a>,
     data: &'a DataPlane,
     /// On this chain uncommitted records count too.
