@@ -13,10 +13,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use frieze_base::{ChainEpoch, ChainId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_namespace::Inode;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, CloseSession, Op, Outcome, Settle, StopWriting, Transaction};
@@ -46,18 +47,19 @@ enum Writers {
 /// Sessions without a connection for too long, which were stopped from writing. True once all heads know of it: then no
 /// more of their writes are acknowledged. Empty while the heads are being informed.
 #[derive(Default)]
-pub(crate) struct Ending(Mutex<Stopped>);
+pub(crate) struct Ending(Mutex<levels::StoppedSessions, Stopped>);
 
 type Stopped = BTreeMap<SessionId, Arc<OnceLock<bool>>>;
 
 /// For each chain the configuration under which this server has executed every earlier decision: a file may have been
 /// truncated under an earlier head.
 #[derive(Default)]
-pub(crate) struct CaughtUp(Mutex<BTreeMap<ChainId, ChainEpoch>>);
+pub(crate) struct CaughtUp(Mutex<levels::ChainDecisions, BTreeMap<ChainId, ChainEpoch>>);
 
 impl CaughtUp {
+    #[track_caller]
     fn held(&self) -> MutexGuard<'_, BTreeMap<ChainId, ChainEpoch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -65,6 +67,7 @@ impl Engine {
     /// Keeps every write out, if this server alone orders writes and transactions. A member of a cluster may not: an
     /// entry that it orders has to be received and flushed by other servers and by this one first, and the writes kept
     /// out would delay that; besides, heads on other servers would still write.
+    #[track_caller]
     pub(crate) fn hold_alone(&self) -> Option<MutexGuard<'_, Appender>> {
         let held = self.data.lock_appender();
         // Founding a cluster waits for this lock.
@@ -387,8 +390,9 @@ impl Engine {
         }
     }
 
+    #[track_caller]
     fn ending(&self) -> MutexGuard<'_, Stopped> {
-        self.ending.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ending.0.lock()
     }
 
     /// Stops a session from writing, and informs all heads.

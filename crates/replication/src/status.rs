@@ -1,6 +1,5 @@
 //! Status of the chains: roles, ends of their logs, and figures for operators.
 
-use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainEpoch, ChainId, NodeId};
@@ -58,11 +57,7 @@ impl DataPlane {
 
     /// The same without waiting for a write; `None` while the appender is locked.
     pub fn ends_now(&self) -> Option<Vec<ChainEnd>> {
-        match self.appender.try_lock() {
-            Ok(appender) => Some(ends_of(&appender)),
-            Err(TryLockError::Poisoned(poisoned)) => Some(ends_of(&poisoned.into_inner())),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.appender.try_lock().map(|appender| ends_of(&appender))
     }
 
     /// Stamps before and after the records of chains of several members that a power loss took and no member has
