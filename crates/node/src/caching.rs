@@ -6,10 +6,11 @@
 //! reading what is granted (`views`, `changes`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{Fault, InodeId, MonoTime, Reason, SessionId};
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_namespace::{Cached, KeyVersion, NoReadSet, ReadSet, cached_of};
 use frieze_wire::frame::{FrameHeader, Holds};
 use frieze_wire::holding::RecallsReply;
@@ -28,7 +29,7 @@ pub(crate) struct Caching {
     clock: Arc<NodeClock>,
     /// Number of this server process, or of its current term as the leader of others.
     life: AtomicU64,
-    core: Mutex<Core>,
+    core: Mutex<levels::CacheLeases, Core>,
     /// 0: no session caches anything. [`MANY`]: several do, or may. Otherwise the id of the only session that does.
     sole: AtomicU64,
     /// The session that was the only one to cache anything when it last made a change that the core did not note; 0:
@@ -287,8 +288,9 @@ impl Caching {
         self.clock.reading().mono
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    #[track_caller]
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock()
     }
 
     /// Steps the core and then applies its effects outside of the lock: an answer is a system call.
@@ -385,7 +387,7 @@ pub(crate) struct Gate {
     caching: Arc<Caching>,
     to: Arc<dyn Responder>,
     /// What the request has read so far.
-    told: Mutex<AnswerKeys>,
+    told: Mutex<levels::AnswerKeys, AnswerKeys>,
 }
 
 impl Gate {
@@ -393,8 +395,9 @@ impl Gate {
         Gate { caching, to, told: Mutex::new(told) }
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, AnswerKeys> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    #[track_caller]
+    fn told(&self) -> MutexGuard<'_, AnswerKeys> {
+        self.told.lock()
     }
 }
 

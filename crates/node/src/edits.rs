@@ -204,7 +204,7 @@ impl Engine {
             check_numbered(header)?;
         }
         // Old state that the edit shares does not expire before it is shared.
-        let _kept = self.forgetting.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _kept = self.forgetting.read();
         for _ in 0..PLANS_MAX {
             let remembered = self.meta.remembered(header.session, header.seq);
             if let Some(outcome) = remembered.filter(|_| !dry_run) {

@@ -12,12 +12,13 @@ pub(crate) mod requests;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use frieze_base::{ClusterId, ErrorKind, Fault, MonoTime, NodeId, Reason, SessionId};
 use frieze_disk::{Disk, TimeSource};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, RwLock, levels};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{HelloReply, Reply, Request, RequestBody};
 use frieze_wire::peer::control::Attached;
@@ -156,7 +157,7 @@ pub struct Engine {
     pub(crate) durability: Durability,
     pub(crate) sessions: Sessions,
     pub(crate) caching: Arc<Caching>,
-    pub(crate) locks: Mutex<FileLocks>,
+    pub(crate) locks: Mutex<levels::FileLocks, FileLocks>,
     pub(crate) opened: OpenFiles,
     pub(crate) reclaim: Reclaim,
     pub(crate) remains: Remains,
@@ -167,7 +168,7 @@ pub struct Engine {
     /// The user that the server runs as.
     pub(crate) owner_uid: u32,
     /// Read lock: an edit, while it is planned and run. Write lock: an expiry of history.
-    pub(crate) forgetting: RwLock<()>,
+    pub(crate) forgetting: RwLock<levels::HistoryExpiry, ()>,
     pub(crate) mint: Mint,
     pub(crate) process: Box<dyn Fn() -> ProcessStats + Send + Sync>,
     pub(crate) started: MonoTime,
@@ -192,7 +193,7 @@ pub struct Engine {
     /// When this server last reported its connected sessions to the leader ([`MonoTime`]).
     attached_told: AtomicU64,
     /// Held while a cluster is being founded.
-    founding: Mutex<()>,
+    founding: Mutex<levels::Founding, ()>,
     pub(crate) removal: Removal,
     pub(crate) successors: Successors,
     /// Random, drawn anew at every start.

@@ -4,9 +4,10 @@
 //! change is sent when no session can still read the state before it. Leaves to others: which session holds what
 //! (`grants`, `locks`), waiting answers (`caching`).
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::{Fault, Reason, Seq, SessionId};
+use frieze_locks::MutexGuard;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::holding::{CancelLock, Lock, LockKind, LockReply, Recalls, TestLock, TestLockReply};
 
@@ -133,8 +134,9 @@ impl Engine {
         self.caching.tell_locked(&served);
     }
 
+    #[track_caller]
     fn locks(&self) -> MutexGuard<'_, FileLocks> {
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.locks.lock()
     }
 }
 

@@ -14,10 +14,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLockWriteGuard, TryLockError};
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, MutexGuard, RwLockWriteGuard, levels};
 use frieze_multilog::{DeadRecord, PieceSource};
 use frieze_namespace::{Expiries, Inode, SharedState};
 
@@ -35,7 +35,7 @@ pub(crate) type Place = (SegmentId, u64);
 /// The dead records, and the space of them that is not freed yet.
 #[derive(Default)]
 pub(crate) struct Reclaim {
-    state: Mutex<State>,
+    state: Mutex<levels::DeadRecords, State>,
     /// A full pass is due: after a start, or after a snapshot was deleted.
     wanted: AtomicBool,
     /// A full pass has finished since the start: every dead record is known.
@@ -121,8 +121,9 @@ impl Dead {
 }
 
 impl Reclaim {
+    #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Requests a full pass, soon.
@@ -416,14 +417,14 @@ impl Engine {
     /// Keeps edits out. A clone of a snapshot that was deleted after the clone was planned has to finish first, so that
     /// `needs` sees what it shares; a clone planned later is refused the deleted snapshot. While an edit is under way
     /// the pass is put off a few times; after that it waits for the edit.
+    #[track_caller]
     fn without_edits(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         let alone = match self.forgetting.try_write() {
-            Ok(alone) => alone,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) if self.reclaim.put_off.fetch_add(1, Ordering::Relaxed) < PUT_OFF_MAX => {
+            Some(alone) => alone,
+            None if self.reclaim.put_off.fetch_add(1, Ordering::Relaxed) < PUT_OFF_MAX => {
                 return None;
             }
-            Err(TryLockError::WouldBlock) => self.forgetting.write().unwrap_or_else(PoisonError::into_inner),
+            None => self.forgetting.write(),
         };
         self.reclaim.put_off.store(0, Ordering::Relaxed);
         Some(alone)

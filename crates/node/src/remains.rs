@@ -16,10 +16,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason, SegmentId};
 use frieze_cluster::ClusterState;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use tracing::{debug, info};
 
 use crate::engine::Engine;
@@ -28,9 +28,9 @@ use frieze_replication::DiscardedSpace;
 /// Space that is still to be freed, as far as it is known.
 #[derive(Default)]
 pub(crate) struct Remains {
-    counted: Mutex<Counted>,
+    counted: Mutex<levels::RemainingSpace, Counted>,
     /// Chains whose replica was dropped since the process began, and how often.
-    given_up: Mutex<BTreeMap<ChainId, u64>>,
+    given_up: Mutex<levels::DroppedReplicas, BTreeMap<ChainId, u64>>,
     chains: AtomicU64,
     left_bytes: AtomicU64,
     freed_bytes: AtomicU64,
@@ -55,12 +55,14 @@ impl Remains {
         (told(&self.chains), told(&self.left_bytes), told(&self.freed_bytes))
     }
 
+    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, Counted> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counted.lock()
     }
 
+    #[track_caller]
     fn lock_given_up(&self) -> MutexGuard<'_, BTreeMap<ChainId, u64>> {
-        self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+        self.given_up.lock()
     }
 
     fn note(&self, counted: &Counted) {

@@ -24,13 +24,14 @@ mod periodic;
 mod told;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{Fault, MonoTime, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_multilog::{CheckStop, Damage, DamageKind, RecordMeta, SegmentBytes};
 use frieze_wire::scrub::{ScrubReply, ScrubState};
 use prost::Message;
@@ -47,7 +48,7 @@ const KEEP_EVERY_NS: u64 = 10_000_000_000;
 /// Known damage, and the scrub under way.
 pub(crate) struct Scrub {
     disk: Arc<dyn Disk>,
-    state: Mutex<State>,
+    state: Mutex<levels::ScrubState, State>,
     /// Bytes checked of the current segment.
     within: AtomicU64,
     /// Records that other servers may have undamaged.
@@ -77,8 +78,9 @@ impl Scrub {
         Scrub { disk, state: Mutex::new(state), within: AtomicU64::new(0), mends: Mends::default() }
     }
 
+    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Number of the scrub under way, and its rate in bytes a second.

@@ -235,8 +235,11 @@ impl Left {
         let store = SurvivorStore::read(identity.node_id(), &versions)?;
         let journal = SurvivorJournal::read(&disk, &identity, &store)?;
         let engine = offline::open(disk, versions.into_store(), time, serve_damaged)?;
+        let chains = (engine.data.ends(), engine.data.lost_intervals());
         let mut left = None;
-        engine.meta.look_at_control(&mut |state| left = Some(Left::of(state, &identity, &journal, &engine, &store)));
+        engine.meta.look_at_control(&mut |state| {
+            left = Some(Left::of(state, &identity, &journal, (&engine, &store), &chains));
+        });
         left.expect("it is looked at once")
     }
 
@@ -244,8 +247,8 @@ impl Left {
         state: &ClusterState,
         identity: &Identity,
         journal: &SurvivorJournal,
-        engine: &Engine,
-        store: &SurvivorStore,
+        (engine, store): (&Engine, &SurvivorStore),
+        (ends, power): &(Vec<frieze_replication::ChainEnd>, Vec<(ChainId, Hlc, Hlc)>),
     ) -> Result<Left, Fault> {
         if !state.is_founded() {
             let words = "this server has nothing of its cluster yet: go on from another one";
@@ -253,8 +256,6 @@ impl Left {
         }
         let me = identity.node_id();
         let known = (journal.known(), journal.known_stamp());
-        let ends = engine.data.ends();
-        let power = engine.data.lost_intervals();
         let chain = |end: &frieze_replication::ChainEnd| {
             let target = state.chain(end.chain).and_then(|chain| chain.target(me));
             let (copy, whole) = match target {

@@ -339,7 +339,7 @@ impl Engine {
             let (what, found, max) = ("replicas", replicas.into(), max.into());
             return Err(ClusterError::OutOfRange { what, found, max }.into());
         }
-        let _one = self.founding.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one = self.founding.lock();
         if self.has_cluster() {
             return Err(Fault::new(Reason::Unavailable, "another server joins this one just now: ask again"));
         }
@@ -391,7 +391,7 @@ impl Engine {
 
     /// Makes a single server the first node of a cluster. An interrupted founding continues.
     fn found_cluster(&self) -> Result<(), Fault> {
-        let _one = self.founding.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one = self.founding.lock();
         let address = self.settings.reached_at(self.listens_at.get().map(String::as_str))?;
         if !self.meta.is_member() {
             self.found_metalog()?;

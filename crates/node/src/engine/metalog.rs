@@ -1,6 +1,5 @@
 //! The server as a member of the metalog: how it becomes one, what its threads do for it, its status.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -300,7 +299,7 @@ impl Engine {
         self.sessions.renew(now);
         self.forget_ending();
         let until = MonoTime(now.0 + CacheLeaseSettings::default().lease_ns);
-        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = self.locks.lock();
         // Sessions may have released the locks that they held when this server led the last time.
         *locks = FileLocks::default();
         locks.found(keeping.iter().copied(), until);

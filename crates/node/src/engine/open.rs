@@ -2,11 +2,12 @@
 //! metadata.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
 use frieze_hlc::{ClockSettings, Hlc, HlcClock, format_instant};
+use frieze_locks::{Mutex, RwLock};
 use frieze_metalog::DataEnd;
 use frieze_metalog::MetalogSettings;
 use frieze_multilog::{LogSettings, RecoveredItem};

@@ -7,9 +7,9 @@
 //! Leaves to others: finding damage (`scrub`), what may be overwritten (`device`).
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChainId, Fault, MonoTime, NodeId, SegmentId};
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_multilog::{Damage, DamageKind, NumberedRecord, RecordMeta};
 use frieze_wire::peer::{ChainRecord, PeerRequestKind, RecordAsk};
 use tracing::{debug, info};
@@ -26,7 +26,7 @@ const OTHERS_MAX: usize = 16;
 
 /// Records that wait for repair.
 #[derive(Default)]
-pub(super) struct Mends(Mutex<BTreeMap<(ChainId, u64), Waiting>>);
+pub(super) struct Mends(Mutex<levels::RepairQueue, BTreeMap<(ChainId, u64), Waiting>>);
 
 #[derive(Clone)]
 struct Waiting {
@@ -68,8 +68,9 @@ impl Mends {
         }
     }
 
+    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(ChainId, u64), Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
