@@ -30,6 +30,8 @@ pub(crate) struct Ratchets {
     pub(crate) wide_docs: usize,
     /// Files over [`FILE_LINES_MAX`] lines without tests, [`LONG_FILES`] apart.
     pub(crate) long_files: usize,
+    /// Mentions of [`STD_LOCKS`] of `std` in crates of [`LOCKS_WITH_LEVELS`]: such a lock has no level.
+    pub(crate) std_locks: usize,
 }
 
 pub(crate) const RATCHETS: Ratchets = Ratchets {
@@ -41,6 +43,7 @@ pub(crate) const RATCHETS: Ratchets = Ratchets {
     wide_source: 2,
     wide_docs: 34,
     long_files: 12,
+    std_locks: 0,
 };
 
 /// Lines of a file without tests beyond which it is split.
@@ -54,6 +57,30 @@ const RIDDLES: &[&str] = &["who", "whoever", "whom", "nobody", "somebody"];
 /// Crates that a server is built of.
 const SERVER: &[&str] = &["node", "service", "storage", "replication", "metadata", "coherence", "net", "disk"];
 
+/// Crates whose locks are those of `crates/locks`: a server is built of them.
+const LOCKS_WITH_LEVELS: &[&str] = &[
+    "base",
+    "chain",
+    "cluster",
+    "coherence",
+    "disk",
+    "hlc",
+    "httpd",
+    "metadata",
+    "metalog",
+    "multilog",
+    "namespace",
+    "net",
+    "node",
+    "replication",
+    "service",
+    "storage",
+    "tier",
+    "wire",
+];
+/// Types of `std::sync` that have a level in `crates/locks`.
+const STD_LOCKS: &[&str] = &["Mutex", "RwLock", "Condvar"];
+
 /// Counts of one crate, or of a folder of documents.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
@@ -65,6 +92,7 @@ pub(crate) struct Room {
     pub(crate) riddles: Vec<String>,
     pub(crate) wide: Vec<String>,
     pub(crate) long: Vec<String>,
+    pub(crate) std_locks: Vec<String>,
 }
 
 /// What was counted.
@@ -134,6 +162,15 @@ impl House {
             ("source lines over 120 columns", sum(|room| room.wide.len()), RATCHETS.wide_source),
             ("lines of documents over 120 columns", self.docs_wide.len(), RATCHETS.wide_docs),
             ("files over 600 lines without tests", sum(|room| room.long.len()), RATCHETS.long_files),
+            (
+                "locks of std in crates of the server",
+                LOCKS_WITH_LEVELS
+                    .iter()
+                    .filter_map(|name| self.rooms.get(*name))
+                    .map(|room| room.std_locks.len())
+                    .sum(),
+                RATCHETS.std_locks,
+            ),
         ]
     }
 }
@@ -154,7 +191,8 @@ pub(crate) fn print(root: &Path, only: Option<&str>) -> Result<Vec<String>> {
         let Some(room) = house.rooms.get(only) else {
             return Ok(vec![format!("{only} is no crate: name one of {:?}", house.rooms.keys().collect::<Vec<_>>())]);
         };
-        for line in room.riddles.iter().chain(&room.wide).chain(&room.long) {
+        let std_locks = room.std_locks.iter().filter(|_| LOCKS_WITH_LEVELS.contains(&only));
+        for line in room.riddles.iter().chain(&room.wide).chain(&room.long).chain(std_locks) {
             println!("{line}");
         }
         for ring in &room.rings {
@@ -200,8 +238,12 @@ fn room(root: &Path, folder: &Path) -> Result<Room> {
         if lines > FILE_LINES_MAX && !LONG_FILES.contains(&name.as_str()) {
             room.long.push(format!("{name}: {lines} lines"));
         }
+        let source = syn::parse_file(&text)?;
+        let mut locks = StdLocks::default();
+        locks.visit_file(&source);
+        room.std_locks.extend(locks.found.into_iter().map(|(line, lock)| format!("{name}:{line}: {lock} of std")));
         let mut types = Types::default();
-        types.visit_file(&syn::parse_file(&text)?);
+        types.visit_file(&source);
         room.types.extend(types.names.into_iter().map(|found| (found, name.clone())));
     }
     let read = Crate::read(folder)?;
@@ -291,9 +333,77 @@ impl<'ast> Visit<'ast> for Types {
     }
 }
 
+/// Mentions of [`STD_LOCKS`] of `std` in one file with their lines, tests left out.
+#[derive(Default)]
+struct StdLocks {
+    found: Vec<(usize, String)>,
+}
+
+impl StdLocks {
+    fn add(&mut self, path: &[String], line: usize) {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        if let ["std", "sync", lock] = path[..]
+            && STD_LOCKS.contains(&lock)
+        {
+            self.found.push((line, lock.to_owned()));
+        }
+    }
+
+    fn add_tree(&mut self, before: &[String], tree: &syn::UseTree) {
+        let mut path = before.to_vec();
+        let (last, rest) = match tree {
+            syn::UseTree::Path(tree) => (&tree.ident, Some(&*tree.tree)),
+            syn::UseTree::Name(tree) => (&tree.ident, None),
+            syn::UseTree::Rename(tree) => (&tree.ident, None),
+            syn::UseTree::Group(tree) => return tree.items.iter().for_each(|item| self.add_tree(before, item)),
+            syn::UseTree::Glob(_) => return,
+        };
+        path.push(last.to_string());
+        match rest {
+            Some(rest) => self.add_tree(&path, rest),
+            None => self.add(&path, last.span().start().line),
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for StdLocks {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !rooms::is_test(&item.attrs) {
+            syn::visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.add_tree(&[], &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Vec<String> = path.segments.iter().take(3).map(|segment| segment.ident.to_string()).collect();
+        if let Some(first) = path.segments.first() {
+            self.add(&names, first.ident.span().start().line);
+        }
+        syn::visit::visit_path(self, path);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locks_of_std_are_found_where_they_are_imported_or_named() {
+        let text = "use std::sync::{Arc, Mutex, atomic::AtomicU64};
+use std::{io, sync::{Condvar as Signal, MutexGuard}};
+use frieze_locks::RwLock;
+struct A { held: std::sync::RwLock<Vec<std::sync::Mutex<u8>>> }
+fn a() { std::sync::Mutex::new(0); }
+#[cfg(test)]
+mod tests { use std::sync::Mutex; }";
+        let mut locks = StdLocks::default();
+        locks.visit_file(&syn::parse_file(text).expect("it is Rust"));
+        let found: Vec<(usize, &str)> = locks.found.iter().map(|(line, lock)| (*line, lock.as_str())).collect();
+        assert_eq!(found, [(1, "Mutex"), (2, "Condvar"), (4, "RwLock"), (4, "Mutex"), (5, "Mutex")]);
+    }
 
     #[test]
     fn a_riddle_is_a_word() {
