@@ -67,8 +67,9 @@ pub struct RecoveryReport {
     /// whole. It erases [`crate::RESERVED_BYTES_MAX`] from there on, or from `torn_end`, or that record could lead to
     /// one behind it that this recovery did not reach. Both durably.
     pub next: Option<(LogPosition, u64)>,
-    /// Offset behind a record at `next` of which the head is whole and the payload is not. It may be a damaged one: its
-    /// payload can stay for a repair by hand, because no payload is taken for a head.
+    /// Offset behind a record, the first at `next` or a later one of its group, of which the head is whole and the
+    /// payload is not. It may be a damaged one: payloads up to here can stay for a repair by hand, because no payload
+    /// is taken for a head.
     pub torn_end: Option<u64>,
     /// Damage that is no torn tail: the rest of the log is there.
     pub corrupt: Vec<Corruption>,
@@ -382,7 +383,7 @@ impl LogRecovery<'_> {
                 NextRecord::End => break Some(LogCutReason::IncompleteGroup),
                 NextRecord::TornHead => break Some(LogCutReason::TornHeader),
                 NextRecord::TornPayload(read) if mode == RecoveryMode::Tail => {
-                    self.report.torn_end = group.is_empty().then_some(read.span.end);
+                    self.report.torn_end = Some(read.span.end);
                     break Some(LogCutReason::TornPayload);
                 }
                 NextRecord::TornPayload(read) => (read, false),
