@@ -64,8 +64,8 @@ levels! {
     Founding in "node", held in waits: "one founding of a cluster at a time";
     RemainingSpace in "node": "space of chains that moved away, as far as it is counted";
     DeadRecords in "node": "dead records, and space of them that is not freed yet";
-    FlushState in "node": "the flush under way: one at a time";
     HistoryExpiry in "node", held in waits: "readers are edits under way, the writer is an expiry of history";
+    FlushState in "node": "the flush under way: one at a time";
     ControlState in "node": "this server's part in the control plane";
     FileLocks in "node": "locks that clients have on files";
     OpenConnections in "node": "open connections";
@@ -75,7 +75,6 @@ levels! {
     Appender in "replication": "one append to the device at a time, and the chains' state";
     ChainDecisions in "node": "the configuration of each chain whose earlier decisions were executed";
     ConnectionState in "node": "one connection as the engine knows it";
-    ClosedRecord in "replication": "closed instants of chains that moved away, and their file";
     SingleCore in "metadata": "the metalog of a lone server and its journal";
     RaftFlush in "metadata": "one flush of the metalog's member at a time";
     RaftCore in "metadata": "the member of the metalog and its journal";
@@ -99,6 +98,7 @@ levels! {
     ImageSlots in "storage": "one writer or evictor of images at a time, and free slots";
     IndexEviction in "storage": "one eviction of index memory at a time, or a reader that prevents it";
     ConfigStore in "replication": "the configuration of each chain, and its file";
+    ClosedRecord in "replication": "closed instants of chains that moved away, and their file";
     SpareCreation in "storage": "one creation of a spare segment at a time";
     PublishTurn in "storage": "a signal: an append was published or failed";
     DeviceIndex in "storage": "the index of the device";
