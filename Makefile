@@ -1,10 +1,10 @@
-# One line each: `make help`. What these run is what continuous integration runs.
+# One line each: `make help`. Continuous integration runs the same commands.
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs
+.PHONY: help demo cluster build install check test fuzz sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,10 +30,20 @@ check: ## formatting, lints, arrows between crates, tidy rules
 	$(CARGO) xtask deps
 	$(CARGO) xtask tidy
 
-test: ## every test of every crate, and Hadoop's own client on a server (where there are a JDK and Maven)
-	$(CARGO) test --workspace --no-fail-fast
-	@tests/hdfs/messages.py --where-possible
-	@tests/hdfs/run.py --where-possible
+# Fuzz targets play the same inputs in every run of the tests; `make fuzz` draws new ones.
+test: export BOLERO_RANDOM_SEED ?= 7470
+test: ## Hadoop's own client on a server (where there are a JDK and Maven), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
+	@status=0; \
+	tests/hdfs/messages.py --where-possible || status=1; \
+	tests/hdfs/run.py --where-possible || status=1; \
+	$(CARGO) xtask test --workspace --no-fail-fast || status=1; \
+	exit $$status
+
+fuzz: ## every decoder on hostile bytes, by libFuzzer where there are a nightly toolchain and cargo-bolero (SECONDS=60 each, ONLY=identity; not in CI)
+	@scripts/fuzz.py --seconds $(or $(SECONDS),60) $(ONLY)
+
+sanitize: ## unsafe code under AddressSanitizer and Miri (needs a nightly toolchain; about 1 min)
+	@scripts/sanitize.sh
 
 hdfs: ## unmodified Hadoop clients, shell and library, and hdfs-native, by hdfs:// and webhdfs://, on servers of their own, and on three of which one is killed (needs a JDK and Maven; about 3 min)
 	@tests/hdfs/messages.py
@@ -43,16 +53,16 @@ hdfs: ## unmodified Hadoop clients, shell and library, and hdfs-native, by hdfs:
 	@tests/hdfs/failing.py
 	@tests/hdfs/contract.py
 
-spark: ## PySpark on a directory that is being written, at a hundred instants, and tables of now and of then (needs a JDK; about 2 min)
+spark: ## PySpark on a directory that is being written, at a hundred instants, and tables of now and of past instants (needs a JDK; about 2 min)
 	@examples/spark/run.py
 
-hbase: ## HBase with everything it keeps on frieze: a load, a kill -9, and its table as it was (needs a JDK and Maven; about 2 min)
+hbase: ## HBase with all its files on frieze: a load, a kill -9, and its table as it was (needs a JDK and Maven; about 2 min)
 	@examples/hbase/run.py
 
 films: ## the films of the wave beside those from snapshots of HDFS itself, and a picture (needs a JDK and Maven; about 2 min)
 	@examples/wave/beside_hdfs.py
 
-linearizability: ## load on three mounts, and Porcupine over what they saw (needs Go; about 20 s)
+linearizability: ## load on three mounts, and Porcupine over their histories (needs Go; about 20 s)
 	@tests/linearizability/run.sh
 
 lab: ## an hour of faults on three servers under load on three mounts, and Porcupine over it (SECONDS=3600; needs Go; not in CI)
@@ -64,9 +74,9 @@ soak: ## ten minutes of stress-ng on two mounts of one server (SECONDS_EACH=600;
 services: ## the units of contrib/systemd under a systemd of their own (needs root and systemd; about 20 s; not in CI)
 	@tests/systemd/run.sh
 
-kill-cycles: ## kill -9 the server under mixed load, CYCLES=500 times, and hold it to everything it said (SEED= for another plan)
+kill-cycles: ## kill -9 the server under mixed load, CYCLES=500 times, and check every answer that it gave (SEED= for another plan)
 	FRIEZE_PATIENCE=600 FRIEZE_KILLS=$(or $(CYCLES),500) FRIEZE_SEED=$(or $(SEED),20261121) $(CARGO) test --release --package frieze-cli --test kill \
-		what_clients_were_told_is_so_after_any_number_of_kills -- --nocapture
+		every_answer_to_a_client_holds_after_any_number_of_kills -- --nocapture
 
 long-run: ## 30 minutes of writes and reads of the past with two restarts: memory flat, scrub clean (SECONDS=1800 PACE=1)
 	FRIEZE_PATIENCE=600 FRIEZE_SECONDS=$(or $(SECONDS),1800) FRIEZE_PACE=$(or $(PACE),1) $(CARGO) test --release --package frieze-cli --test long -- --nocapture

@@ -3,7 +3,7 @@
 
     scripts/bench.py                     every scenario, the median of five runs
     scripts/bench.py create stat         only these
-    scripts/bench.py --quick --repeat 1  a tenth of the load, once: to see that it works; keeps nothing
+    scripts/bench.py --quick --repeat 1  a tenth of the load, once, to check that it works; keeps nothing
     scripts/bench.py --keep              make the new figures the baselines; say why in the commit
     scripts/bench.py --page              and write them into docs/figures.md: what `make figures` does
 
@@ -24,9 +24,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "bench" / "baselines"
 PAGE = ROOT / "docs" / "figures.md"
-# What stands in the page between these is made here.
+# The part of the page between these lines is generated.
 BEGIN, END = "<!-- from make figures -->\n", "<!-- to here -->\n"
-# Name of the baseline: arguments of `frieze bench`, and what the page says of it.
+# Name of the baseline: arguments of `frieze bench`, and its description in the page.
 SCENARIOS = {
     "seq-write": (["seq-write"], "sequential write in 1 MiB requests, one client, `async`"),
     "seq-write-sync": (["seq-write", "--sync"], "the same, each MiB on stable storage when it is answered, 8 in flight"),
@@ -55,12 +55,12 @@ SCENARIOS = {
     "replica-reads": (["replica-reads"], "reads from three servers limited to 100 MiB/s each, beside one"),
     "failover": (["failover"], "writers wait while servers are killed one after the other"),
     "rejoin": (["rejoin"], "a server comes back after a while: bytes that it is sent"),
-    "young-cuts": (["young-cuts"], "reads of the latest instants while a writer goes on"),
+    "young-cuts": (["young-cuts"], "reads of the latest instants beside a writer"),
 }
 
 
 def machine():
-    """What the figures were measured on."""
+    """The machine that the figures were measured on."""
     model = platform.processor() or platform.machine()
     try:
         for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Looks for the programs that frieze needs, says which are missing, and installs them.
+# Looks for the programs that frieze needs, prints which are missing, and installs them.
 #
 #   scripts/bootstrap.sh           to build, run and mount
 #   scripts/bootstrap.sh --tests   also what the tests use
@@ -21,7 +21,8 @@ case "${1:-}" in
     "") ;;
     --tests) wanted+=(git:git fio:fio sqlite3:sqlite3 setfattr:attr pkg-config:pkg-config
         stress-ng:stress-ng dbench:dbench setfacl:acl faketime:faketime
-        ip:iproute2 curl:curl) ;;
+        ip:iproute2 curl:curl rsync:rsync setpriv:util-linux systemd-analyze:systemd
+        javac:default-jdk-headless mvn:maven) ;;
     *) fail "unknown option $1; there is only --tests" ;;
 esac
 
@@ -59,7 +60,7 @@ if [ "${1:-}" = --tests ] && have apt-get && ! ls /usr/lib/postgresql/*/bin/pgbe
         apt-get install --yes --no-install-recommends postgresql-common
         sed -i "s/^#* *create_main_cluster.*/create_main_cluster = false/" /etc/postgresql-common/createcluster.conf
         apt-get install --yes --no-install-recommends postgresql
-    ' >/dev/null || say "postgresql could not be installed: its test will say so and pass"
+    ' >/dev/null || say "postgresql could not be installed: its test is skipped, or fails if FRIEZE_STRICT is set"
 fi
 
 # Rust: the version that Cargo.toml asks for, or newer.
@@ -70,7 +71,7 @@ new_enough() {
     found=$(cargo --version 2>/dev/null | cut -d' ' -f2) && [ -n "$found" ] &&
         [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" = "$needed" ]
 }
-by_hand="install Rust $needed or newer (rustup.rs tells how) and run this again"
+by_hand="install Rust $needed or newer (see rustup.rs) and run this again"
 if ! new_enough; then
     if have rustup; then
         say "the Rust compiler is older than $needed: updating with rustup"
@@ -94,6 +95,11 @@ if [ "${1:-}" = --tests ]; then
         say "$part is missing: adding it with rustup"
         rustup component add "$part"
     done
+    # What `make sanitize` and `make fuzz` use of a nightly toolchain, where there is one; they say so where not.
+    if have rustup && cargo +nightly --version >/dev/null 2>&1 && ! cargo +nightly miri --version >/dev/null 2>&1; then
+        say "miri is missing: adding it to the nightly toolchain with rustup"
+        rustup component add --toolchain nightly miri rust-src || say "miri could not be added"
+    fi
     # fsx compares every byte of a file under random operations, pjdfstest knows what POSIX says of names and attributes;
     # these are on crates.io only.
     for program in fsx pjdfstest; do

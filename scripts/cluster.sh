@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Three servers on this machine, which are one cluster, until Enter or Ctrl-C.
 #
-#   scripts/cluster.sh          on ports 7471 to 7473, in a new directory that goes when they end
+#   scripts/cluster.sh          on ports 7471 to 7473, in a new directory that is removed when they end
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -202,9 +202,9 @@ if [ "$mounted" = yes ]; then
         echo "Ann: I hang it on Friday. Ben" >note' 2>"$work/ben"
     show cat plan
     show ls
-    printf '  who did what:\n'
+    printf '  the changes, by session:\n'
     show frieze log -R /shed --from "$began_at" --reverse
-    # It leaves what the other wrote since, says so, and ends with 1.
+    # It keeps what the other session wrote since, reports it, and ends with 1.
     status=0
     show frieze undo --session "$(session_of "$work/ann")" || status=$?
     [ "$status" = 1 ] || fail "undo ended with $status where it had to leave something"
@@ -212,7 +212,7 @@ if [ "$mounted" = yes ]; then
     show ls
     [ "$(cut -c 2 plan | tr -d '\n')" = ' BB' ] || fail 'the plan is not what it has to be'
     [ -f key ] && grep -q Ben note || fail 'a file is missing'
-    printf "  the key is back, Ann's mark is gone where it was hers alone, and all that Ben did has stayed\n"
+    printf "  the key is back, Ann's mark is removed where it was hers alone, and Ben's changes are intact\n"
     cd - >/dev/null
 else
     printf 'x' | frieze put - /ann && printf 'y' | frieze put - /ben

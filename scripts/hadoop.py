@@ -1,4 +1,4 @@
-"""What is needed to run Hadoop's programs beside frieze: jars of Maven Central, settings, a server with the HDFS door, HDFS itself.
+"""Parts to run Hadoop's programs beside frieze: jars of Maven Central, settings, a server with the HDFS gateway, HDFS itself.
 
 Used by scripts/peer-hdfs.py, tests/hdfs and examples/hbase, examples/spark; runs nothing by itself.
 """
@@ -37,7 +37,7 @@ def needs(what, *programs):
 
 def end_orderly():
     """Told to end, a script ends as it does after a failure: with everything that it started."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
 
 
 def command(given=None, profile="release"):
@@ -133,27 +133,27 @@ def site(folder, **properties):
 
 @contextlib.contextmanager
 def served(frieze, work, *options, port=0, data_port=0, killed=False):
-    """A server with the doors open: what it says when it is ready. If what is done with it fails, or it does not end well, what it told is shown.
-    `killed`: it is not asked to end."""
-    doors = ["--hdfs", f"127.0.0.1:{port}", "--hdfs-data", f"127.0.0.1:{data_port}"]
-    serve = [frieze, "serve", "--json", "--dir", work / "data", "--listen", "127.0.0.1:0", *doors, *options]
+    """A server with its Hadoop gateway: yields its ready line. If the body fails, or the server does not end well, prints the end of its log.
+    `killed`: the server is killed, not stopped."""
+    gateways = ["--hdfs", f"127.0.0.1:{port}", "--hdfs-data", f"127.0.0.1:{data_port}"]
+    serve = [frieze, "serve", "--json", "--dir", work / "data", "--listen", "127.0.0.1:0", *gateways, *options]
     with open(work / "serve.log", "wb") as log:
         server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=log)
 
-    def told():
+    def log_end():
         return (work / "serve.log").read_text()[-4000:]
 
     try:
         ready = server.stdout.readline()
         if not ready:
-            sys.exit(f"the server does not start:\n{told()}")
+            sys.exit(f"the server does not start:\n{log_end()}")
         try:
             yield json.loads(ready)
         except SystemExit as failed:
-            sys.exit(f"{failed.code}\nThe server said:\n{told()}")
+            sys.exit(f"{failed.code}\nThe server logged:\n{log_end()}")
         server.send_signal(signal.SIGKILL if killed else signal.SIGTERM)
         if server.wait(timeout=60) != (-signal.SIGKILL if killed else 0):
-            sys.exit(f"the server ended with {server.returncode}:\n{told()}")
+            sys.exit(f"the server ended with {server.returncode}:\n{log_end()}")
     finally:
         if server.poll() is None:
             server.kill()
@@ -167,7 +167,7 @@ def cpu_s(pid):
 
 
 class Cluster:
-    """Three servers on three loopback addresses, which are one cluster, each with a door at the same ports."""
+    """Three servers on three loopback addresses, which are one cluster, each with a gateway at the same ports."""
 
     def __init__(self, frieze, work):
         self.frieze, self.work = frieze, work

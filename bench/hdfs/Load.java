@@ -18,7 +18,7 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Loads of a stock Hadoop client, on whichever server it is told of. A line in is a load, "NAME NUMBER...", a line out what it took:
+ * Loads of a stock Hadoop client, on the server of its configuration. A line in is a load, "NAME NUMBER...", a line out what it took:
  * how much was done (bytes or calls), seconds, seconds of this process's processors. What is made ready or removed is not in it.
  */
 public class Load {
@@ -131,7 +131,7 @@ public class Load {
                 try {
                     out.close();
                 } catch (IOException expected) {
-                    // Nobody has what was written.
+                    // No server has what was written.
                 }
                 fs.delete(told, true);
                 break;

@@ -5,12 +5,12 @@
 //!     bare NAME_ADDRESS DATA_PORT [FILE [checks [keeps]]]
 //!
 //! With a FILE it writes what it receives before it acknowledges it, one packet behind the other and with its checksums: the floor for a server
-//! that keeps what it was told where a crash of its process does not reach it. Each block is a file of its own, new as a block of HDFS is
+//! that keeps received bytes where a crash of its process does not reach it. Each block is a file of its own, new as a block of HDFS is
 //! (FILE and a number), and is removed with the end of its connection: to write again over what is in the page cache costs half as much.
 //!
 //! With `checks` it compares the checksums, looks at the clock, and receives into pages of a small file that it has mapped, from where it writes
 //! them 64 KiB at a time: nothing is copied before it is acknowledged, and all of it is where a crash of the process does not reach it. No server
-//! that keeps and checks what it is told is known to do with less; it knows of no rights, no order, no instants, no readers.
+//! that keeps and checks received bytes is known to do with less; it knows of no rights, no order, no instants, no readers.
 //!
 //! With `keeps` it does what else frieze promises and HDFS does not: what was written is on the medium 50 ms later, by a thread of its own, and
 //! as many pages leave memory as come into it. Of a file system there is still nothing.
@@ -32,9 +32,9 @@ use std::time::Duration;
 
 /// A packet of the load is a tenth of it.
 const ROOM: usize = 256 << 10;
-/// What is written at once by who checks.
+/// Bytes written at once with `checks`.
 const BATCH: usize = 64 << 10;
-/// As frieze does where nobody asks for more.
+/// As frieze does without a sync.
 const FLUSH_EVERY: Duration = Duration::from_millis(50);
 /// `POSIX_FADV_DONTNEED`.
 const DONT_NEED: i32 = 4;
@@ -72,7 +72,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Replies of a name service, in which a port (field 4 of who holds a block) becomes another.
+/// Replies of a name service, in which a port (field 4 of the location of a block) becomes another.
 fn hand_on(mut from: TcpStream, mut to: TcpStream, theirs: &[u8], ours: &[u8]) -> io::Result<()> {
     let (old, new) = ([&[0x20], theirs].concat(), [&[0x20], ours].concat());
     loop {
@@ -150,7 +150,7 @@ fn take(mut stream: TcpStream, path: Option<&Path>, checks: bool, keeps: bool) -
     }
 }
 
-/// Brings a file to the medium every 50 ms, and lets go of its pages.
+/// Brings a file to the medium every 50 ms, and drops its pages.
 struct Kept(Arc<AtomicBool>);
 
 impl Kept {
@@ -224,7 +224,7 @@ impl Deref for Room {
     fn deref(&self) -> &[u8] {
         match self {
             Room::Memory(bytes) => bytes,
-            // SAFETY: `ROOM` bytes of a mapping that is nobody else's and lives as long as this.
+            // SAFETY: `ROOM` bytes of a mapping that only this value uses and that lives as long.
             Room::Mapped(Mapped(start)) => unsafe { std::slice::from_raw_parts(*start, ROOM) },
         }
     }
@@ -256,7 +256,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: nobody has it any more.
+        // SAFETY: no reference to it is left.
         unsafe { munmap(self.0, ROOM) };
     }
 }

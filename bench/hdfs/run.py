@@ -41,7 +41,7 @@ MEMORY_MIB = 4096
 TURNS = 5
 AGREE = 0.05
 GIB = 1 << 30
-# Row: load and its numbers, the unit, of how much processor seconds are told, at least so many times HDFS, at most so much of its
+# Row: load and its numbers, the unit, the amount that processor seconds refer to, at least so many times HDFS, at most so much of its
 # servers' processor.
 ROWS = {
     "write-64k": ("write {mib} 65536", "GiB", 1.2, 0.5),
@@ -70,12 +70,12 @@ PRETENDING = {
     "checks": "receives into a mapped file, checks, acknowledges and writes 16 at a time",
     "keeps": "does so, and brings it to the medium every 50 ms and out of memory",
 }
-# Amount of a unit in the bytes or calls that a load tells, and what processor seconds are told of.
+# Amount of a unit in the bytes or calls that a load reports, and the amount that processor seconds refer to.
 UNITS = {"GiB": (GIB, "GiB", 1), "MiB": (1 << 20, "GiB", 1024), "files": (1, "1,000", 1000), "calls": (1, "1,000", 1000)}
 
 
 class Side:
-    """A server, or several, and a client of it that is told what to do."""
+    """A server, or several, and a client of it that takes commands."""
 
     def __init__(self, name, classpath, conf, servers):
         self.name, self.servers = name, servers
@@ -220,7 +220,7 @@ def bare(name, ready, data_port, work, classpath):
 
 def start(frieze, options, work, classpath, hdfs, sides):
     """Fills both with so many files, ends both, and starts them again, three times each."""
-    # Who waits for a server asks every 10 ms.
+    # A wait for a server polls every 10 ms.
     asking = {"ipc_client_connect_retry_interval": 10, "ipc_client_connect_max_retries": 100_000}
     fill = f"fill {options.start} 32 1000"
     port = hadoop.free_port()

@@ -52,9 +52,9 @@ import org.apache.hadoop.hbase.wal.WALStreamReader;
 /**
  * A table of messages under the load of the Facebook Messages study (60 % get, 34 % put, 6 % delete), with a truth beside it.
  *
- * Every row belongs to one thread, which knows what it was told: the version that the row must have, or two of them if a change
- * was neither done nor refused. A version is the cell's time stamp, so that what follows what needs no clock. Does what it is told on standard
- * input, a line a command, and answers each by a line.
+ * Every row belongs to one thread, which records every answer: the version that the row must have, or two of them if a change
+ * has no answer. A version is the cell's time stamp, so that what follows what needs no clock. Reads commands from standard
+ * input, one a line, and answers each with a line.
  */
 public class Messages {
     static final TableName TABLE = TableName.valueOf("messages");
@@ -211,7 +211,7 @@ public class Messages {
         return String.format("[%.2f,%.2f,%.2f]", ns.get(ns.size() / 2) / 1e6, ns.get(ns.size() * 99 / 100) / 1e6, ns.get(ns.size() - 1) / 1e6);
     }
 
-    /** Until every thread has done so many operations more: after a failure the load goes on. */
+    /** Until every thread has done so many operations more: after a failure the load continues. */
     void goOn(int count) throws Exception {
         long until = System.nanoTime() + 100_000_000_000L;
         for (Worker worker : workers) {

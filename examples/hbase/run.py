@@ -6,7 +6,7 @@
     examples/hbase/run.py --cluster      on three servers of frieze's, of which one is killed too
     examples/hbase/run.py --json         one JSON document instead of lines
 
-Starts a frieze server with the HDFS door, ZooKeeper, HBase's master and a region server (512 MiB of heap each), and Messages.java, which
+Starts a frieze server with the HDFS gateway, ZooKeeper, HBase's master and a region server (512 MiB of heap each), and Messages.java, which
 loads a table and knows what it was told. Ends all of them, and itself with 1 if anything is otherwise than it was acknowledged. Needs a
 JDK (17) and Maven; the jars come from Maven Central at the first run and stay in the user's cache. README.md says more.
 """
@@ -34,7 +34,7 @@ PINNED = [f"org.apache.hadoop:hadoop-{name}:{hadoop.VERSION}" for name in HADOOP
 # needs nothing else of them.
 LOAD = [f"org.apache.hbase:hbase-{name}:{VERSION.partition('-')[0]}:{kind}" for name, kind in [("mapreduce", "jar"), ("mapreduce", "test-jar"), ("server", "test-jar")]]
 POM = hadoop.pom([f"org.apache.hbase:hbase-server:{VERSION}"], PINNED + hadoop.ARTIFACTS[-1:], LOAD)
-# What HBase's own start script tells a JVM of today.
+# JVM options of HBase's own start script.
 OPEN = ["java.lang", "java.lang.reflect", "java.nio", "java.util", "java.util.concurrent", "jdk.internal.ref", "sun.nio.ch"]
 JVM = ["-Xmx512m", "-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true", "--add-modules", "jdk.unsupported"]
 JVM += [word for package in OPEN for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]

@@ -20,7 +20,7 @@ import org.apache.hadoop.hdfs.DistributedFileSystem;
  * <p>A row is visible when it is flushed. After some rows a file is closed and the next one begun. Now and then an old file is put right
  * (a new one is renamed over it) or removed. For everything that is done one line goes to standard output: which file, from when until when
  * (microseconds: before it was asked for, after it was acknowledged), and what the file holds since: rows and the sum of its values,
- * or that it is gone. Ends when its standard input does.
+ * or that it was removed. Ends with its standard input.
  */
 public class Writer {
     static final int ROWS_OF_A_FILE = 10;

@@ -5,7 +5,7 @@
     examples/spark/run.py --frieze PATH  with that command
     examples/spark/run.py --json         one JSON document instead of lines
 
-Starts a frieze server with the HDFS door, sensors that write through Hadoop's client (Writer.java), and PySpark programs (grid.py,
+Starts a frieze server with the HDFS gateway, sensors that write through Hadoop's client (Writer.java), and PySpark programs (grid.py,
 tables.py). Holds what they find to what the sensors were told; ends everything that it started, and itself with 1 if anything differs.
 Needs a JDK (17); PySpark comes from PyPI at the first run and stays in the user's cache. README.md says more.
 """
@@ -40,7 +40,7 @@ def environment():
 
 
 class Sensors:
-    """The writer, and what it tells: for each file the states it had, each with when it was asked for and when acknowledged."""
+    """The writer and its output: the states of each file, each with the time of its request and of its acknowledgement."""
 
     def __init__(self, classes, jars, url, work):
         words = ["java", "-Xmx256m", "-cp", f"{classes}:{jars}/*", "Writer", url, DIRECTORY, str(SENSORS), str(PAUSE_MS)]

@@ -33,8 +33,8 @@ import org.apache.hadoop.hdfs.client.HdfsDataOutputStream.SyncFlag;
  * Cameras film URL FOLDERS FILM TAKEN
  * </pre>
  *
- * Each camera appends its records to a file of its own. HOW says what it does after each: `hflush`, or `lengths`, which flushes it and tells
- * HDFS's name node how long the file is. With `+snapshots` behind it a snapshot is taken for each frame. LOG gets for each record when it was sent and when it was acknowledged, in microseconds; TAKEN, when each image that a
+ * Each camera appends its records to a file of its own. HOW says what it does after each: `hflush`, or `lengths`, which flushes it and reports
+ * the length of the file to HDFS's name node. With `+snapshots` behind it a snapshot is taken for each frame. LOG gets for each record when it was sent and when it was acknowledged, in microseconds; TAKEN, when each image that a
  * film shows was taken.
  */
 public class Cameras {

@@ -188,7 +188,7 @@ class Film:
 def main(paths):
     films = [Film(path) for path in paths]
     for seed in sorted({film.about["seed"] for film in films}):
-        # The frame that each sample stands for, for every film of this seed.
+        # The frame of each sample, for every film of this seed.
         wanted = {}
         for film in films:
             if film.about["seed"] == seed:

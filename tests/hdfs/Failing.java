@@ -39,7 +39,7 @@ public class Failing {
         }
     }
 
-    /** Writes at the data service of the server to be killed, flushing, and goes on when it is gone. */
+    /** Writes at the data service of the server to be killed, flushing, and continues when that server is lost. */
     static void write(InetSocketAddress killed) throws Exception {
         byte[] data = bytes(8_000_000, 1);
         Path path = new Path("/written-" + killed.getAddress().getHostAddress());
@@ -58,7 +58,7 @@ public class Failing {
         check(Arrays.equals(data, read(path)), "other bytes");
     }
 
-    /** Writes at whichever server gives the lease, flushing, and goes on at another one when that is gone. */
+    /** Writes at whichever server gives the lease, flushing, and continues at another server when that one is lost. */
     static void move() throws Exception {
         byte[] data = bytes(8_000_000, 3);
         Path path = new Path("/moved");

@@ -47,7 +47,7 @@ public class Web {
         Files.write(from, data);
         Files.write(few, new byte[] {1, 2, 3});
         Clients.step("-mkdir -p", () -> Clients.shell(0, "-mkdir", "-p", "/sh/a/b"));
-        Clients.step("-put: both doors read what one was given", () -> {
+        Clients.step("-put: both gateways read what one wrote", () -> {
             Clients.shell(0, "-put", from.toString(), "/sh/a/file");
             Clients.check(Arrays.equals(data, read(rpc, "/sh/a/file")), "other bytes by hdfs://");
         });
@@ -113,7 +113,7 @@ public class Web {
             Clients.check(Arrays.equals(Clients.bytes(5, 4), read(web, "/lib/once")), "other bytes");
             Clients.refused(IOException.class, () -> web.createNonRecursive(new Path("/nowhere/x"), true, 4096, (short) 1, 1 << 20, null).close());
         });
-        Clients.step("a second writer is refused, at both doors", () -> {
+        Clients.step("a second writer is refused, at both gateways", () -> {
             Path path = new Path("/lib/two");
             try (FSDataOutputStream out = web.create(path)) {
                 out.write(new byte[100_000]);

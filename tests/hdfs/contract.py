@@ -121,14 +121,14 @@ def administrators_are_answered(java, work):
     writer = subprocess.Popen([*java, SHELL, "-appendToFile", "-", "/being-written"], cwd=work, stdin=subprocess.PIPE)
     try:
         until = time.monotonic() + 60
-        while "/being-written" not in (told := hadoop(f"{TOOLS}.DFSAdmin", "-listOpenFiles").decode()):
+        while "/being-written" not in (listed := hadoop(f"{TOOLS}.DFSAdmin", "-listOpenFiles").decode()):
             if time.monotonic() > until:
-                sys.exit(f"tests/hdfs: a file is being written, and DFSAdmin -listOpenFiles says {told}")
+                sys.exit(f"tests/hdfs: a file is being written, and DFSAdmin -listOpenFiles says {listed}")
     finally:
         writer.communicate()
-    told = hadoop(f"{TOOLS}.DFSAdmin", "-listOpenFiles", "-path", "/").decode()
-    if writer.returncode != 0 or "/being-written" in told:
-        sys.exit(f"tests/hdfs: it was closed ({writer.returncode}), and DFSAdmin -listOpenFiles says {told}")
+    listed = hadoop(f"{TOOLS}.DFSAdmin", "-listOpenFiles", "-path", "/").decode()
+    if writer.returncode != 0 or "/being-written" in listed:
+        sys.exit(f"tests/hdfs: it was closed ({writer.returncode}), and DFSAdmin -listOpenFiles says {listed}")
     hadoop(SHELL, "-rm", "-skipTrash", "/being-written")
     for tool, *words in [
         ("CacheAdmin", "-listPools"),

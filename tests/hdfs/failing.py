@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""An unmodified Hadoop client goes on while a server of three is killed: the one it writes through, the one that gave it its lease (which is
-started again, or is not), then one it reads from. And what a client has flushed is there when a server that is alone is killed under it.
+"""An unmodified Hadoop client continues while a server of three is killed: the one it writes through, the one that gave it its lease (which is
+started again, or is not), then one it reads from. And flushed bytes survive the kill of a lone server.
 
     tests/hdfs/failing.py               with the debug build; builds it first
     tests/hdfs/failing.py --frieze PATH with that command
 
-Three servers on three loopback addresses, which are one cluster, each with a door at the same ports. Needs what run.py needs.
+Three servers on three loopback addresses, which are one cluster, each with a gateway at the same ports. Needs what run.py needs.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ import run
 from run import hadoop
 
 def client(java, cluster, arguments, kill):
-    """Runs a client; `kill` is told what it says it is about to do."""
+    """Runs a client; calls `kill` with the words of its next step."""
     process = subprocess.Popen([*java, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     for line in process.stdout:
         words = line.split()
@@ -31,7 +31,7 @@ def client(java, cluster, arguments, kill):
             process.stdin.flush()
     if process.wait() != 0:
         logs = "".join((cluster.work / f"{number}.log").read_text()[-2000:] for number in [1, 2, 3])
-        sys.exit(f"tests/hdfs: {arguments[0]} ended with {process.returncode}; the servers said:\n{logs}")
+        sys.exit(f"tests/hdfs: {arguments[0]} ended with {process.returncode}; the servers logged:\n{logs}")
 
 
 def main():
@@ -48,17 +48,17 @@ def main():
             begun = time.monotonic()
             writes = ["write", "127.0.0.3", str(cluster.data_port)]
             client(java, cluster, writes, lambda words: cluster.kill(3))
-            print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a writer goes on when the server of its connection is killed")
+            print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a writer continues when the server of its connection is killed")
             cluster.start(3)
             cluster.await_whole()
             begun = time.monotonic()
             writes = ["write", "127.0.0.1", str(cluster.data_port)]
-            # As for a name node that is restarted: Hadoop's clients ask again only where they are told to.
+            # As for a name node that is restarted: Hadoop's clients retry only if configured.
             again = {"dfs_client_retry_policy_enabled": "true", "dfs_client_retry_policy_spec": "500,40"}
             hadoop.site(work / "conf-again", fs_defaultFS=f"hdfs://127.0.0.1:{cluster.name_port}", **again)
             java = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf-again'}:{jars}", "Failing"]
             client(java, cluster, writes, lambda words: restart(cluster, 1))
-            print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a writer goes on when the server that gave it its lease is killed and restarted")
+            print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a writer continues when the server that gave it its lease is killed and restarted")
             cluster.await_whole()
             begun = time.monotonic()
             # All servers as name nodes of one service: calls go to another one too.
@@ -66,12 +66,12 @@ def main():
             java = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf-all'}:{jars}", "Failing"]
             gone = []
             client(java, cluster, ["move"], lambda words: end(cluster, gone, kill_of(words)))
-            print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a writer goes on at another one when the server that gave it its lease is gone for good")
+            print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a writer continues at another server when the server that gave it its lease is lost for good")
             cluster.start(gone[0])
             cluster.await_whole()
             begun = time.monotonic()
             client(java, cluster, ["read"], lambda words: cluster.kill(kill_of(words)))
-            print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a reader goes on when the server it reads from is killed")
+            print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a reader continues when the server it reads from is killed")
         finally:
             cluster.end()
         begun = time.monotonic()
@@ -80,23 +80,23 @@ def main():
         (work / "alone").mkdir()
         java = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf-alone'}:{jars}", "Failing"]
         least = min(flushes(java, f"/flushed-{number}", lambda **how: hadoop.served(frieze, work / "alone", port=port, **how)) for number in range(4))
-        print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  what was flushed is there after a server that is alone was killed, four times ({least:,} bytes and more)")
+        print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  flushed bytes survive four kills of a lone server ({least:,} bytes and more)")
         print("all hold")
 
 
 def flushes(java, path, served):
-    """Kills a server under a client that flushes small packets, and has what it was told looked for. Returns how many bytes that was."""
+    """Kills a server under a client that flushes small packets, and checks the acknowledged bytes. Returns their count."""
     with served(killed=True):
         writer = subprocess.Popen([*java, "flush", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        told = [writer.stdout.readline() for _ in range(random.randrange(500, 5000))]
-    # It would look for the server for a while. What it was told it has said.
+        acknowledged = [writer.stdout.readline() for _ in range(random.randrange(500, 5000))]
+    # The writer would retry for a while; it has printed every acknowledgement.
     writer.kill()
-    told += writer.stdout.readlines()
+    acknowledged += writer.stdout.readlines()
     writer.wait()
-    told = [int(line) for line in told if line.endswith("\n")]
+    acknowledged = [int(line) for line in acknowledged if line.endswith("\n")]
     with served():
-        subprocess.run([*java, "look", path, str(told[-1])], check=True, stdout=subprocess.DEVNULL)
-    return told[-1]
+        subprocess.run([*java, "look", path, str(acknowledged[-1])], check=True, stdout=subprocess.DEVNULL)
+    return acknowledged[-1]
 
 
 def end(cluster, gone, number):

@@ -3,7 +3,8 @@
 number, label and type, each constant the number of its value.
 
     tests/hdfs/messages.py
-    tests/hdfs/messages.py --where-possible   ends well, and says so, where there is no JDK, no Maven or no jar to be had
+    tests/hdfs/messages.py --where-possible   ends well, and says so, where there is no JDK, no Maven or no jar to be had;
+                                              with FRIEZE_STRICT=1 it fails there
 
 Needs what run.py needs, and no server.
 """

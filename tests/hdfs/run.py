@@ -3,7 +3,8 @@
 
     tests/hdfs/run.py               with the debug build; builds it first
     tests/hdfs/run.py --frieze PATH with that command
-    tests/hdfs/run.py --where-possible   ends well, and says so, where there is no JDK, no Maven or no jar to be had
+    tests/hdfs/run.py --where-possible   ends well, and says so, where there is no JDK, no Maven or no jar to be had;
+                                         with FRIEZE_STRICT=1 it fails there (scripts/requirements.py)
 
 Needs a JDK and Maven; the jars of Hadoop 3.4.1 come from Maven Central at the first run and stay in the user's cache
 (scripts/hadoop.py).
@@ -20,6 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "scripts"))
 
 import hadoop
+import requirements
 
 
 def parser(words):
@@ -38,8 +40,9 @@ def jars(options):
     except (SystemExit, subprocess.SubprocessError) as missing:
         if not options.where_possible:
             raise
-        print(missing if isinstance(missing, SystemExit) else f"{did_not}: Maven could not fetch the jars of Hadoop")
-        sys.exit(0)
+        if isinstance(missing, SystemExit):
+            requirements.skip("jdk", "a JDK and Maven", "install them (Debian: default-jdk-headless maven)")
+        requirements.skip("jars", "the jars of Hadoop, which Maven could not fetch", "make Maven Central reachable")
 
 
 def prepared(words):
@@ -52,7 +55,7 @@ def prepared(words):
 
 
 def webhdfs(ready):
-    """What Hadoop's clients call the WebHDFS door of a server that said so."""
+    """What Hadoop's clients call the WebHDFS gateway of a server with this ready line."""
     return ready["webhdfs"].removesuffix("/webhdfs/v1").replace("http:", "webhdfs:")
 
 
@@ -66,7 +69,7 @@ def main():
             snapshot = [frieze, "--server", ready["addresses"][0], "snapshot", "create", "monday"]
             subprocess.run(snapshot, check=True, stdout=subprocess.DEVNULL)
             hadoop.site(work / "conf", fs_defaultFS=ready["hdfs"], ipc_client_connect_max_retries=3)
-            # Root may speak for others; anybody else is himself alone.
+            # Root may act for other users; any other user only for himself.
             whose = ["root"] if os.getuid() == 0 else []
             clients = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf'}:{jars}", "Clients", work, *whose]
             status = subprocess.run(clients).returncode

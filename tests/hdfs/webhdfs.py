@@ -26,7 +26,7 @@ def main():
         subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", classes, *sources], check=True)
         with hadoop.served(frieze, work, "--webhdfs", "127.0.0.1:0") as ready:
             hadoop.site(work / "conf", fs_defaultFS=run.webhdfs(ready), dfs_http_client_retry_max_attempts=1)
-            # Root may speak for others; anybody else is himself alone.
+            # Root may act for other users; any other user only for himself.
             whose = ["root"] if os.getuid() == 0 else []
             clients = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf'}:{jars}", "Web", work, ready["hdfs"], *whose]
             status = subprocess.run(clients).returncode

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Who writes down how much of the others' writing it has read, before it writes once more. In a cut that is causally closed nobody
-// has read more of somebody than that one has written.
+// Each writer records how much it has read of the other writers, before it writes once more. In a causally closed cut no
+// writer has read more of another than that one has written.
 // On the first mounts: there are at least so many.
 const writers = 3
 

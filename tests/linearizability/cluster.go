@@ -17,7 +17,7 @@ import (
 
 // Leases are short, so that an hour has many losses of one.
 const settings = "lease = \"1s\"\nsegment_bytes = 8388608\nchunk_bytes = 65536\n" +
-	// Who is connected to any server is not to lose its session, whoever leads.
+	// A client that is connected to any server keeps its session, whichever server leads.
 	"session_timeout = \"15s\"\n"
 
 var (
@@ -25,8 +25,8 @@ var (
 	copies  = flag.Int("copies", 3, "of everything; with fewer than servers, none has all")
 )
 
-// Servers of one cluster, and a mount of each. Everybody reaches a server by a gate in front of it, where the way between any
-// two can be cut or made long.
+// Servers of one cluster, and a mount of each. Every peer reaches a server through a gate in front of it, which can cut or
+// delay the connection between any two.
 type cluster struct {
 	frieze, directory string
 	ways              *ways

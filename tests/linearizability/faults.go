@@ -28,15 +28,15 @@ var faults = []fault{
 		c.ways.set(func(w *ways) { w.around(server, *servers, true, true, cut) })
 		return c.ways.heal
 	}},
-	{"cut off from everybody", func(c *cluster, server int, _ *rand.Rand) func() {
+	{"cut off from all peers", func(c *cluster, server int, _ *rand.Rand) func() {
 		c.ways.set(func(w *ways) { w.around(server, *servers+1, true, true, cut) })
 		return c.ways.heal
 	}},
-	{"hears nobody", func(c *cluster, server int, _ *rand.Rand) func() {
+	{"receives nothing", func(c *cluster, server int, _ *rand.Rand) func() {
 		c.ways.set(func(w *ways) { w.around(server, *servers, true, false, cut) })
 		return c.ways.heal
 	}},
-	{"is heard by nobody", func(c *cluster, server int, _ *rand.Rand) func() {
+	{"sends nothing", func(c *cluster, server int, _ *rand.Rand) func() {
 		c.ways.set(func(w *ways) { w.around(server, *servers, false, true, cut) })
 		return c.ways.heal
 	}},
@@ -48,7 +48,7 @@ var faults = []fault{
 		})
 		return c.ways.heal
 	}},
-	{"is not heard by one other server", func(c *cluster, server int, rng *rand.Rand) func() {
+	{"sends nothing to one other server", func(c *cluster, server int, rng *rand.Rand) func() {
 		other := (server + 1 + rng.Intn(*servers-1)) % *servers
 		c.ways.set(func(w *ways) { cut(w, server, other) })
 		return c.ways.heal

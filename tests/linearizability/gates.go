@@ -29,7 +29,7 @@ func newWays() *ways {
 	return w
 }
 
-// Whoever is none of the servers: mounts and commands.
+// The number that stands for peers that are no servers: mounts and commands.
 func clients() int { return *servers }
 
 func (w *ways) is(server, pid int) {
@@ -66,7 +66,7 @@ func (w *ways) pass(from, to int) {
 	time.Sleep(late)
 }
 
-// In front of one server: who connects is told by the port it connects from.
+// In front of one server. The source port of a connection identifies its peer.
 type gate struct {
 	ways     *ways
 	server   int
@@ -114,7 +114,7 @@ func (g *gate) carry(conn net.Conn) {
 	done := make(chan struct{}, 2)
 	go g.pump(there, conn, from, g.server, done)
 	go g.pump(conn, there, g.server, from, done)
-	// When one direction ends both do, as with a process that is gone.
+	// When one direction ends both do, as with a process that has ended.
 	<-done
 }
 
@@ -163,7 +163,7 @@ func (w *ways) whoHas(port int) int {
 	return clients()
 }
 
-// A port that nobody has now.
+// A free port.
 func freePort() int {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)

@@ -114,7 +114,7 @@ func names(w *worker) {
 	}
 }
 
-// Without replacing: where both names are one file the kernel calls a rename done without asking anybody, and it looks the
+// Without replacing: where both names are one file the kernel treats a rename as done without a request, and it looks the
 // two names up one after the other. That is no order of calls, on any file system between machines.
 func (w *worker) rename(from, to string) any {
 	old, err := syscall.BytePtrFromString(from)
@@ -142,8 +142,8 @@ func (w *worker) failed(err error, expected syscall.Errno) any {
 	return nameOutput{}
 }
 
-// Programs of one mount take turns at a file; those of different mounts do not. The kernel throws away what it is told of a
-// file while a write of its own to it ends, and goes on with what it knew before: a read beside a write of the same mount
+// Programs of one mount take turns at a file; those of different mounts do not. The kernel discards attributes of a
+// file that arrive while its own write to the file ends, and keeps the older ones: a read beside a write of the same mount
 // can miss what others wrote since (docs/consistency.md).
 var turns [mountsMax][files]sync.Mutex
 

@@ -47,7 +47,7 @@ type history struct {
 	sync.Mutex
 	began  time.Time
 	events []event
-	// Calls of which nobody knows whether they had an effect.
+	// Calls without an answer: they may have had an effect.
 	lost int
 	// Whether such calls are to be expected.
 	faulty bool
@@ -87,7 +87,7 @@ func changes(input any) bool {
 	return true
 }
 
-// What goes wrong while a server is gone is no mistake of the checker's.
+// An error while a server is down is expected.
 func (h *history) failed(err error) any {
 	if !h.faulty {
 		fatal(err.Error())
@@ -198,7 +198,7 @@ func prepare(root, name string) {
 	}
 }
 
-// Everybody at once, then one call after the other on the mounts in turn: calls that overlap with no other.
+// All mounts at once, then one call after the other on the mounts in turn: calls that overlap with no other.
 func load(h *history, roots []string, name string, seconds float64, seed int64) {
 	until := time.Now().Add(time.Duration(seconds * float64(time.Second)))
 	var all sync.WaitGroup

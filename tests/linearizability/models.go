@@ -9,7 +9,7 @@ import (
 
 const namesMax = 3
 
-// What a directory holds: the inode of each of its few names, 0 for none, or one that nobody was told.
+// What a directory holds: the inode of each of its few names, 0 for none, or one that no answer named.
 type nameState [namesMax]uint64
 
 const untold = ^uint64(0)
@@ -80,8 +80,8 @@ var namesModel = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
-// After a change of which nobody was told what came of it: if it was possible, it has happened. One that has not is put after all
-// others by the search.
+// After a change without an answer: if it was possible, it happened. The search puts a change that did not happen after all
+// others.
 func (s nameState) maybe(in nameInput) nameState {
 	there := s[in.name] != 0
 	switch {

@@ -29,7 +29,7 @@ is 'a server starts and says when it serves' systemctl start frieze
 is 'it runs as user frieze' test "$(stat -c %U "/proc/$(main)")" = frieze
 is 'its directory is nobody else’s to read' test "$(stat -c '%U %a' /var/lib/frieze)" = 'frieze 711'
 is 'root administers it' frieze put /etc/os-release /there
-is 'it tells Prometheus how it is' bash -c 'exec 3<>/dev/tcp/127.0.0.1/9470; printf "GET /metrics HTTP/1.0\r\n\r\n" >&3; grep -q ^frieze_ <&3'
+is 'it serves metrics to Prometheus' bash -c 'exec 3<>/dev/tcp/127.0.0.1/9470; printf "GET /metrics HTTP/1.0\r\n\r\n" >&3; grep -q ^frieze_ <&3'
 is 'a mount starts and is ready when its files are there' systemctl start frieze-mount@mnt-f
 is 'the files are there' cmp /etc/os-release /mnt/f/there
 is 'they can be written to' bash -c 'echo before >/mnt/f/file && sync /mnt/f/file'

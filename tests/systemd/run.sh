@@ -11,7 +11,7 @@ if [ "${1:-}" != inside ]; then
     fi
     work=$(mktemp -d)
     trap 'rm -rf --one-file-system "$work"' EXIT
-    # systemd ends by a signal when it is told to power off.
+    # systemd ends by a signal on power off.
     FRIEZE=$FRIEZE WORK=$work timeout 180 \
         unshare --pid --mount --cgroup --net --uts --ipc --fork --kill-child "$here/run.sh" inside >"$work/console" 2>&1 || true
     cat "$work/said" 2>/dev/null || true

@@ -36,7 +36,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
         .context("cannot run cargo")?;
     ensure!(built.success(), "the simulator does not build with counters in it");
     let (program, raw) = (target.join("debug/frieze-sim"), target.join("sim.profraw"));
-    // The simulator's lines are told where they are asked for: one a seed would hide the report.
+    // The simulator prints a line a seed, which would hide the report.
     let ran =
         Command::new(&program).args(args).env("LLVM_PROFILE_FILE", &raw).status().context("cannot run frieze-sim")?;
     let (merged, counts) = (target.join("sim.profdata"), target.join("sim.json"));
@@ -59,7 +59,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
             // A file without a counter was not linked at all: nothing in it was reached.
             let segments = files.get(path(&file)?).map_or(&[][..], Vec::as_slice);
             let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
-            found.extend(arms.into_iter().map(|arm| Seen {
+            found.extend(arms.into_iter().map(|arm| MatchArm {
                 file: name.clone(),
                 reached: is_reached(segments, &arm.body),
                 arm,
@@ -67,25 +67,25 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
         }
         cores.push((*core, found));
     }
-    print!("{}", told(&cores));
+    print!("{}", report(&cores));
     Ok(ExitCode::from(ran.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
 /// An arm, and whether it was reached.
-struct Seen {
+struct MatchArm {
     file: String,
     reached: bool,
     arm: Arm,
 }
 
 /// What is printed: a line for each core, then each arm that was not reached.
-fn told(cores: &[(&str, Vec<Seen>)]) -> String {
+fn report(cores: &[(&str, Vec<MatchArm>)]) -> String {
     let mut lines = format!("{:<12}{:>6}{:>9}{:>8}\n", "core", "arms", "reached", "share");
     let mut line = |name: &str, arms: usize, reached: usize| {
         let percent = if arms == 0 { 100.0 } else { 100.0 * reached as f64 / arms as f64 };
         lines += &format!("{name:<12}{arms:>6}{reached:>9}{percent:>7.1}%\n");
     };
-    let reached_of = |found: &[Seen]| found.iter().filter(|seen| seen.reached).count();
+    let reached_of = |found: &[MatchArm]| found.iter().filter(|seen| seen.reached).count();
     for (core, found) in cores {
         line(core, found.len(), reached_of(found));
     }
@@ -93,7 +93,7 @@ fn told(cores: &[(&str, Vec<Seen>)]) -> String {
     line("together", all, cores.iter().map(|(_, found)| reached_of(found)).sum());
     let missed = cores.iter().flat_map(|(_, found)| found).filter(|seen| !seen.reached);
     let missed: Vec<String> =
-        missed.map(|Seen { file, arm, .. }| format!("  {file}:{}: {}\n", arm.line, arm.pattern)).collect();
+        missed.map(|MatchArm { file, arm, .. }| format!("  {file}:{}: {}\n", arm.line, arm.pattern)).collect();
     if !missed.is_empty() {
         lines += &format!("\nnot reached:\n{}", missed.concat());
     }
@@ -286,10 +286,10 @@ mod tests {
     #[test]
     fn what_was_missed_is_named() {
         let arm = |line, pattern: &str| Arm { line, pattern: pattern.to_owned(), body: (1, 1)..(1, 2) };
-        let seen = |reached, arm| Seen { file: "a.rs".to_owned(), reached, arm };
-        let found = vec![seen(true, arm(3, "0 => 1,")), seen(false, arm(4, "_ => 2,"))];
-        let told = told(&[("chain", found), ("tier", Vec::new())]);
-        let lines: Vec<&str> = told.lines().collect();
+        let known = |reached, arm| MatchArm { file: "a.rs".to_owned(), reached, arm };
+        let found = vec![known(true, arm(3, "0 => 1,")), known(false, arm(4, "_ => 2,"))];
+        let report = report(&[("chain", found), ("tier", Vec::new())]);
+        let lines: Vec<&str> = report.lines().collect();
         assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["chain", "2", "1", "50.0%"]);
         assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["together", "2", "1", "50.0%"]);
         assert_eq!(lines.last(), Some(&"  a.rs:4: _ => 2,"));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 /// Folders that hold nothing of ours.
-const SKIPPED: &[&str] = &[".git", "target", "node_modules", "proptest-regressions"];
+const SKIPPED: &[&str] = &[".git", "target", "node_modules", "proptest-regressions", "__fuzz__"];
 /// Files that hold text, by the end of their name.
 const TEXT: &[&str] =
     &["rs", "md", "toml", "txt", "sh", "py", "yml", "yaml", "json", "html", "css", "js", "Makefile", "run"];

@@ -197,8 +197,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// `path` as seen from the file, where it is written in a module inside the file.
-    fn seen_from_file(&self, mut path: Vec<String>) -> Vec<String> {
+    /// `path` as the file would write it, where it is written in a module inside the file.
+    fn resolve_in_file(&self, mut path: Vec<String>) -> Vec<String> {
         let inner = self.at.len() - self.depth;
         for _ in 0..inner {
             match path.first().map(String::as_str) {
@@ -218,7 +218,7 @@ impl Reader {
             }
             syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.tree(before, tree, public)),
             syn::UseTree::Glob(_) => {
-                let path = self.seen_from_file(before.clone());
+                let path = self.resolve_in_file(before.clone());
                 if !public {
                     self.module.needs.insert(path.clone());
                 }
@@ -239,7 +239,7 @@ impl Reader {
         } else {
             path.push(ident.to_string());
         }
-        let path = self.seen_from_file(path);
+        let path = self.resolve_in_file(path);
         if !public {
             self.module.needs.insert(path.clone());
         }
@@ -316,7 +316,7 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         if path.segments.len() > 1 {
             let parts = path.segments.iter().map(|part| part.ident.to_string()).collect();
-            let parts = self.seen_from_file(parts);
+            let parts = self.resolve_in_file(parts);
             self.module.needs.insert(parts);
         }
         syn::visit::visit_path(self, path);

@@ -10,6 +10,7 @@
 //! | no `sleep` | Rust tests |
 //! | sources that a document names exist | documents |
 //! | a description | every package |
+//! | a row of ADR 4 for each dependency, see [`crate::dependencies`] | the workspace |
 //! | the ratchets of [`crate::house`] | the workspace |
 
 use std::path::Path;
@@ -31,7 +32,7 @@ const SLEEP: &str = concat!("sl", "eep");
 const OWN_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
 /// A file as the rules see it.
-struct File<'a> {
+struct SourceFile<'a> {
     /// From the root of the workspace, with `/`.
     path: &'a str,
     text: &'a str,
@@ -47,7 +48,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     for path in paths {
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
         let name = path.strip_prefix(root).context("a file lies in the workspace")?.to_string_lossy().into_owned();
-        wrong.extend(check(&File { path: &name, text: &text }));
+        wrong.extend(check(&SourceFile { path: &name, text: &text }));
         if name.ends_with(".md") && name != "CHANGELOG.md" {
             let exists = |source: &str| root.join(source).exists() || root.join("crates").join(source).exists();
             wrong.extend(missing_sources(&name, &text, &exists));
@@ -55,12 +56,13 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
         files += 1;
     }
     wrong.extend(descriptions(root)?);
+    wrong.extend(crate::dependencies::check(root)?);
     wrong.extend(crate::house::check(root)?);
     println!("{files} files read");
     Ok(wrong)
 }
 
-fn check(file: &File<'_>) -> Vec<String> {
+fn check(file: &SourceFile<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (number, line) in file.text.lines().enumerate() {
         let at = format!("{}:{}", file.path, number + 1);
@@ -94,7 +96,7 @@ fn missing_sources(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec
     wrong
 }
 
-fn check_rust(file: &File<'_>) -> Vec<String> {
+fn check_rust(file: &SourceFile<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     let first = file.text.lines().find(|line| !line.starts_with("#!"));
     if !file.path.ends_with("/tests.rs") && !first.is_some_and(|line| line.starts_with("//!")) {
@@ -123,7 +125,7 @@ fn check_rust(file: &File<'_>) -> Vec<String> {
 }
 
 /// The line from which a file is tests: its first if all of it is, else that of its test module, which comes last.
-fn tests_from(file: &File<'_>) -> usize {
+fn tests_from(file: &SourceFile<'_>) -> usize {
     let mut parts = file.path.split('/');
     if parts.any(|part| part == "tests" || part.ends_with("tests.rs")) {
         return 0;
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        check(&File { path, text })
+        check(&SourceFile { path, text })
     }
 
     fn nothing(path: &str, text: &str) {

@@ -121,7 +121,8 @@ impl FromStr for ClusterId {
     type Err = ParseIdError;
     fn from_str(text: &str) -> Result<Self, ParseIdError> {
         let refused = || ParseIdError { text: text.to_owned(), kind: "a cluster id", expected: "32 hex digits" };
-        if text.len() != 32 {
+        // `from_str_radix` reads a sign as well.
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(refused());
         }
         u128::from_str_radix(text, 16).map(ClusterId).map_err(|_| refused())
@@ -136,6 +137,7 @@ mod tests {
     fn ids_print_and_parse_back_to_themselves() {
         let chunk = ChunkId { inode: InodeId(77), index: 3 };
         assert_eq!(chunk.to_string().parse(), Ok(chunk));
+        assert!("+000000000000000000000000000feed".parse::<ClusterId>().is_err(), "a sign is no digit");
         let cluster = ClusterId(0xfeed);
         assert_eq!(cluster.to_string().parse(), Ok(cluster));
         assert_eq!("12".parse(), Ok(SessionId(12)));
@@ -154,5 +156,18 @@ mod tests {
     fn a_wrong_id_says_what_was_expected() {
         let error = "7-3".parse::<ChunkId>().unwrap_err();
         assert_eq!(error.to_string(), "\"7-3\" is not a chunk id: expected INODE.INDEX");
+    }
+
+    #[test]
+    fn any_text_is_an_id_that_prints_and_parses_back_or_none() {
+        let seeds = ["0", "4294967295", "18446744073709551615", "77.3", "0000000000000000000000000000feed"];
+        frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+            frieze_harness::check_text(bytes, |text| text.parse::<InodeId>().ok());
+            frieze_harness::check_text(bytes, |text| text.parse::<NodeId>().ok());
+            frieze_harness::check_text(bytes, |text| text.parse::<ChunkId>().ok());
+            if let Some(cluster) = frieze_harness::check_text(bytes, |text| text.parse::<ClusterId>().ok()) {
+                assert!(cluster.to_string().as_bytes().eq_ignore_ascii_case(bytes), "one text for one cluster");
+            }
+        });
     }
 }

@@ -41,3 +41,6 @@ pub const AT_NAME: &str = ".at";
 pub const PATH_BYTES_MAX: usize = 4096;
 /// Symbolic links followed while one path is resolved; one more is `Reason::Loop` (Linux: 40).
 pub const SYMLINKS_FOLLOWED_MAX: u32 = 40;
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

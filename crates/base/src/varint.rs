@@ -92,4 +92,28 @@ mod tests {
         assert_eq!(take(&mut &[0xff; 11][..]), None, "more than 64 bits");
         assert_eq!(take(&mut &[0x80][..]), None, "cut off");
     }
+
+    #[test]
+    fn any_bytes_are_integers_or_cut_off() {
+        let decode = |mut bytes: &[u8]| {
+            let mut found = Vec::new();
+            while !bytes.is_empty() {
+                found.push((take(&mut bytes)?, take_difference(&mut bytes, found.len() as u64 * 1000)?));
+            }
+            Some(found)
+        };
+        let encode = |found: &Vec<(u64, u64)>| {
+            let mut bytes = Vec::new();
+            for (at, (value, difference)) in found.iter().enumerate() {
+                put(&mut bytes, *value);
+                put_difference(&mut bytes, at as u64 * 1000, *difference);
+            }
+            bytes
+        };
+        frieze_harness::fuzz!([encode(&vec![(7, 0), (u64::MAX, u64::MAX), (300, 1 << 35)])], |bytes: &[u8]| {
+            frieze_harness::check_stable(bytes, decode, encode);
+            let rest = &mut &*bytes;
+            assert!(take_bytes(rest, bytes.len() + 1).is_none() && take_u32(rest).is_some() == (bytes.len() >= 4));
+        });
+    }
 }

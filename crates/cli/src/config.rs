@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_it_is_said_with_its_name() {
+    fn an_error_in_the_file_names_its_key() {
         let config = read(Path::new("/c/client.toml"), "server = \"a:1,b:2\"\nkey = \"k\"\n").unwrap();
         assert_eq!(config, Config { server: Some("a:1,b:2".to_owned()), key: Some(PathBuf::from("/c/k")) });
         let words = read(Path::new("/c/client.toml"), "servers = \"a:1\"").unwrap_err().0;

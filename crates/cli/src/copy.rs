@@ -141,7 +141,7 @@ pub(crate) fn cp(run: &mut CommandRun, args: &CpArgs) -> Result<()> {
 pub(crate) fn to_stdout(run: &mut CommandRun, source: &RemoteSide, path: &FsPath) -> Result<()> {
     const ZEROS: &[u8] = &[0; 1 << 16];
     let node = source.node_or_fail(path)?;
-    tell(run, node.answered.as_ref());
+    note_answered(run, node.answered.as_ref());
     let mut bytes = source.open(path)?;
     let mut piece = Vec::with_capacity(PIECE_BYTES);
     let mut written_to = 0;
@@ -255,7 +255,7 @@ fn copy<S: CopySource, K: CopySink>(
     asked: CopySettings,
 ) -> Result<()> {
     let node = source.node(from, !asked.recursive)?.ok_or_else(|| anyhow!(Fault::from(Reason::NotFound)))?;
-    tell(run, node.answered.as_ref());
+    note_answered(run, node.answered.as_ref());
     if node.kind == CopyKind::Directory && !asked.recursive {
         return Err(Fault::new(Reason::InvalidArgument, "is a directory: -r copies it with everything in it").into());
     }
@@ -340,13 +340,13 @@ fn copy_below<S: CopySource, K: CopySink>(
 ) -> Result<()> {
     // An entry that was removed since its directory was read is skipped.
     let Some(node) = source.node(from, false)? else { return Ok(()) };
-    tell(run, node.answered.as_ref());
+    note_answered(run, node.answered.as_ref());
     copy_node(run, source, from, &node, sink, to, asked)
 }
 
-fn tell(run: &mut CommandRun, answered: Option<&InstantInfo>) {
+fn note_answered(run: &mut CommandRun, answered: Option<&InstantInfo>) {
     if let Some(answered) = answered {
-        run.tell(answered);
+        run.note_answered(answered);
     }
 }
 

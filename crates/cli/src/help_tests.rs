@@ -67,7 +67,7 @@ fn every_option_says_what_it_does() {
 }
 
 #[test]
-fn no_letter_stands_for_two_things() {
+fn no_letter_has_two_meanings() {
     for (typed, command) in commands() {
         let mut seen = BTreeSet::new();
         for letter in command.get_arguments().filter_map(clap::Arg::get_short) {

@@ -39,7 +39,7 @@ pub(crate) fn stat(run: &mut CommandRun, args: &StatArgs) -> Result<()> {
     let mut begun = false;
     for path in &paths {
         let found = fs.stat(&target(path, args.follow)).map_err(Error::from).and_then(|reply| {
-            run.tell(&reply.answered);
+            run.note_answered(&reply.answered);
             let text = link_text(&fs, path, &reply.attr)?;
             Ok((reply, text))
         });
@@ -79,7 +79,7 @@ pub(crate) fn du(run: &mut CommandRun, args: &DuArgs) -> Result<()> {
     let mut usage = UsageLister { fs, args, counted: BTreeSet::new() };
     for path in &paths {
         let summed = usage.fs.stat(&target(path, false)).map_err(Error::from).and_then(|reply| {
-            run.tell(&reply.answered);
+            run.note_answered(&reply.answered);
             match reply.attr.kind() {
                 FileKind::Directory => usage.tree(run, path, true).map(drop),
                 _ => {
@@ -113,7 +113,7 @@ impl DirectoryLister<'_> {
             Err(error) if follow && error.reason() == Reason::NotFound => self.fs.stat(&target(path, false))?,
             reply => reply?,
         };
-        run.tell(&reply.answered);
+        run.note_answered(&reply.answered);
         if reply.attr.kind() == FileKind::Directory && !self.args.directory {
             return self.directory(run, path);
         }
@@ -317,7 +317,7 @@ fn cat_json(run: &mut CommandRun, source: &RemoteSide, path: &FsPath) -> Result<
         "hex": text.is_none().then(|| format::hex(&bytes)),
     });
     if let Some(answered) = &node.answered {
-        run.tell(answered);
+        run.note_answered(answered);
         put_answered(&mut item, answered);
     }
     run.print_json(item)

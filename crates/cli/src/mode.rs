@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode_is_refused() {
+    fn an_invalid_mode_is_refused() {
         for text in ["", "8", "77777", "u", "z+x", "u+q", "u+x,", ",u+x", "+x-q", "0o755", "rwx"] {
             assert!(ModeSpec::parse(text).is_err(), "{text}");
         }

@@ -14,19 +14,19 @@ const VARIABLE: &str = "NOTIFY_SOCKET";
 
 /// Everything is there; `status` is shown by `systemctl status`.
 pub(crate) fn ready(status: &str) {
-    tell(&format!("READY=1\nSTATUS={}\n", one_line(status)));
+    send_to_supervisor(&format!("READY=1\nSTATUS={}\n", one_line(status)));
 }
 
 /// The process is about to end, which may take a while.
 pub(crate) fn stopping(status: &str) {
-    tell(&format!("STOPPING=1\nSTATUS={}\n", one_line(status)));
+    send_to_supervisor(&format!("STOPPING=1\nSTATUS={}\n", one_line(status)));
 }
 
 fn one_line(status: &str) -> String {
     status.replace('\n', " ")
 }
 
-fn tell(message: &str) {
+fn send_to_supervisor(message: &str) {
     let Some(socket) = std::env::var_os(VARIABLE) else { return };
     if let Err(error) = send(&socket, message) {
         tracing::warn!("the service manager could not be notified: {error}");
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_with_a_path_and_one_without_are_told() {
+    fn a_socket_with_a_path_and_an_abstract_one_are_notified() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_an_error_and_no_wait() {
+    fn a_missing_socket_is_an_error_and_no_wait() {
         assert!(send(OsStr::new("/nobody/is/there"), "READY=1\n").is_err());
         assert_eq!(send(OsStr::new("vsock:2:1"), "READY=1\n").unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(send(OsStr::new(""), "READY=1\n").is_err());

@@ -110,7 +110,7 @@ impl CommandRun {
     }
 
     /// Prints notes about an answer from the past: a gap always, the instant used with `--verbose`, each once a run.
-    pub(crate) fn tell(&mut self, answered: &InstantInfo) {
+    pub(crate) fn note_answered(&mut self, answered: &InstantInfo) {
         if answered.incomplete && !self.told.gap {
             self.told.gap = true;
             let at = Hlc(answered.at);

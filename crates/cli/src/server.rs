@@ -352,7 +352,7 @@ pub(crate) fn time(run: &mut CommandRun, command: &args::TimeCommand) -> Result<
             for path in &paths {
                 match fs.stat(&target(path, true)) {
                     Ok(reply) => {
-                        run.tell(&reply.answered);
+                        run.note_answered(&reply.answered);
                         let plugin = entry::plugin(&reply.attr);
                         run.item(
                             || json!({ "path": path.to_string(), "time_plugin": plugin }),
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_as_json_says_what_is_not_known_with_null() {
+    fn a_status_as_json_has_null_for_unknown_values() {
         let item = status_to_json("here:1", &status(), true);
         assert_eq!(item["last_whole"], Value::Null);
         assert_eq!(item["gaps"][0]["to"], "hlc-0000000000002000");

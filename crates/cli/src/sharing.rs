@@ -32,7 +32,7 @@ pub(crate) fn clone(run: &mut CommandRun, args: &CloneTreeArgs) -> Result<()> {
     }
     let reply = then.clone_tree(&target(&source, true), &target(&place, false), args.dry_run);
     let reply = reply.map_err(|error| run.reported(&place, error.into()))?;
-    tell(run, &reply, args.dry_run, "cloned")
+    print_result(run, &reply, args.dry_run, "cloned")
 }
 
 /// `frieze restore`.
@@ -44,7 +44,7 @@ pub(crate) fn restore(run: &mut CommandRun, args: &RestoreArgs) -> Result<()> {
         Err(error) if error.reason() == Reason::NotFound => return Err(Error::msg(error.to_string())),
         reply => reply.map_err(|error| run.reported(&path, error.into()))?,
     };
-    let told = tell(run, &reply, args.dry_run, "restored");
+    let told = print_result(run, &reply, args.dry_run, "restored");
     if left(&reply) > 0 && !args.delete && !run.json() {
         run.print("with --delete, names made since give way")?;
     }
@@ -76,7 +76,7 @@ pub(crate) fn undo(run: &mut CommandRun, args: &args::UndoArgs) -> Result<()> {
         }
     }
     let reply = run.fs()?.undo(undo).map_err(|error| run.reported(&path, error.into()))?;
-    tell(run, &reply, args.dry_run, "undone")
+    print_result(run, &reply, args.dry_run, "undone")
 }
 
 fn uid_of(text: &str) -> Result<u32> {
@@ -89,7 +89,7 @@ fn uid_of(text: &str) -> Result<u32> {
     }
 }
 
-fn tell(run: &mut CommandRun, reply: &EditReply, dry_run: bool, done: &str) -> Result<()> {
+fn print_result(run: &mut CommandRun, reply: &EditReply, dry_run: bool, done: &str) -> Result<()> {
     for action in &reply.actions {
         run.item(|| to_json(action), || Some(line(action)))?;
     }

@@ -207,7 +207,7 @@ fn a_machine_that_was_alone_grows_and_every_server_gives_the_same_of_every_insta
 }
 
 #[test]
-fn whichever_server_is_killed_what_was_acknowledged_is_there_and_writers_go_on() {
+fn acknowledged_writes_survive_the_kill_of_any_server_and_writers_continue() {
     let mut cluster = Cluster::of(3);
     cluster.await_whole(0);
     let (over, round) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -254,7 +254,7 @@ fn whichever_server_is_killed_what_was_acknowledged_is_there_and_writers_go_on()
 
 /// A client that connected while the server was alone, and has not connected again since.
 #[test]
-fn a_client_of_a_server_that_was_alone_goes_on_when_it_is_lost_from_the_cluster_it_has_founded() {
+fn a_client_of_a_founder_continues_when_the_cluster_loses_the_founder() {
     let mut cluster = Cluster::of(1);
     let client = cluster.client(0);
     write(&client, "/before", b"alone");
@@ -273,7 +273,7 @@ fn a_client_of_a_server_that_was_alone_goes_on_when_it_is_lost_from_the_cluster_
 
 /// Over the boundary of two chunks of one file, and in another.
 #[test]
-fn what_is_written_together_is_whole_at_every_server_whichever_is_killed() {
+fn an_atomic_write_is_whole_at_every_server_after_the_kill_of_any() {
     const AT: u64 = (1 << 20) - 5_000;
     let mut cluster = Cluster::of(3);
     cluster.await_whole(0);
@@ -368,7 +368,7 @@ fn a_drained_server_can_be_removed_and_its_name_is_not_given_again() {
 /// Two copies of each chain; one server is away while another writes on, and is all that is left when that one is gone
 /// for good.
 #[test]
-fn what_may_be_missing_where_a_chain_went_on_from_an_older_copy_is_said_by_whoever_reads() {
+fn reads_report_the_gap_of_a_chain_that_continued_from_an_older_copy() {
     let mut cluster = Cluster::with(3, "replicas = 2\nchain_count = 9\n");
     let admin = cluster.client(0);
     admin.cluster(Some(ClusterOp::Balance(true))).unwrap();
@@ -618,7 +618,7 @@ fn a_disk_that_is_added_to_a_machine_takes_its_part_and_is_found_again() {
 
 /// Five of them vote. The first three have the bytes.
 #[test]
-fn seven_servers_serve_and_go_on_without_two_and_not_without_three() {
+fn seven_servers_serve_without_two_and_not_without_three() {
     let mut cluster = Cluster::with(0, "replicas = 3\n");
     (0..7).for_each(|_| cluster.grow());
     cluster.await_whole_of(6, 3);

@@ -12,8 +12,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
+use frieze_harness::requirements;
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -216,13 +217,13 @@ fn type_line(shell: &mut Shell, line: &str, makefile: &str, place: &str) {
 }
 
 fn run(document: &str) {
-    if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-        eprintln!("skipped: {document} mounts a file system, and /dev/fuse cannot be opened here: {error}");
+    if !requirements::fuse() {
         return;
     }
     let namespaces = Command::new("unshare").args(user()).args(NAMESPACES).arg("true").output();
     if !namespaces.as_ref().is_ok_and(|done| done.status.success()) {
-        eprintln!("skipped: {document} is run in namespaces, which cannot be made here: {namespaces:?}");
+        let what = format!("namespaces for the commands of {document}: {namespaces:?}");
+        requirements::missing("namespaces", &what, "allow the creation of user and mount namespaces");
         return;
     }
     let text = fs::read_to_string(root().join(document)).unwrap();
@@ -235,7 +236,7 @@ fn run(document: &str) {
         if let Some(program) = &block.needs
             && shell.run(&format!("command -v {program}")).1 != 0
         {
-            eprintln!("skipped: {place} needs {program}, which is not installed");
+            requirements::missing(program, &format!("{program}, for {place}"), "install it with the package manager");
             continue;
         }
         count += 1;

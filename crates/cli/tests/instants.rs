@@ -173,7 +173,7 @@ fn read_at(client: &Client, path: &str, at: Hlc) -> Vec<u8> {
 }
 
 #[test]
-fn a_hundred_instants_read_the_same_through_every_door_whatever_happens_later() {
+fn a_hundred_instants_read_the_same_through_every_gateway_forever() {
     let mut server = Served::with(SETTINGS, "127.0.0.1:0");
     let client = client(&server.address);
     let mount = Mount::of(&server);

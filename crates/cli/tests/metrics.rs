@@ -110,13 +110,13 @@ fn a_server_tells_how_it_is_and_what_it_was_asked() {
 }
 
 #[test]
-fn without_being_asked_a_server_tells_nobody() {
+fn without_the_option_a_server_exports_no_metrics() {
     let directory = TempDir::new().unwrap();
     assert_eq!(Server::start(directory.path(), &[]).metrics, None);
 }
 
 #[test]
-fn a_wrong_request_gets_an_answer_and_the_door_stays_open() {
+fn a_wrong_request_gets_an_answer_and_the_listener_survives() {
     let directory = TempDir::new().unwrap();
     let mut server = Server::start(directory.path(), &["--metrics", "127.0.0.1:0"]);
     for (sent, status) in [
@@ -184,7 +184,7 @@ fn a_server_of_a_cluster_tells_of_its_lease_its_chains_and_the_others() {
 }
 
 #[test]
-fn a_server_that_joins_is_given_its_copy_at_the_rate_that_is_set_and_operators_are_told_how_far_it_is() {
+fn a_joining_server_catches_up_at_the_set_rate_and_its_progress_is_exported() {
     let directory = TempDir::new().unwrap();
     let config = directory.path().join("settings.toml");
     std::fs::write(&config, "sync_bytes_per_s = 524288\nchunk_bytes = 65536\nlease = \"1s\"\n").unwrap();
@@ -238,7 +238,7 @@ fn a_server_that_joins_is_given_its_copy_at_the_rate_that_is_set_and_operators_a
 }
 
 #[test]
-fn with_the_majority_lost_nothing_is_called_healthy_whole_or_up_that_nobody_vouches_for() {
+fn without_a_majority_no_server_or_chain_is_reported_healthy_whole_or_up() {
     let directory = TempDir::new().unwrap();
     let config = directory.path().join("settings.toml");
     std::fs::write(&config, "lease = \"1s\"\n").unwrap();

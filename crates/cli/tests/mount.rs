@@ -15,12 +15,13 @@ use std::time::Duration;
 
 use frieze_client::{Client, Hlc};
 use frieze_fuse::{Error, MountHandle, MountOptions, mount};
+use frieze_harness::requirements;
 use frieze_node::Server;
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, SeekFrom as Seeking, XattrFlags};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-use inside::{can_mount, connect, start};
+use inside::{connect, start};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -35,7 +36,7 @@ struct World {
 impl World {
     /// `None`, with a line that says why, where there is no FUSE.
     fn new() -> Option<World> {
-        if !can_mount() {
+        if !requirements::fuse() {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -222,7 +223,7 @@ fn names_are_made_moved_linked_and_removed_as_posix_says() {
 }
 
 #[test]
-fn a_file_removed_while_open_goes_on_until_it_is_closed() {
+fn a_file_removed_while_open_is_usable_until_it_is_closed() {
     let Some(world) = World::new() else { return };
     let path = world.path("open");
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -339,17 +340,17 @@ fn a_large_directory_lists_every_name_once_and_is_removed_while_it_is_read() {
 }
 
 #[test]
-fn shared_mappings_are_written_back_and_seen() {
+fn shared_mappings_are_written_back_and_visible() {
     let Some(world) = World::new() else { return };
     // SQLite in WAL mode maps its index shared; Python is the shortest program here that maps.
     let path = world.path("mapped");
     fs::write(&path, vec![0u8; 8192]).unwrap();
     let program = "import mmap,sys\nf=open(sys.argv[1],'r+b')\nm=mmap.mmap(f.fileno(),8192)\n\
                    m[5000:5005]=b'hello'\nm.flush()\nm.close()";
-    let Ok(output) = Command::new("python3").args(["-c", program]).arg(&path).output() else {
-        eprintln!("skipped: no python3 to map a file with");
+    if !requirements::program("python3") {
         return;
-    };
+    }
+    let output = Command::new("python3").args(["-c", program]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(&fs::read(&path).unwrap()[5000..5005], b"hello");
 }
@@ -614,7 +615,7 @@ fn two_mounts_see_each_others_changes_at_once() {
 }
 
 #[test]
-fn an_open_file_goes_on_when_the_server_is_back() {
+fn an_open_file_is_usable_again_when_the_server_is_back() {
     let Some(mut world) = World::new() else { return };
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(world.path("file")).unwrap();
     file.write_all(b"before ").unwrap();
@@ -627,18 +628,12 @@ fn an_open_file_goes_on_when_the_server_is_back() {
 
 /// Runs a shell command as another user; `None` where this process or this machine cannot.
 fn as_user(uid: u32, groups: &str, command: &str) -> Option<Output> {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+    if !requirements::root() || !requirements::program("setpriv") {
         return None;
     }
     let groups = if groups.is_empty() { "--clear-groups".to_owned() } else { format!("--groups={groups}") };
     let uid = uid.to_string();
-    let output =
-        Command::new("setpriv").args(["--reuid", &uid, "--regid", &uid, &groups, "sh", "-c", command]).output();
-    if output.is_err() {
-        eprintln!("skipped: no setpriv to become another user");
-    }
-    output.ok()
+    Command::new("setpriv").args(["--reuid", &uid, "--regid", &uid, &groups, "sh", "-c", command]).output().ok()
 }
 
 #[test]

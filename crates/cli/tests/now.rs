@@ -80,7 +80,7 @@ fn a_reader_sees_a_write_over_chunks_wholly_or_not_at_all_and_never_goes_back() 
 }
 
 #[test]
-fn a_growing_file_is_never_longer_than_what_is_in_it() {
+fn a_growing_file_is_never_longer_than_its_bytes() {
     for durability in [Durability::Async, Durability::Sync] {
         let server = Served::with(SETTINGS, "127.0.0.1:0");
         let (writer, reader) = (client(&server.address), client(&server.address));

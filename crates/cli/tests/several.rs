@@ -23,10 +23,11 @@ use std::time::Duration;
 
 use frieze_client::Client;
 use frieze_fuse::{MountHandle, MountOptions, mount};
+use frieze_harness::requirements;
 use frieze_node::Server;
 use tempfile::TempDir;
 
-use inside::{can_mount, connect, start};
+use inside::{connect, start};
 
 /// A server with several mounts, each by a client of its own.
 pub(crate) struct World {
@@ -42,7 +43,7 @@ impl World {
     }
 
     pub(crate) fn with_timeout(mounts: usize, timeout: Duration) -> Option<World> {
-        if !can_mount() {
+        if !requirements::fuse() {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -67,7 +68,7 @@ impl World {
         let caches = || {
             fs::write(&path, "").unwrap();
             fs::remove_file(&path).unwrap();
-            self.server.as_ref().unwrap().engine().grants() > index
+            self.server.as_ref().unwrap().parts().service.sessions.grants() > index
         };
         while !caches() {
             pass(Duration::from_millis(5));

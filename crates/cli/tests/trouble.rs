@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use frieze_base::{ByteRange, Reason};
 use frieze_client::{CreateMode, Target};
+use frieze_harness::requirements;
 use support::served::Served;
-use support::{Mount, eventually, is_installed};
+use support::{Mount, eventually};
 
 /// A server with two mounts.
 fn two_mounts() -> Option<(Served, Mount, Mount)> {
@@ -150,7 +151,7 @@ fn holder(path: &Path) -> Child {
 }
 
 #[test]
-fn locks_of_a_mount_that_was_killed_are_given_to_who_waits() {
+fn locks_of_a_killed_mount_pass_to_the_waiters() {
     let Some((_server, mut one, other)) = two_mounts() else { return };
     let mut dead = holder(&one.path("file"));
     let mut waiter = Command::new("flock").arg(other.path("file")).arg("true").spawn().unwrap();
@@ -164,7 +165,7 @@ fn locks_of_a_mount_that_was_killed_are_given_to_who_waits() {
 
 #[test]
 fn a_client_whose_clock_is_wrong_asks_and_writes_in_the_time_of_the_server() {
-    if !is_installed("faketime") {
+    if !requirements::program("faketime") {
         return;
     }
     let server = Served::start();
@@ -241,7 +242,7 @@ fn a_restore_over_a_directory_in_use_leaves_its_users_their_files() {
 }
 
 #[test]
-fn a_large_read_of_damaged_bytes_says_what_is_damaged() {
+fn a_large_read_of_damaged_bytes_names_the_damage() {
     let data = tempfile::tempdir().unwrap();
     let server = Served::on(data.path(), "", "127.0.0.1:0");
     let by_tcp = server.addresses.iter().find(|address| !address.starts_with("unix:")).unwrap();

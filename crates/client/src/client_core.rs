@@ -16,7 +16,7 @@ use crate::buffers::Buffers;
 use crate::cache_leases::RecallConnection;
 use crate::close::CloseQueue;
 use crate::connection::name_of;
-use crate::open_files::OpenFiles;
+use crate::open_files::OpenFileList;
 use crate::retry::RetryBudget;
 use crate::sequence::Sequence;
 use crate::servers::Servers;
@@ -31,7 +31,7 @@ pub(crate) struct ClientCore {
     pub(crate) sequence: Arc<Sequence>,
     pub(crate) grants: WriteGrants,
     pub(crate) close_queue: CloseQueue,
-    pub(crate) open_files: OpenFiles,
+    pub(crate) open_files: OpenFileList,
     pub(crate) servers: Servers,
     pub(crate) recalls: RecallConnection,
     pub(crate) buffers: Buffers,
@@ -62,7 +62,7 @@ impl ClientCore {
             sequence: Arc::default(),
             grants: WriteGrants::default(),
             close_queue: CloseQueue::default(),
-            open_files: OpenFiles::default(),
+            open_files: OpenFileList::default(),
             servers,
             recalls: RecallConnection::default(),
             buffers: Buffers::default(),

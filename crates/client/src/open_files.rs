@@ -11,7 +11,7 @@ const LISTED_MAX: usize = 4096;
 
 /// Files that are open in the present, not at an instant.
 #[derive(Debug, Default)]
-pub(crate) struct OpenFiles(Mutex<OpenFileTable>);
+pub(crate) struct OpenFileList(Mutex<OpenFileTable>);
 
 #[derive(Debug, Default)]
 struct OpenFileTable {
@@ -24,10 +24,10 @@ struct OpenFileTable {
 }
 
 /// An open in flight. Dropping it ends it.
-pub(crate) struct PendingOpen<'a>(&'a OpenFiles);
+pub(crate) struct PendingOpen<'a>(&'a OpenFileList);
 
-impl OpenFiles {
-    /// Begins an open, which ends after [`OpenFiles::add`].
+impl OpenFileList {
+    /// Begins an open, which ends after [`OpenFileList::add`].
     pub(crate) fn begin(&self) -> PendingOpen<'_> {
         self.lock().opening += 1;
         PendingOpen(self)
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_list_holds_every_open_file_and_is_made_while_none_is_being_opened() {
-        let files = OpenFiles::default();
+        let files = OpenFileList::default();
         let opening = files.begin();
         files.add(InodeId(7), b"proof");
         assert_eq!(files.list(), (0, Vec::new()));

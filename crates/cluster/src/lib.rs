@@ -77,3 +77,6 @@ pub use state::{
     CHAINS_MAX, ClusterState, DEVICES_MAX, FORMER_MAX, FormerIdentity, NODES_MAX, REPLICAS_MAX, TARGETS_MAX,
 };
 pub use voters::{MembershipChange, MetalogMembership};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -309,7 +309,7 @@ impl CacheLeases {
         }
         // In one recall: a second part would be acknowledged a round trip later.
         for holder in self.holders.values_mut() {
-            holder.tell(out);
+            holder.answer_poll(out);
         }
     }
 
@@ -379,7 +379,7 @@ impl CacheLeases {
                 let due = PendingRecall { session: *session, number: holder.next, until, by: Vec::new() };
                 add_due(self.dues.entry(key).or_default(), due);
             }
-            holder.tell(out);
+            holder.answer_poll(out);
         }
     }
 
@@ -388,7 +388,7 @@ impl CacheLeases {
         let Some(holder) = self.holders.get_mut(&session).filter(|holder| holder.lease_until > at) else { return };
         holder.everything_until = holder.everything_until.max(holder.lease_until);
         holder.queue.everything = true;
-        holder.tell(out);
+        holder.answer_poll(out);
     }
 
     /// A session polls for recalls: drops everything up to `acked`, and renews its lease. An older poll of it is
@@ -431,7 +431,7 @@ impl CacheLeases {
             holder.everything_until = MonoTime(0);
         }
         holder.poll = Some((poll, at));
-        holder.tell(out);
+        holder.answer_poll(out);
         self.forgive(session, acked, &acked_keys, acked_everything);
         self.release(|awaited| awaited.session == session && awaited.number <= acked, out);
         known
@@ -444,10 +444,10 @@ impl CacheLeases {
     }
 
     /// A lock that the session waited for is granted: sent like a recall.
-    pub fn tell_locked(&mut self, session: SessionId, wait: u64, out: &mut Vec<LeaseEffect>) {
+    pub fn notify_locked(&mut self, session: SessionId, wait: u64, out: &mut Vec<LeaseEffect>) {
         if let Some(holder) = self.holders.get_mut(&session) {
             holder.queue.locked.push(wait);
-            holder.tell(out);
+            holder.answer_poll(out);
         }
     }
 
@@ -594,7 +594,7 @@ impl LeaseHolder {
     }
 
     /// Answers the waiting poll, if there is a recall.
-    fn tell(&mut self, out: &mut Vec<LeaseEffect>) {
+    fn answer_poll(&mut self, out: &mut Vec<LeaseEffect>) {
         if self.queue.is_empty() {
             return;
         }

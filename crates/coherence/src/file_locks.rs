@@ -81,7 +81,7 @@ impl FileLocks {
     /// Locks, unlocks, or waits under the number `wait` if it is not 0. `served` receives the waits that this ends.
     pub fn lock(&mut self, session: SessionId, ask: &LockRange, wait: u64, served: &mut GrantedLocks) -> LockOutcome {
         let inode = InodeId(ask.inode);
-        let wanted = held(session, ask);
+        let wanted = lock_of(session, ask);
         if ask.kind() == LockKind::Unlock {
             self.clear(inode, &wanted);
             self.serve(inode, served);
@@ -116,7 +116,7 @@ impl FileLocks {
 
     /// The first lock that conflicts with `ask`.
     pub fn test(&self, session: SessionId, ask: &LockRange) -> Option<LockRange> {
-        let wanted = held(session, ask);
+        let wanted = lock_of(session, ask);
         let first = self.blockers(InodeId(ask.inode), &wanted).min_by_key(|held| held.start)?;
         let kind = if first.exclusive { LockKind::Exclusive } else { LockKind::Shared };
         // The number of a process on another machine could be mistaken for one of this machine.
@@ -262,7 +262,7 @@ impl HeldLock {
     }
 }
 
-fn held(session: SessionId, ask: &LockRange) -> HeldLock {
+fn lock_of(session: SessionId, ask: &LockRange) -> HeldLock {
     HeldLock {
         owner: (session, ask.owner),
         exclusive: ask.kind() == LockKind::Exclusive,
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_served_in_order_when_the_way_is_free() {
+    fn waiters_get_free_locks_in_order() {
         let mut locks = FileLocks::default();
         ask(&mut locks, ONE, exclusive(0, 9), 0);
         assert_eq!(ask(&mut locks, TWO, range(5, LockKind::Exclusive, 0, 9), 50).0, LockOutcome::Waiting);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_held_ends_with_it() {
+    fn locks_end_with_their_session() {
         let mut locks = FileLocks::default();
         ask(&mut locks, ONE, exclusive(0, 9), 0);
         ask(&mut locks, TWO, exclusive(0, 9), 50);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_others_wait_for_those_who_may_have_held_locks() {
+    fn after_a_restart_new_locks_wait_for_sessions_that_may_have_had_locks() {
         let mut locks = FileLocks::default();
         locks.found([ONE], MonoTime(100));
         assert!(locks.is_early(MonoTime(50), TWO) && !locks.is_early(MonoTime(50), ONE));

@@ -59,7 +59,7 @@ impl OpenFiles {
 
     /// Handles the list in a poll: all open files of the session, under a number that rises with each list; 0 means
     /// that the client cannot list them now.
-    pub fn told(&self, session: SessionId, number: u64, open: &[u64]) {
+    pub fn update(&self, session: SessionId, number: u64, open: &[u64]) {
         let mut state = self.lock();
         let held = state.sessions.entry(session).or_default();
         held.tells = true;
@@ -111,21 +111,21 @@ mod tests {
         opened.add(ONE, FILE);
         assert!(!opened.holds(FILE), "nobody would say that it is closed");
         // The list may have been made before the file was opened.
-        opened.told(ONE, 1, &[]);
+        opened.update(ONE, 1, &[]);
         assert!(opened.holds(FILE));
-        opened.told(ONE, 2, &[FILE.0]);
-        opened.told(ONE, 1, &[]);
-        opened.told(ONE, 0, &[]);
+        opened.update(ONE, 2, &[FILE.0]);
+        opened.update(ONE, 1, &[]);
+        opened.update(ONE, 0, &[]);
         assert!(opened.holds(FILE), "an old list and none say nothing");
-        opened.told(ONE, 3, &[]);
+        opened.update(ONE, 3, &[]);
         assert!(!opened.holds(FILE));
     }
 
     #[test]
-    fn nobody_holds_what_he_did_not_open() {
+    fn a_session_has_only_the_files_that_it_opened() {
         let opened = OpenFiles::default();
         opened.add(ONE, FILE);
-        opened.told(ONE, 1, &[8, 9]);
+        opened.update(ONE, 1, &[8, 9]);
         assert!(!opened.holds(InodeId(8)));
     }
 
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn more_than_is_kept_holds_everything_until_the_end() {
         let opened = OpenFiles::default();
-        opened.told(ONE, 1, &[]);
+        opened.update(ONE, 1, &[]);
         (0..=FILES_MAX as u64).for_each(|id| opened.add(ONE, InodeId(id)));
         assert!(opened.holds(InodeId(u64::MAX)));
         opened.ended(ONE);

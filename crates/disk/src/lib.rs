@@ -30,3 +30,6 @@ pub use time::{MachineTime, SimTime, TimeSource};
 pub use view::{TreeCopy, ViewDisk};
 
 pub use frieze_hlc::ClockReading;
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -129,22 +129,20 @@ fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<StateS
     // Most records are short, and most slots of large files were never written: the whole slot is read only if its
     // beginning does not decide.
     let mut bytes = vec![0u8; SLOT_BYTES.min(slot_bytes)];
-    let mut read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
-    if read == 0 {
+    if file.read_at(slot * slot_bytes as u64, &mut bytes)? == 0 {
         return Ok(StateSlot::Blank);
     }
     let is_whole_here = bytes[..4] == MAGIC && word(&bytes, 4) as usize <= bytes.len() - HEADER_BYTES;
     if !is_whole_here && slot_bytes > bytes.len() {
         bytes.resize(slot_bytes, 0);
-        read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
+        file.read_at(slot * slot_bytes as u64, &mut bytes)?;
     }
     // Each byte equals the one before it, and the first is zero: compared as one run, not one by one.
     if bytes[0] == 0 && bytes[1..] == bytes[..slot_bytes - 1] {
         return Ok(StateSlot::Blank);
     }
-    if read < bytes.len() {
-        return Ok(StateSlot::Torn);
-    }
+    // Where the file ends within the slot, zeros stand for the rest: the checksum says whether the record is whole. A
+    // record that was written to a file which had been cut is one.
     let generation = u64::from(word(&bytes, 8)) | u64::from(word(&bytes, 12)) << 32;
     let len = word(&bytes, 4) as usize;
     if bytes[..4] != MAGIC || len > slot_bytes - HEADER_BYTES {
@@ -152,6 +150,10 @@ fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<StateS
     }
     let payload = &bytes[HEADER_BYTES..HEADER_BYTES + len];
     if bytes[..HEADER_BYTES] != header(generation, payload) {
+        return Ok(StateSlot::Torn);
+    }
+    // No writer counts that far, and the next write needs a number above it.
+    if generation == u64::MAX {
         return Ok(StateSlot::Torn);
     }
     Ok(StateSlot::Whole { generation, payload: payload.to_vec() })

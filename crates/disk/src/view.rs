@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_seen_in_the_view_and_nowhere_else() {
+    fn changes_show_in_the_view_only() {
         let dir = tempfile::tempdir().unwrap();
         let disk = FileDisk::open(dir.path(), FileDiskSettings::default()).unwrap();
         let was: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_without_a_zone_is_a_link_to_what_it_means_in_the_zone_of_who_asks() {
+    fn a_time_without_a_zone_is_read_in_the_zone_of_the_caller() {
         for name in ["2026-11-21T10:00:00", "2026-11-21", "user-2026-11-21T10:00:00.5"] {
             assert_eq!(read(name, PRESENT), Ok(AtName::Zoneless), "{name}");
         }

@@ -35,7 +35,7 @@ struct CacheState {
     /// Recalls taken so far.
     recalls: u64,
     /// The last recall of each key.
-    recalled: FastMap<CacheKey, u64>,
+    recalled: FastMap<RecallKey, u64>,
     /// Everything was recalled by it.
     floor: u64,
     /// The kernel was given names to keep since it last forgot all.
@@ -54,7 +54,7 @@ struct GivenAttributes {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum CacheKey {
+enum RecallKey {
     Names(InodeId),
     Inode(InodeId),
 }
@@ -224,10 +224,10 @@ impl KernelCache {
                 state.recalled.clear();
             }
             for &directory in &recall.directories {
-                state.recalled.insert(CacheKey::Names(InodeId(directory)), recalls);
+                state.recalled.insert(RecallKey::Names(InodeId(directory)), recalls);
             }
             for &file in &recall.files {
-                state.recalled.insert(CacheKey::Inode(InodeId(file)), recalls);
+                state.recalled.insert(RecallKey::Inode(InodeId(file)), recalls);
                 // The kernel need not drop what it was not given; and an answer that is on its way to it must not be
                 // made void, because the kernel would continue with its former state.
                 let given = state.young.remove(&InodeId(file)).max(state.old.remove(&InodeId(file)));
@@ -283,7 +283,7 @@ impl CacheState {
     fn holds(&mut self, promise: &CachePromise) -> (Duration, Duration) {
         let now = now();
         let names = self.names_left(promise, now);
-        let inode = promise.inode.filter(|inode| self.is_good(promise, CacheKey::Inode(*inode)));
+        let inode = promise.inode.filter(|inode| self.is_good(promise, RecallKey::Inode(*inode)));
         let files = inode.map_or(Duration::ZERO, |_| self.left(promise, promise.holds.files_ms, now));
         self.keeps_names |= !names.is_zero();
         if let Some(inode) = inode.filter(|_| !files.is_zero()) {
@@ -295,7 +295,7 @@ impl CacheState {
 
     fn names_left(&self, promise: &CachePromise, now: MonoTime) -> Duration {
         match promise.directory {
-            Some(directory) if self.is_good(promise, CacheKey::Names(directory)) => {
+            Some(directory) if self.is_good(promise, RecallKey::Names(directory)) => {
                 self.left(promise, promise.holds.names_ms, now)
             }
             _ => Duration::ZERO,
@@ -303,7 +303,7 @@ impl CacheState {
     }
 
     /// True if nothing of it was recalled since its request.
-    fn is_good(&self, promise: &CachePromise, key: CacheKey) -> bool {
+    fn is_good(&self, promise: &CachePromise, key: RecallKey) -> bool {
         promise.began >= self.floor && self.recalled.get(&key).is_none_or(|at| *at <= promise.began)
     }
 
@@ -313,7 +313,7 @@ impl CacheState {
     }
 
     fn is_kept(&self, promise: &CachePromise) -> bool {
-        let is_good = promise.inode.is_none_or(|inode| self.is_good(promise, CacheKey::Inode(inode)));
+        let is_good = promise.inode.is_none_or(|inode| self.is_good(promise, RecallKey::Inode(inode)));
         is_good && promise.began >= self.floor && !self.left(promise, promise.holds.files_ms, now()).is_zero()
     }
 
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_holds_as_long_as_the_server_says() {
+    fn a_lease_lasts_as_long_as_the_server_grants() {
         let cache = cache();
         assert_eq!(given(&cache, &asking(&cache)), (3000, 3000));
     }
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_told_to_forget_what_it_may_still_use_and_nothing_else() {
+    fn the_kernel_drops_only_entries_that_it_may_still_use() {
         assert_eq!(told(Duration::ZERO), [FILE]);
         assert_eq!(told(Duration::from_millis(2900)), [FILE]);
         assert_eq!(told(Duration::from_millis(3100)), [], "an answer that is on its way would be thrown away");

@@ -330,3 +330,6 @@ impl Unmounter {
 
 /// Read-ahead of one file: four of the largest requests in flight keep one connection's link full.
 const READ_AHEAD_KIB: u32 = 4096;
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -35,18 +35,18 @@ impl MountTree {
     fn way(&self, who: FuseCaller, link: &FuseNode, text: &[u8]) -> Option<Vec<u8>> {
         let mut directory = self.path(who, link.inode, link.when)?;
         directory.pop();
-        let mut door = self.nodes.door_of(link)?;
-        let mut up = depth(&directory, &self.path(who, door.inode, link.when)?)?;
+        let mut at_entry = self.nodes.at_entry_of(link)?;
+        let mut up = depth(&directory, &self.path(who, at_entry.inode, link.when)?)?;
         if !leaves(text, up) {
             return None;
         }
-        up += DOOR_NAMES;
-        while let Some(outer) = self.nodes.door_of(&door) {
-            let here = self.path(who, door.inode, door.when)?;
-            up += depth(&here, &self.path(who, outer.inode, door.when)?)? + DOOR_NAMES;
-            door = outer;
+        up += AT_ENTRY_NAMES;
+        while let Some(outer) = self.nodes.at_entry_of(&at_entry) {
+            let here = self.path(who, at_entry.inode, at_entry.when)?;
+            up += depth(&here, &self.path(who, outer.inode, at_entry.when)?)? + AT_ENTRY_NAMES;
+            at_entry = outer;
         }
-        up += self.path(who, door.inode, door.when)?.len();
+        up += self.path(who, at_entry.inode, at_entry.when)?.len();
         // Targets outside of the mount have no past.
         let climbs = text.split(|&byte| byte == b'/').take_while(|name| *name == b"..").count();
         if climbs > directory.len() {
@@ -98,7 +98,7 @@ fn join<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
 }
 
 /// `.at` and the name of an instant.
-const DOOR_NAMES: usize = 2;
+const AT_ENTRY_NAMES: usize = 2;
 
 #[cfg(test)]
 mod tests {

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_good_any_more_is_read_anew_and_nothing_is_skipped_or_shown_twice() {
+    fn stale_pages_of_a_listing_are_read_anew_without_skips_or_repeats() {
         for count in 1..14 {
             let mut names = ten();
             let mut listing = opened(&names);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_to_have_run_may_have_changed_everything() {
+    fn an_unconfirmed_change_may_have_changed_everything() {
         let own = LocalChanges::default();
         let before = own.count();
         own.changed_something();

@@ -232,7 +232,7 @@ impl Locking {
     pub(crate) fn ask_again(&self, client: &Client) -> bool {
         let _alone = self.unlocking.write().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let held = self.held();
+            let held = self.granted();
             for held in &held {
                 if let Err(error) = self.claim(client, *held) {
                     tracing::debug!(%error, "locks are asked for again later");
@@ -241,7 +241,7 @@ impl Locking {
             }
             // A lock that was changed meanwhile was perhaps changed back by this claim; a lost one is not claimed any
             // more.
-            if self.held().len() <= held.len() && self.held().iter().all(|still| held.contains(still)) {
+            if self.granted().len() <= held.len() && self.granted().iter().all(|still| held.contains(still)) {
                 break;
             }
         }
@@ -296,7 +296,7 @@ impl Locking {
         }
     }
 
-    fn held(&self) -> Vec<GrantedLock> {
+    fn granted(&self) -> Vec<GrantedLock> {
         self.lock().held.values().flatten().copied().collect()
     }
 

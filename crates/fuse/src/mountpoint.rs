@@ -143,4 +143,17 @@ mod tests {
         assert_eq!(unescape(b"a\\040b\\134c\\x"), b"a b\\c\\x");
         assert_eq!(unescape(b"\\"), b"\\");
     }
+
+    #[test]
+    fn any_bytes_are_a_table_of_mounts() {
+        frieze_harness::fuzz!([TABLE.to_vec(), b"1 2 3:4 / /a\\040b\\777 rw - x y z".to_vec()], |bytes: &[u8]| {
+            let last = last_on(bytes, Path::new("/"));
+            assert!(last.is_none_or(|mounted| mounted.path == Path::new("/")));
+            for entry in bytes.split(|&byte| byte == b'\n').filter_map(parse) {
+                assert!(
+                    !entry.kind.is_empty() || !entry.source.is_empty() || entry.path.as_os_str().len() < bytes.len()
+                );
+            }
+        });
+    }
 }

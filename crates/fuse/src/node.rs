@@ -10,8 +10,8 @@
 //! Of the 52 bits beside the first, three encode the division between slot and inode ([`pack`]): with an inode below
 //! 2^21 there is room for 2^28 slots, with one below 2^45 for 16.
 //!
-//! A slot also names its *door*, the `.at` it was entered by: the same directory at the same instant reached by two
-//! doors has two ids, because the kernel allows a directory only one place in its tree.
+//! A slot also names its *at entry*, the `.at` it was entered by: the same directory at the same instant reached by two
+//! at entries has two ids, because the kernel allows a directory only one place in its tree.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,12 +76,13 @@ pub(crate) struct Full;
 struct NodeSlot {
     place: NodePlace,
     when: ViewTime,
-    /// Tree and Moving: the `.at` directory it lies in. At: the door of the directory it belongs to, 0 for the base.
-    door: u64,
+    /// Tree and Moving: the `.at` directory it lies in. At: the at entry of the directory it belongs to, 0 for the
+    /// base.
+    at_entry: u64,
 }
 
 /// All nodes the kernel knows. Bounded by [`SLOTS_MAX`].
-pub(crate) struct Nodes {
+pub(crate) struct NodeTable {
     base: ViewTime,
     table: Mutex<SlotTable>,
 }
@@ -100,15 +101,15 @@ const DIVISIONS: u32 = 8;
 /// Bits of the inode in the first division; each further one has so many more.
 const INODE_BITS_LEAST: u32 = 21;
 const INODE_BITS_STEP: u32 = 4;
-/// Views in use at one time, times the doors they were entered by.
+/// Views in use at one time, times the at entries they were entered by.
 pub(crate) const SLOTS_MAX: usize = 1 << 22;
 /// `d_ino` where there is no number to give (FUSE_UNKNOWN_INO).
 pub(crate) const UNNUMBERED: NodeId = NodeId(u32::MAX as u64);
 
-impl Nodes {
+impl NodeTable {
     /// Nodes of a mount that shows `base`.
-    pub(crate) fn new(base: ViewTime) -> Nodes {
-        Nodes { base, table: Mutex::new(SlotTable::default()) }
+    pub(crate) fn new(base: ViewTime) -> NodeTable {
+        NodeTable { base, table: Mutex::new(SlotTable::default()) }
     }
 
     /// The node with this id; `None` if it was forgotten.
@@ -129,12 +130,12 @@ impl Nodes {
 
     /// The `.at` by which the view of `node` was entered; of an `.at`, the one outside of it. `None` in the mount's own
     /// view.
-    pub(crate) fn door_of(&self, node: &FuseNode) -> Option<FuseNode> {
+    pub(crate) fn at_entry_of(&self, node: &FuseNode) -> Option<FuseNode> {
         if !self.is_entered(node) {
             return None;
         }
-        let door = self.lock().door_of(node.id);
-        if door == 0 { None } else { self.find(NodeId(door)) }
+        let at_entry = self.lock().at_entry_of(node.id);
+        if at_entry == 0 { None } else { self.find(NodeId(at_entry)) }
     }
 
     /// The id of another inode in the view of `node`, without a reference: for listings.
@@ -162,18 +163,19 @@ impl Nodes {
     /// The id of the `.at` of the directory `node`; the kernel holds one more reference to it.
     pub(crate) fn refer_at(&self, node: &FuseNode) -> Result<NodeId, Full> {
         let mut table = self.lock();
-        let door = if node.id.0 & PAST_BIT == 0 { 0 } else { table.door_of(node.id) };
-        table.refer(NodeSlot { place: NodePlace::At, when: node.when, door }, node.inode)
+        let at_entry = if node.id.0 & PAST_BIT == 0 { 0 } else { table.at_entry_of(node.id) };
+        table.refer(NodeSlot { place: NodePlace::At, when: node.when, at_entry }, node.inode)
     }
 
     /// The id of the directory of the `.at` directory `at`, as it was `when`; the kernel holds one more reference.
     pub(crate) fn refer_past(&self, at: &FuseNode, when: ViewTime) -> Result<NodeId, Full> {
-        self.lock().refer(NodeSlot { place: NodePlace::Tree, when, door: at.id.0 }, at.inode)
+        self.lock().refer(NodeSlot { place: NodePlace::Tree, when, at_entry: at.id.0 }, at.inode)
     }
 
     /// The id of the moving link `name` in the `.at` directory `at`; the kernel holds one more reference.
     pub(crate) fn refer_moving(&self, at: &FuseNode, name: &str) -> Result<NodeId, Full> {
-        self.lock().refer(NodeSlot { place: NodePlace::Moving(name.into()), when: at.when, door: at.id.0 }, at.inode)
+        self.lock()
+            .refer(NodeSlot { place: NodePlace::Moving(name.into()), when: at.when, at_entry: at.id.0 }, at.inode)
     }
 
     /// The kernel gave up `count` references.
@@ -235,9 +237,9 @@ impl SlotTable {
         Ok(number)
     }
 
-    fn door_of(&self, id: NodeId) -> u64 {
+    fn at_entry_of(&self, id: NodeId) -> u64 {
         let (number, _) = split(id);
-        self.slots.get(number as usize).and_then(Option::as_ref).map_or(0, |(slot, _)| slot.door)
+        self.slots.get(number as usize).and_then(Option::as_ref).map_or(0, |(slot, _)| slot.at_entry)
     }
 }
 
@@ -276,15 +278,15 @@ mod tests {
         ViewTime { at: Some(Hlc::first_of_micros(micros)), user_at: None }
     }
 
-    fn past(nodes: &Nodes, dir: NodeId, when: ViewTime) -> FuseNode {
-        let door = nodes.refer_at(&nodes.find(dir).unwrap()).unwrap();
-        let id = nodes.refer_past(&nodes.find(door).unwrap(), when).unwrap();
+    fn past(nodes: &NodeTable, dir: NodeId, when: ViewTime) -> FuseNode {
+        let at_entry = nodes.refer_at(&nodes.find(dir).unwrap()).unwrap();
+        let id = nodes.refer_past(&nodes.find(at_entry).unwrap(), when).unwrap();
         nodes.find(id).unwrap()
     }
 
     #[test]
     fn a_present_file_has_its_inode_number_and_costs_no_slot() {
-        let nodes = Nodes::new(ViewTime::default());
+        let nodes = NodeTable::new(ViewTime::default());
         let node = nodes.find(NodeId(77)).unwrap();
         assert_eq!((node.inode, node.when, &node.place), (InodeId(77), ViewTime::default(), &NodePlace::Tree));
         assert_eq!(nodes.refer_beside(&node, InodeId(78)), Ok(NodeId(78)));
@@ -293,7 +295,7 @@ mod tests {
 
     #[test]
     fn every_inode_and_instant_has_an_id_of_its_own() {
-        let nodes = Nodes::new(ViewTime::default());
+        let nodes = NodeTable::new(ViewTime::default());
         let first = past(&nodes, ROOT, at(1));
         let second = past(&nodes, ROOT, at(2));
         let file_first = nodes.refer_beside(&first, InodeId(9)).unwrap();
@@ -307,8 +309,8 @@ mod tests {
     }
 
     #[test]
-    fn the_same_view_entered_twice_by_one_door_has_one_id_and_by_two_doors_two() {
-        let nodes = Nodes::new(ViewTime::default());
+    fn the_same_view_reached_twice_by_one_at_entry_has_one_id_and_by_two_has_two() {
+        let nodes = NodeTable::new(ViewTime::default());
         let by_root = past(&nodes, ROOT, at(5));
         assert_eq!(past(&nodes, ROOT, at(5)).id, by_root.id);
         let inside = nodes.refer_beside(&by_root, InodeId(30)).unwrap();
@@ -319,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_slot_lives_until_its_last_reference_is_forgotten() {
-        let nodes = Nodes::new(ViewTime::default());
+        let nodes = NodeTable::new(ViewTime::default());
         let dir = past(&nodes, ROOT, at(5));
         let file = nodes.refer_beside(&dir, InodeId(9)).unwrap();
         nodes.refer_beside(&dir, InodeId(9)).unwrap();
@@ -334,17 +336,17 @@ mod tests {
 
     #[test]
     fn an_id_given_up_is_not_used_again_at_once() {
-        let nodes = Nodes::new(ViewTime::default());
+        let nodes = NodeTable::new(ViewTime::default());
         let root = nodes.find(ROOT).unwrap();
-        let door = nodes.find(nodes.refer_at(&root).unwrap()).unwrap();
+        let at_entry = nodes.find(nodes.refer_at(&root).unwrap()).unwrap();
         let mut seen = std::collections::BTreeSet::new();
         for micros in 0..1000 {
-            let id = nodes.refer_past(&door, at(micros)).unwrap();
+            let id = nodes.refer_past(&at_entry, at(micros)).unwrap();
             assert!(seen.insert(id), "used again after {micros}");
             nodes.forget(id, 1);
         }
         for micros in 0..10_000 {
-            let id = nodes.refer_past(&door, at(micros)).unwrap();
+            let id = nodes.refer_past(&at_entry, at(micros)).unwrap();
             nodes.forget(id, 1);
         }
         assert!(nodes.lock().slots.len() <= FREE_MIN + 1, "but it is used again");
@@ -352,25 +354,25 @@ mod tests {
 
     #[test]
     fn moving_links_of_one_directory_differ_and_do_not_equal_its_at() {
-        let nodes = Nodes::new(ViewTime::default());
+        let nodes = NodeTable::new(ViewTime::default());
         let root = nodes.find(ROOT).unwrap();
-        let door = nodes.find(nodes.refer_at(&root).unwrap()).unwrap();
-        let one = nodes.refer_moving(&door, "5m-ago").unwrap();
-        let other = nodes.refer_moving(&door, "yesterday").unwrap();
-        assert!(one != other && one != door.id);
+        let at_entry = nodes.find(nodes.refer_at(&root).unwrap()).unwrap();
+        let one = nodes.refer_moving(&at_entry, "5m-ago").unwrap();
+        let other = nodes.refer_moving(&at_entry, "yesterday").unwrap();
+        assert!(one != other && one != at_entry.id);
         assert_eq!(nodes.find(one).unwrap().place, NodePlace::Moving("5m-ago".into()));
     }
 
     #[test]
     fn a_mount_of_an_instant_shows_it_under_plain_inode_numbers() {
-        let nodes = Nodes::new(at(8));
+        let nodes = NodeTable::new(at(8));
         let node = nodes.find(NodeId(4)).unwrap();
         assert!(node.when.is_past() && node.when.is_final());
         assert_eq!(nodes.beside(&node, InodeId(5)), NodeId(5));
     }
 
     #[test]
-    fn every_id_is_exact_in_a_double_and_gives_back_what_it_stands_for() {
+    fn every_id_is_exact_in_a_double_and_decodes_to_its_node() {
         let inodes = (0..52).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1]);
         let mut packed = std::collections::BTreeSet::new();
         for inode in inodes.map(InodeId).collect::<std::collections::BTreeSet<_>>() {
@@ -389,7 +391,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_not_cut_and_takes_no_slot() {
-        let nodes = Nodes::new(ViewTime::default());
+        let nodes = NodeTable::new(ViewTime::default());
         let dir = past(&nodes, ROOT, at(5));
         let huge = InodeId(1 << 50);
         assert_eq!((nodes.refer_beside(&dir, huge), nodes.beside(&dir, huge)), (Err(Full), UNNUMBERED));

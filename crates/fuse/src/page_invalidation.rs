@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_held_does_not_keep_the_others() {
+    fn a_blocked_invalidation_does_not_delay_others() {
         let (dropping, log) = (Arc::new(PageInvalidation::new(inodes(5))), Arc::default());
         let (hold, until) = channel();
         worker(&dropping, &[2, 4], &log, until);

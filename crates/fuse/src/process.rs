@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_reads_a_link_is_told_from_one_that_follows_it() {
+    fn reading_a_link_and_following_it_are_distinguished_by_thread() {
         let readlinkat = nix::libc::SYS_readlinkat;
         assert!(is_readlink(&format!("{readlinkat} 0xffffff9c 0x7ffe 0x5581 0x1000 0x0 0x0 0x7ffd 0x7f31\n")));
         assert!(!is_readlink(&format!("{} 0xffffff9c 0x7ffe", nix::libc::SYS_openat)));

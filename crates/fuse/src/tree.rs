@@ -23,7 +23,7 @@ use crate::complete_dirs::{CompleteDirs, EntryChange};
 use crate::handle::Handles;
 use crate::locking::{LockAnswer, LockRequest, Locking};
 use crate::moving_names::MovingNames;
-use crate::node::{FuseNode, NodeId, NodePlace, Nodes, ViewTime};
+use crate::node::{FuseNode, NodeId, NodePlace, NodeTable, ViewTime};
 use crate::open::{DirHandle, FileHandle};
 use crate::operations::{
     Allocate, AttrChanges, DirLine, FileLock, FuseCaller, FuseEntry, LockFor, LookupResult, NewMode, NewNode, OpenHow,
@@ -39,7 +39,7 @@ pub(crate) struct MountTree {
     pub(crate) base: ViewTime,
     /// True: the server lets this mount speak for the calling users. False: everything is done as the session's user.
     pub(crate) impersonates: bool,
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: NodeTable,
     pub(crate) moving_names: MovingNames,
     /// The kernel's caches.
     pub(crate) cache: Arc<KernelCache>,
@@ -66,7 +66,7 @@ impl MountTree {
             client,
             base,
             impersonates,
-            nodes: Nodes::new(base),
+            nodes: NodeTable::new(base),
             moving_names: MovingNames::default(),
             cache: Arc::default(),
             complete_dirs: CompleteDirs::default(),

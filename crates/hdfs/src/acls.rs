@@ -17,7 +17,7 @@ use crate::remote_user::CallContext;
 
 /// A change of the entries of both lists.
 #[derive(Clone, Debug)]
-enum AclChange {
+enum AclUpdate {
     /// Adds entries, or replaces those of the same user or group.
     Modify(AclEntries),
     /// Removes entries.
@@ -81,7 +81,7 @@ pub(crate) fn modify_acl(
     context: CallContext<'_>,
     request: &proto::AclRequest,
 ) -> Result<(), Exception> {
-    change_acl(names, context, &request.src, &AclChange::Modify(spec(request)?))
+    change_acl(names, context, &request.src, &AclUpdate::Modify(spec(request)?))
 }
 
 /// Removes entries.
@@ -90,7 +90,7 @@ pub(crate) fn remove_acl_entries(
     context: CallContext<'_>,
     request: &proto::AclRequest,
 ) -> Result<(), Exception> {
-    change_acl(names, context, &request.src, &AclChange::Remove(spec(request)?))
+    change_acl(names, context, &request.src, &AclUpdate::Remove(spec(request)?))
 }
 
 /// Removes the default list.
@@ -99,7 +99,7 @@ pub(crate) fn remove_default_acl(
     context: CallContext<'_>,
     request: &proto::AclRequest,
 ) -> Result<(), Exception> {
-    change_acl(names, context, &request.src, &AclChange::RemoveDefault)
+    change_acl(names, context, &request.src, &AclUpdate::RemoveDefault)
 }
 
 /// Removes all entries but those of the mode.
@@ -108,7 +108,7 @@ pub(crate) fn remove_acl(
     context: CallContext<'_>,
     request: &proto::AclRequest,
 ) -> Result<(), Exception> {
-    change_acl(names, context, &request.src, &AclChange::RemoveAll)
+    change_acl(names, context, &request.src, &AclUpdate::RemoveAll)
 }
 
 /// Replaces all entries of one list, or of both.
@@ -117,11 +117,11 @@ pub(crate) fn set_acl(
     context: CallContext<'_>,
     request: &proto::AclRequest,
 ) -> Result<(), Exception> {
-    let change = if request.entries.is_empty() { AclChange::RemoveAll } else { AclChange::Replace(spec(request)?) };
+    let change = if request.entries.is_empty() { AclUpdate::RemoveAll } else { AclUpdate::Replace(spec(request)?) };
     change_acl(names, context, &request.src, &change)
 }
 
-fn change_acl(names: &FileNames, context: CallContext<'_>, path: &str, change: &AclChange) -> Result<(), Exception> {
+fn change_acl(names: &FileNames, context: CallContext<'_>, path: &str, change: &AclUpdate) -> Result<(), Exception> {
     let target = Target { follow: true, ..names.resolve_for_change(context, path)? };
     let fs: Fs = names.fs(context);
     for round in 1.. {
@@ -162,34 +162,34 @@ fn acl_entry(names: &FileNames, (scope, whose): (AclScope, Whose), permissions: 
 /// The behaviour of HDFS (`AclTransformation`): a mask that is not given is the union of the entries that it limits, if
 /// the list was touched and has or had a mask; a default list without owner, group or others takes those of the access
 /// list.
-fn changed(current: &AccessLists, change: &AclChange) -> Result<AccessLists, &'static str> {
+fn changed(current: &AccessLists, change: &AclUpdate) -> Result<AccessLists, &'static str> {
     let before = entries_of(current);
     let of_mask = |((_, whose), _): &(&(AclScope, Whose), &u8)| *whose == Whose::Mask;
     let mut touched: BTreeSet<AclScope> = BTreeSet::new();
     // Lists whose mask the change sets or removes.
     let mut masks: BTreeSet<AclScope> = BTreeSet::new();
     let mut after = match change {
-        AclChange::RemoveDefault => {
+        AclUpdate::RemoveDefault => {
             return Ok(AccessLists { default: None, ..current.clone() });
         }
-        AclChange::RemoveAll => {
+        AclUpdate::RemoveAll => {
             let Acl { owner, group, other, .. } = current.access;
             return Ok(AccessLists { access: Acl { owner, group, other, ..Acl::default() }, default: None });
         }
-        AclChange::Modify(spec) => before.iter().chain(spec).map(|(key, permissions)| (*key, *permissions)).collect(),
-        AclChange::Remove(spec) => {
+        AclUpdate::Modify(spec) => before.iter().chain(spec).map(|(key, permissions)| (*key, *permissions)).collect(),
+        AclUpdate::Remove(spec) => {
             before.iter().filter(|(key, _)| !spec.contains_key(*key)).map(|(key, value)| (*key, *value)).collect()
         }
-        AclChange::Replace(spec) => {
+        AclUpdate::Replace(spec) => {
             let stays = |scope| !spec.keys().any(|(of, _)| *of == scope);
             let kept = before.iter().filter(|((scope, _), _)| stays(*scope));
             kept.chain(spec).map(|(key, value)| (*key, *value)).collect::<AclEntries>()
         }
     };
-    let (AclChange::Modify(spec) | AclChange::Remove(spec) | AclChange::Replace(spec)) = change else {
+    let (AclUpdate::Modify(spec) | AclUpdate::Remove(spec) | AclUpdate::Replace(spec)) = change else {
         return Ok(current.clone());
     };
-    let is_there = |key: &&(AclScope, Whose)| !matches!(change, AclChange::Remove(_)) || before.contains_key(*key);
+    let is_there = |key: &&(AclScope, Whose)| !matches!(change, AclUpdate::Remove(_)) || before.contains_key(*key);
     touched.extend(spec.keys().filter(is_there).map(|(scope, _)| *scope));
     masks.extend(spec.iter().filter(of_mask).map(|((scope, _), _)| *scope).filter(|scope| touched.contains(scope)));
     if after.keys().any(|(scope, _)| *scope == AclScope::Default) {
@@ -301,7 +301,7 @@ mod tests {
         entries.iter().map(|(scope, whose, permissions)| ((*scope, *whose), *permissions)).collect()
     }
 
-    fn check(current: &AccessLists, change: &AclChange, expect: &[(AclScope, Whose, u8)]) -> AccessLists {
+    fn check(current: &AccessLists, change: &AclUpdate, expect: &[(AclScope, Whose, u8)]) -> AccessLists {
         let after = changed(current, change).unwrap();
         assert_eq!(entries_of(&after), entries(expect), "{change:?}");
         after
@@ -311,38 +311,38 @@ mod tests {
     fn entries_come_and_go_and_the_mask_follows_as_in_hdfs() {
         use Whose::{Group, Mask, NamedGroup, Other, Owner, User};
         let plain = AccessLists { access: Acl::of_mode(0o640), default: None };
-        let add = AclChange::Modify(entries(&[(ACCESS, User(7), 7)]));
+        let add = AclUpdate::Modify(entries(&[(ACCESS, User(7), 7)]));
         let base = [(ACCESS, Owner, 6), (ACCESS, Group, 4), (ACCESS, Other, 0)];
         let one = check(&plain, &add, &[&base[..], &[(ACCESS, User(7), 7), (ACCESS, Mask, 7)]].concat());
         // One more; the mask is found anew, unless it is given.
-        let more = AclChange::Modify(entries(&[(ACCESS, User(7), 2), (ACCESS, NamedGroup(8), 1)]));
+        let more = AclUpdate::Modify(entries(&[(ACCESS, User(7), 2), (ACCESS, NamedGroup(8), 1)]));
         let both = [(ACCESS, User(7), 2), (ACCESS, NamedGroup(8), 1)];
         let two = check(&one, &more, &[&base[..], &both, &[(ACCESS, Mask, 7)]].concat());
-        let given = AclChange::Modify(entries(&[(ACCESS, Mask, 0)]));
+        let given = AclUpdate::Modify(entries(&[(ACCESS, Mask, 0)]));
         check(&two, &given, &[&base[..], &both, &[(ACCESS, Mask, 0)]].concat());
         // The last that is named goes: the mask stays, as wide as the group.
         let named =
-            AclChange::Remove(entries(&[(ACCESS, User(7), 0), (ACCESS, NamedGroup(8), 0), (ACCESS, User(99), 0)]));
+            AclUpdate::Remove(entries(&[(ACCESS, User(7), 0), (ACCESS, NamedGroup(8), 0), (ACCESS, User(99), 0)]));
         let left = check(&two, &named, &[&base[..], &[(ACCESS, Mask, 4)]].concat());
-        check(&left, &AclChange::RemoveAll, &base);
-        let mask = AclChange::Remove(entries(&[(ACCESS, Mask, 0)]));
+        check(&left, &AclUpdate::RemoveAll, &base);
+        let mask = AclUpdate::Remove(entries(&[(ACCESS, Mask, 0)]));
         check(&left, &mask, &base);
         assert_eq!(changed(&two, &mask), Err("mask is required and cannot be deleted."));
-        assert_eq!(changed(&two, &AclChange::Remove(entries(&[(ACCESS, Group, 0)]))), Err(INCOMPLETE));
+        assert_eq!(changed(&two, &AclUpdate::Remove(entries(&[(ACCESS, Group, 0)]))), Err(INCOMPLETE));
         // A default list has what it lacks of the access list, and its own mask; the other's stays.
-        let default = AclChange::Modify(entries(&[(DEFAULT, User(9), 5)]));
+        let default = AclUpdate::Modify(entries(&[(DEFAULT, User(9), 5)]));
         let inherited = [(DEFAULT, Owner, 6), (DEFAULT, Group, 4), (DEFAULT, Other, 0)];
         let of_two = [(ACCESS, User(7), 2), (ACCESS, NamedGroup(8), 1), (ACCESS, Mask, 7)];
         let of_default = [(DEFAULT, User(9), 5), (DEFAULT, Mask, 5)];
         let three = check(&two, &default, &[&base[..], &of_two, &inherited, &of_default].concat());
-        check(&three, &AclChange::RemoveDefault, &[&base[..], &of_two].concat());
+        check(&three, &AclUpdate::RemoveDefault, &[&base[..], &of_two].concat());
         // A list that is set leaves the other as it is.
-        let set = AclChange::Replace(entries(&[(ACCESS, Owner, 7), (ACCESS, Group, 5), (ACCESS, Other, 5)]));
+        let set = AclUpdate::Replace(entries(&[(ACCESS, Owner, 7), (ACCESS, Group, 5), (ACCESS, Other, 5)]));
         let after = [(ACCESS, Owner, 7), (ACCESS, Group, 5), (ACCESS, Other, 5)];
         check(&three, &set, &[&after[..], &inherited, &of_default].concat());
-        let set = AclChange::Replace(entries(&[(ACCESS, Owner, 7), (ACCESS, User(7), 7)]));
+        let set = AclUpdate::Replace(entries(&[(ACCESS, Owner, 7), (ACCESS, User(7), 7)]));
         assert_eq!(changed(&plain, &set), Err(INCOMPLETE));
         let many: AclEntries = (0..29).map(|id| ((ACCESS, User(id)), 7)).collect();
-        assert!(changed(&plain, &AclChange::Modify(many)).unwrap_err().contains("32"));
+        assert!(changed(&plain, &AclUpdate::Modify(many)).unwrap_err().contains("32"));
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn is_absent(error: &Error) -> bool {
 }
 
 /// True if the error means that the file does not exist any more: it cannot be written.
-pub(crate) fn is_gone(error: &Error) -> bool {
+pub(crate) fn is_deleted(error: &Error) -> bool {
     [Reason::NotFound, Reason::StaleHandle].contains(&error.reason())
 }
 

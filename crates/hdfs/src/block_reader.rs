@@ -10,7 +10,7 @@ use frieze_client::{File, InodeId};
 use crate::block_sender::BlockSender;
 use crate::blocks::Pass;
 use crate::budget::MemoryBudget;
-use crate::checksum_cache::ChecksumCache;
+use crate::checksum_cache::BlockChecksumCache;
 use crate::framing::read_message;
 use crate::guarded_reader::GuardedReader;
 use crate::proto::{ClientReadStatus, OpReadBlock, status};
@@ -25,11 +25,11 @@ const READERS_BYTES: usize = 256 << 20;
 pub(crate) struct BlockReader {
     /// Bytes read and not sent yet.
     budget: MemoryBudget,
-    checksums: Arc<ChecksumCache>,
+    checksums: Arc<BlockChecksumCache>,
 }
 
 impl BlockReader {
-    pub(crate) fn new(checksums: Arc<ChecksumCache>) -> BlockReader {
+    pub(crate) fn new(checksums: Arc<BlockChecksumCache>) -> BlockReader {
         BlockReader { budget: MemoryBudget::new(READERS_BYTES), checksums }
     }
 

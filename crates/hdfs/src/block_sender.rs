@@ -17,7 +17,7 @@ use frieze_client::{File, FileRange, PayloadPart};
 use rustix::net::SendFlags;
 
 use crate::budget::{BudgetShare, MemoryBudget};
-use crate::checksum_cache::{ChecksumCache, ChecksumKey};
+use crate::checksum_cache::{BlockChecksumCache, ChecksumKey};
 use crate::proto::PacketHeader;
 use crate::transfer::{self, CHUNK_BYTES, ChecksumKind, SUM_BYTES};
 use crate::transfer_error::TransferError;
@@ -38,7 +38,7 @@ pub(crate) struct BlockSender<'a> {
     file: &'a File,
     inode: InodeId,
     sums: ChecksumKind,
-    cache: &'a ChecksumCache,
+    cache: &'a BlockChecksumCache,
     share: BudgetShare<'a>,
     /// Offset of the block in the file.
     start: u64,
@@ -63,7 +63,7 @@ impl<'a> BlockSender<'a> {
     pub(crate) fn new(
         stream: &'a TcpStream,
         (file, inode): (&'a File, InodeId),
-        (sums, cache): (ChecksumKind, &'a ChecksumCache),
+        (sums, cache): (ChecksumKind, &'a BlockChecksumCache),
         budget: &'a MemoryBudget,
         start: u64,
         range: ByteRange,

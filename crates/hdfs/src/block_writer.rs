@@ -13,7 +13,7 @@ use prost::Message;
 
 use crate::blocks::Pass;
 use crate::budget::MemoryBudget;
-use crate::checksum_cache::{ChecksumCache, ChecksumKey};
+use crate::checksum_cache::{BlockChecksumCache, ChecksumKey};
 use crate::exception::Exception;
 use crate::guarded_reader::GuardedReader;
 use crate::lease::{FileLease, WriteProgress};
@@ -44,7 +44,7 @@ pub(crate) struct BlockReceiver {
     pending: Vec<u8>,
     /// The writer's checksums of what is next written at once, for the cache.
     sent_sums: WriterChecksums,
-    cache: Arc<ChecksumCache>,
+    cache: Arc<BlockChecksumCache>,
     /// Packets to acknowledge after the next write.
     numbers: Vec<i64>,
     acks: Acks,
@@ -55,7 +55,7 @@ impl BlockReceiver {
         request: &OpWriteBlock,
         pass: &Pass,
         lease: Arc<FileLease>,
-        cache: Arc<ChecksumCache>,
+        cache: Arc<BlockChecksumCache>,
     ) -> Result<BlockReceiver, (i32, String)> {
         let wanted = request.requested_checksum.clone().unwrap_or_default();
         let Some(sums) = ChecksumKind::read(wanted.kind, wanted.bytes_per_checksum) else {

@@ -142,7 +142,7 @@ impl Calls {
 
     fn writing(&self, user: &RemoteUser, inode: u64, path: &str, client_name: &str) -> Result<WriteHandle, Exception> {
         let holder = context(user).holder(client_name);
-        let lease = self.0.writers.leases.held(inode, path, &holder)?;
+        let lease = self.0.writers.leases.lease_of(inode, path, &holder)?;
         lease.progress().is_own = true;
         Ok(WriteHandle { service: self.0.clone(), lease: Some(lease) })
     }
@@ -223,7 +223,7 @@ impl WriteHandle {
         progress.next += bytes.len() as u64;
         drop(progress);
         // Renews the lease: its holder is not silent.
-        self.service.writers.leases.held(lease.inode, &lease.path, &lease.holder).map(|_| ())
+        self.service.writers.leases.lease_of(lease.inode, &lease.path, &lease.holder).map(|_| ())
     }
 
     /// Closes it.

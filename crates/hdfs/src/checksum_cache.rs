@@ -7,7 +7,7 @@
 //! Guarantees: cached checksums were compared with the bytes of their record when these arrived, or when they were read
 //! and verified. The cache is bounded; the oldest entry is evicted first. If a reader of a file does not report
 //! success, the server reads and verifies the file the next time, which finds damage, repairs it or names it, as for
-//! every other client ([`ChecksumCache::doubt`]).
+//! every other client ([`BlockChecksumCache::doubt`]).
 //! Leaves to others: the format of a checksum ([`crate::transfer`]).
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ use crate::transfer::{CHUNK_BYTES, SUM_BYTES};
 
 /// The cache, for all files.
 #[derive(Debug, Default)]
-pub(crate) struct ChecksumCache(Mutex<CacheEntries>);
+pub(crate) struct BlockChecksumCache(Mutex<CacheEntries>);
 
 #[derive(Debug, Default)]
 struct CacheEntries {
@@ -42,7 +42,7 @@ pub(crate) struct ChecksumKey {
     pub(crate) start: u64,
 }
 
-impl ChecksumCache {
+impl BlockChecksumCache {
     /// Caches the checksums of a record, from its beginning.
     pub(crate) fn put(&self, record: ChecksumKey, sums: &[u8]) {
         let mut state = self.lock();
@@ -127,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_found_span_by_span() {
-        let cache = ChecksumCache::default();
+    fn cached_checksums_are_found_span_by_span() {
+        let cache = BlockChecksumCache::default();
         let sums: Vec<u8> = (0..40).collect();
         cache.put(record(1), &sums);
         let found = |record: ChecksumKey, skip, len| {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_when_there_is_no_room() {
-        let cache = ChecksumCache::default();
+        let cache = BlockChecksumCache::default();
         let sums = vec![1; 1 << 20];
         (0..40).for_each(|number| cache.put(record(number), &sums));
         (35..40).for_each(|number| cache.put(record(number), &sums));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_doubt_lasts_until_the_file_is_read() {
-        let cache = ChecksumCache::default();
+        let cache = BlockChecksumCache::default();
         cache.doubt(InodeId(1));
         cache.doubt(InodeId(1));
         assert!(!cache.take_doubt(InodeId(2)));

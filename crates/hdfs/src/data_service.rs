@@ -17,7 +17,7 @@ use crate::block_reader::BlockReader;
 use crate::block_writer::BlockReceiver;
 use crate::blocks::{Pass, block_id, wall_ns};
 use crate::budget::MemoryBudget;
-use crate::checksum_cache::ChecksumCache;
+use crate::checksum_cache::BlockChecksumCache;
 use crate::checksums::{BlockChecksummer, ChecksumRequest};
 use crate::connections::{AcceptedConnection, ConnectionHandler, Guest};
 use crate::framing::{read_message, read_or_end};
@@ -46,12 +46,12 @@ pub(crate) struct DataService {
     reader: BlockReader,
     /// Bytes received and in no file yet.
     budget: MemoryBudget,
-    checksums: Arc<ChecksumCache>,
+    checksums: Arc<BlockChecksumCache>,
 }
 
 impl DataService {
     pub(crate) fn new(service: Arc<Service>) -> DataService {
-        let checksums: Arc<ChecksumCache> = Arc::default();
+        let checksums: Arc<BlockChecksumCache> = Arc::default();
         let (reader, budget) = (BlockReader::new(checksums.clone()), MemoryBudget::new(BUDGET_BYTES));
         DataService { service, reader, budget, checksums }
     }

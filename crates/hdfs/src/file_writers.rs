@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use frieze_client::{Client, Error, SessionId};
 
-use crate::attributes::is_gone;
+use crate::attributes::is_deleted;
 use crate::blocks::wall_ns;
 use crate::exception::Exception;
 use crate::lease::{FileLease, close_file};
-use crate::leases::{LeaseHolder, Leases, Revocation, SOFT_NS, owned};
+use crate::leases::{Leases, Revocation, SOFT_NS, WriterLease, owned};
 use crate::peer_gateways::{PeerGateways, RemoteWriter};
 use crate::proto::Token;
 use crate::remote_user::CallContext;
@@ -38,18 +38,18 @@ impl FileWriters {
     ) -> Result<(), Exception> {
         let wants = context.holder(client_name);
         self.leases.check_free(inode, path, &wants)?;
-        self.check_free_elsewhere(inode, path, &wants)
+        self.check_no_remote_writer(inode, path, &wants)
     }
 
-    fn check_free_elsewhere(&self, inode: u64, path: &str, wants: &str) -> Result<(), Exception> {
-        match self.writer_elsewhere(inode, Revocation::Silent).map_err(|error| Exception::of(error, path))? {
+    fn check_no_remote_writer(&self, inode: u64, path: &str, wants: &str) -> Result<(), Exception> {
+        match self.remote_writer(inode, Revocation::Silent).map_err(|error| Exception::of(error, path))? {
             RemoteWriter::Nobody | RemoteWriter::Ended => Ok(()),
             other => Err(not_free(other, path, wants)),
         }
     }
 
     /// The writer of a file at another gateway, or at one that ended a moment ago: that writer is about to continue.
-    pub(crate) fn writer_elsewhere(&self, inode: u64, takes: Revocation<'_>) -> Result<RemoteWriter, Error> {
+    pub(crate) fn remote_writer(&self, inode: u64, takes: Revocation<'_>) -> Result<RemoteWriter, Error> {
         if !self.client.has_others() {
             return Ok(RemoteWriter::Nobody);
         }
@@ -58,7 +58,7 @@ impl FileWriters {
             return Ok(found);
         }
         let notes = match self.leases.notes().of_file(inode) {
-            Err(error) if is_gone(&error) => return Ok(RemoteWriter::Nobody),
+            Err(error) if is_deleted(&error) => return Ok(RemoteWriter::Nobody),
             notes => notes?,
         };
         let now = wall_ns();
@@ -78,7 +78,7 @@ impl FileWriters {
         // First this write becomes visible to others, then others are looked for. So of two concurrent claims one sees
         // the other.
         lease.file.prepare_write(at, 1).map_err(failed)?;
-        self.check_free_elsewhere(lease.inode, &lease.path, &lease.holder)?;
+        self.check_no_remote_writer(lease.inode, &lease.path, &lease.holder)?;
         match self.take_all(lease.inode, Revocation::Silent, Some(lease.id)).map_err(failed)? {
             RemoteWriter::Nobody => Ok(()),
             other => Err(not_free(other, &lease.path, &lease.holder)),
@@ -101,7 +101,7 @@ impl FileWriters {
     fn take_all(&self, inode: u64, takes: Revocation<'_>, but: Option<u64>) -> Result<RemoteWriter, Error> {
         for _ in 0..ROUNDS_MAX {
             let notes = match self.leases.notes().of_file(inode) {
-                Err(error) if is_gone(&error) => return Ok(RemoteWriter::Nobody),
+                Err(error) if is_deleted(&error) => return Ok(RemoteWriter::Nobody),
                 notes => notes?,
             };
             let stored: Vec<u64> = notes.iter().map(|note| note.id).filter(|id| Some(*id) != but).collect();
@@ -133,9 +133,9 @@ impl FileWriters {
         let takes = question.revocation()?;
         let session = self.client.session().unwrap_or(SessionId(0)).0;
         let (holder, ended) = match self.leases.query(question.inode, takes) {
-            LeaseHolder::Nobody => (String::new(), false),
-            LeaseHolder::By(holder) => (holder, false),
-            LeaseHolder::Ended(lease) => {
+            WriterLease::Nobody => (String::new(), false),
+            WriterLease::By(holder) => (holder, false),
+            WriterLease::Ended(lease) => {
                 tracing::info!(
                     path = lease.path,
                     holder = lease.holder,

@@ -15,7 +15,7 @@ use crate::file_names::FileNames;
 use crate::file_writers::FileWriters;
 use crate::lease::{close_file, finish_block, is_block};
 use crate::lease_record::OpenBlock;
-use crate::lease_takeover::{held, held_of_block};
+use crate::lease_takeover::{find_lease, lease_of_block};
 use crate::leases::LeaseRequest;
 use crate::locations::{BlockLocation, BlockLocator, PlacementHints, is_named};
 use crate::paths::split;
@@ -142,8 +142,12 @@ impl FileWrites<'_> {
         context: CallContext<'_>,
         request: &proto::AddBlockRequest,
     ) -> Result<BlockResponse, Exception> {
-        let lease =
-            held(self.writers, request.file_id.unwrap_or(0), &request.src, &context.holder(&request.client_name))?;
+        let lease = find_lease(
+            self.writers,
+            request.file_id.unwrap_or(0),
+            &request.src,
+            &context.holder(&request.client_name),
+        )?;
         let mut progress = lease.writing()?;
         finish_block(&lease, &mut progress, request.previous.as_ref())?;
         if progress.next > 0 {
@@ -168,8 +172,12 @@ impl FileWrites<'_> {
         request: &proto::GetAdditionalDatanodeRequest,
     ) -> Result<BlockResponse, Exception> {
         let named = required(request.blk.clone())?;
-        let lease =
-            held(self.writers, request.file_id.unwrap_or(0), &request.src, &context.holder(&request.client_name))?;
+        let lease = find_lease(
+            self.writers,
+            request.file_id.unwrap_or(0),
+            &request.src,
+            &context.holder(&request.client_name),
+        )?;
         let progress = lease.writing()?;
         let block =
             is_block(&lease, &progress, &named).ok_or_else(|| Exception::io("the block is not being written"))?;
@@ -198,7 +206,8 @@ impl FileWrites<'_> {
         context: CallContext<'_>,
         request: &proto::AbandonBlockRequest,
     ) -> Result<(), Exception> {
-        let lease = held(self.writers, request.file_id.unwrap_or(0), &request.src, &context.holder(&request.holder))?;
+        let lease =
+            find_lease(self.writers, request.file_id.unwrap_or(0), &request.src, &context.holder(&request.holder))?;
         let mut progress = lease.writing()?;
         let named = required(request.b.clone())?;
         if let Some(block) = is_block(&lease, &progress, &named) {
@@ -214,8 +223,12 @@ impl FileWrites<'_> {
         context: CallContext<'_>,
         request: &proto::CompleteRequest,
     ) -> Result<ResultResponse, Exception> {
-        let lease =
-            held(self.writers, request.file_id.unwrap_or(0), &request.src, &context.holder(&request.client_name))?;
+        let lease = find_lease(
+            self.writers,
+            request.file_id.unwrap_or(0),
+            &request.src,
+            &context.holder(&request.client_name),
+        )?;
         let mut progress = lease.writing()?;
         finish_block(&lease, &mut progress, request.last.as_ref())?;
         let end = progress.next;
@@ -226,7 +239,8 @@ impl FileWrites<'_> {
 
     /// Bytes that were sent are in the file already; `hsync` requests the flush with its bytes.
     pub(crate) fn fsync(&self, context: CallContext<'_>, request: &proto::FsyncRequest) -> Result<(), Exception> {
-        let lease = held(self.writers, request.file_id.unwrap_or(0), &request.src, &context.holder(&request.client))?;
+        let lease =
+            find_lease(self.writers, request.file_id.unwrap_or(0), &request.src, &context.holder(&request.client))?;
         lease.writing().map(|_| ())
     }
 
@@ -237,7 +251,7 @@ impl FileWrites<'_> {
         request: &proto::UpdateBlockForPipelineRequest,
     ) -> Result<BlockResponse, Exception> {
         let named = required(request.block.clone())?;
-        let lease = held_of_block(self.writers, named.block_id, &context.holder(&request.client_name))?;
+        let lease = lease_of_block(self.writers, named.block_id, &context.holder(&request.client_name))?;
         let progress = lease.writing()?;
         let block =
             is_block(&lease, &progress, &named).ok_or_else(|| Exception::io("the block is not being written"))?;
@@ -254,7 +268,7 @@ impl FileWrites<'_> {
         request: &proto::UpdatePipelineRequest,
     ) -> Result<(), Exception> {
         let (old, new) = (required(request.old_block.clone())?, required(request.new_block.clone())?);
-        let lease = held_of_block(self.writers, old.block_id, &context.holder(&request.client_name))?;
+        let lease = lease_of_block(self.writers, old.block_id, &context.holder(&request.client_name))?;
         let mut progress = lease.writing()?;
         let is_it = is_block(&lease, &progress, &old).is_some() && new.block_id == old.block_id;
         match &mut progress.block {

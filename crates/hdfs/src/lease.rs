@@ -66,7 +66,7 @@ impl FileLease {
     /// `LeaseExpiredException` if the lease has ended.
     pub(crate) fn writing(&self) -> Result<MutexGuard<'_, WriteProgress>, Exception> {
         let progress = self.progress();
-        if progress.has_ended { Err(none_held(&self.path, &self.holder)) } else { Ok(progress) }
+        if progress.has_ended { Err(no_lease(&self.path, &self.holder)) } else { Ok(progress) }
     }
 
     pub(crate) fn note(&self, progress: &WriteProgress) -> LeaseRecord {
@@ -146,6 +146,6 @@ pub(crate) fn is_block(lease: &FileLease, progress: &WriteProgress, named: &Exte
     progress.block.filter(|block| block_id(lease.inode, block.start) == named.block_id)
 }
 
-pub(crate) fn none_held(path: &str, holder: &str) -> Exception {
+pub(crate) fn no_lease(path: &str, holder: &str) -> Exception {
     Exception::lease_expired(format!("{path}: {holder} does not have it open for writing any more"))
 }

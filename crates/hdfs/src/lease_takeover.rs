@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use frieze_client::{InodeId, OpenFlags, Target};
 
-use crate::attributes::is_gone;
+use crate::attributes::is_deleted;
 use crate::blocks::inode_of;
 use crate::exception::Exception;
 use crate::file_writers::FileWriters;
@@ -27,8 +27,13 @@ use crate::peer_gateways::RemoteWriter;
 ///
 /// # Errors
 /// `LeaseExpiredException` if there is none.
-pub(crate) fn held(writers: &FileWriters, inode: u64, path: &str, holder: &str) -> Result<Arc<FileLease>, Exception> {
-    match writers.leases.held(inode, path, holder) {
+pub(crate) fn find_lease(
+    writers: &FileWriters,
+    inode: u64,
+    path: &str,
+    holder: &str,
+) -> Result<Arc<FileLease>, Exception> {
+    match writers.leases.lease_of(inode, path, holder) {
         Err(none) if !writers.client.has_others() || inode == 0 || writers.leases.has(inode) => Err(none),
         Err(none) => take_over(writers, inode, path, holder)?.ok_or(none),
         held => held,
@@ -39,9 +44,9 @@ pub(crate) fn held(writers: &FileWriters, inode: u64, path: &str, holder: &str) 
 ///
 /// # Errors
 /// `LeaseExpiredException` if there is none.
-pub(crate) fn held_of_block(writers: &FileWriters, block: u64, holder: &str) -> Result<Arc<FileLease>, Exception> {
+pub(crate) fn lease_of_block(writers: &FileWriters, block: u64, holder: &str) -> Result<Arc<FileLease>, Exception> {
     let inode = writers.leases.file_of(block, holder).or_else(|| inode_of(block)).unwrap_or(0);
-    held(writers, inode, "", holder).map_err(|exception| match inode {
+    find_lease(writers, inode, "", holder).map_err(|exception| match inode {
         0 => Exception::lease_expired(format!("{holder} does not write block {block}")),
         _ => exception,
     })
@@ -97,7 +102,7 @@ fn resume(writers: &FileWriters, lease: &FileLease, note: &LeaseRecord) -> Resul
 
 fn record_of(writers: &FileWriters, inode: u64, path: &str, holder: &str) -> Result<Option<LeaseRecord>, Exception> {
     let notes = match writers.leases.notes().of_file(inode) {
-        Err(error) if is_gone(&error) => return Ok(None),
+        Err(error) if is_deleted(&error) => return Ok(None),
         notes => notes.map_err(|error| Exception::of(error, path))?,
     };
     Ok(notes.into_iter().find(|note| note.holder == holder))

@@ -21,7 +21,7 @@ use frieze_client::{Caller, Client, Error, ErrorKind, File, InodeId, OpenFlags, 
 
 use crate::blocks::{block_id, wall_ns};
 use crate::exception::Exception;
-use crate::lease::{FileLease, WriteProgress, none_held};
+use crate::lease::{FileLease, WriteProgress, no_lease};
 use crate::lease_record::LeaseRecord;
 use crate::lease_store::LeaseStore;
 
@@ -67,7 +67,7 @@ pub(crate) enum Revocation<'a> {
 }
 
 /// The answer to a query.
-pub(crate) enum LeaseHolder {
+pub(crate) enum WriterLease {
     /// The file has no lease.
     Nobody,
     /// This client holds it, and keeps it.
@@ -191,12 +191,12 @@ impl Leases {
     }
 
     /// Answers another gateway's query for a file, and ends the lease if the query says so.
-    pub(crate) fn query(&self, inode: u64, takes: Revocation<'_>) -> LeaseHolder {
+    pub(crate) fn query(&self, inode: u64, takes: Revocation<'_>) -> WriterLease {
         let mut table = self.lock();
         let (holder, silence) = match (table.by_inode.get(&inode), table.stored.get(&inode)) {
             (Some(lease), _) => (lease.holder.clone(), table.silence(&lease.holder)),
             (None, Some(note)) => (note.holder.clone(), mono().since_ns(table.began)),
-            (None, None) => return LeaseHolder::Nobody,
+            (None, None) => return WriterLease::Nobody,
         };
         let ends = match takes {
             Revocation::Nothing => false,
@@ -205,7 +205,7 @@ impl Leases {
             Revocation::Of(wanted) => *wanted == holder,
         };
         if !ends {
-            return LeaseHolder::By(holder);
+            return WriterLease::By(holder);
         }
         let (lease, stored) = (table.take(inode), table.stored.remove(&inode));
         drop(table);
@@ -217,7 +217,7 @@ impl Leases {
             (progress.has_ended, progress.stored) = (true, false);
         }
         self.end_all(lease.clone());
-        lease.map_or(LeaseHolder::Nobody, LeaseHolder::Ended)
+        lease.map_or(WriterLease::Nobody, WriterLease::Ended)
     }
 
     /// Stores the leases that were given at least `age_ns` ago, and are not stored yet.
@@ -304,12 +304,12 @@ impl Leases {
     ///
     /// # Errors
     /// `LeaseExpiredException` if it has none.
-    pub(crate) fn held(&self, inode: u64, path: &str, holder: &str) -> Result<Arc<FileLease>, Exception> {
+    pub(crate) fn lease_of(&self, inode: u64, path: &str, holder: &str) -> Result<Arc<FileLease>, Exception> {
         self.restore(|note| note.holder == holder);
         let mut table = self.lock();
         let by_path = || table.by_inode.values().find(|lease| lease.path == path && lease.holder == holder);
         let found = if inode == 0 { by_path() } else { table.by_inode.get(&inode) };
-        let found = found.filter(|lease| lease.holder == holder).cloned().ok_or_else(|| none_held(path, holder))?;
+        let found = found.filter(|lease| lease.holder == holder).cloned().ok_or_else(|| no_lease(path, holder))?;
         table.note_call(holder);
         Ok(found)
     }
@@ -362,7 +362,7 @@ impl Leases {
     }
 
     /// True if a file is being written.
-    pub(crate) fn is_held(&self, inode: u64) -> bool {
+    pub(crate) fn is_open(&self, inode: u64) -> bool {
         let table = self.lock();
         table.by_inode.contains_key(&inode) || table.stored.contains_key(&inode)
     }

@@ -192,3 +192,6 @@ fn address_of(text: &str, trust: Trust) -> Result<SocketAddr, Error> {
     }
     Ok(address)
 }
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -25,7 +25,7 @@ use std::time::Duration;
 use frieze_client::{Client, Error, InodeId, NodeId, Target};
 use prost::Message;
 
-use crate::attributes::is_gone;
+use crate::attributes::is_deleted;
 use crate::blocks::{TokenMint, wall_ns};
 use crate::framing::read_message;
 use crate::leases::Revocation;
@@ -133,7 +133,7 @@ impl PeerGateways {
         }
         let writers = match self.client.fs().writers(&Target::inode(InodeId(inode))) {
             // A removed file cannot be written.
-            Err(error) if is_gone(&error) => return Ok(RemoteWriter::Nobody),
+            Err(error) if is_deleted(&error) => return Ok(RemoteWriter::Nobody),
             writers => writers?,
         };
         let own = self.client.session()?;

@@ -159,7 +159,7 @@ impl Queries<'_> {
     }
 
     fn located(&self, client: BlockClient<'_>, attr: &Attr, view: View, (offset, len): (u64, u64)) -> LocatedBlocks {
-        let is_open = self.writers.leases.is_held(attr.inode);
+        let is_open = self.writers.leases.is_open(attr.inode);
         self.locator.located(client, (attr, is_open), view, (offset, len))
     }
 
@@ -207,10 +207,10 @@ impl Queries<'_> {
         if resolved.fs.view().is_past() {
             return Ok(ResultResponse { result: true });
         }
-        let is_closed = !self.writers.leases.is_held(attr.inode)
+        let is_closed = !self.writers.leases.is_open(attr.inode)
             && self
                 .writers
-                .writer_elsewhere(attr.inode, Revocation::Nothing)
+                .remote_writer(attr.inode, Revocation::Nothing)
                 .map_err(|error| Exception::of(error, path))?
                 == RemoteWriter::Nobody;
         Ok(ResultResponse { result: is_closed })

@@ -18,6 +18,7 @@ mod administration;
 mod checksum_cache;
 mod guarded_reader;
 mod locations;
+mod messages;
 mod numbers;
 mod peer_gateways;
 mod quotas;
@@ -540,7 +541,7 @@ fn a_gateway_in_safe_mode_refuses_changes_until_it_leaves_it() {
     assert_eq!(client.refused("create", &create("/g", "w")), "SafeModeException");
     assert_eq!(client.refused("mkdirs", &mkdirs("/d")), "SafeModeException");
     assert_eq!(client.read("/f"), b"x");
-    if nix::unistd::geteuid().is_root() {
+    if frieze_harness::requirements::root() {
         let mut other = opened.connect_as("daemon", 0);
         let leave = SetSafeModeRequest { action: LEAVE };
         assert_eq!(other.refused("setSafeMode", &leave), "AccessControlException");
@@ -613,7 +614,7 @@ fn a_lease_belongs_to_its_user_whatever_name_others_use() {
     client.create("/f", "holder");
     let block = client.add_block("/f", "holder", None);
     // Only root may speak for others; anybody else is turned away when it says the name.
-    if nix::unistd::geteuid().is_root() {
+    if frieze_harness::requirements::root() {
         let mut other = opened.connect_as("daemon", 0);
         let add =
             AddBlockRequest { src: "/f".to_owned(), client_name: "holder".to_owned(), ..AddBlockRequest::default() };

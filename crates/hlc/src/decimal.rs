@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_or_too_large_is_told_apart() {
+    fn invalid_numbers_and_too_large_ones_are_distinguished() {
         for text in [
             "", "-", ".", "e5", "1e", "1e+", "1e1.5", "0x10", "NaN", "inf", "1_000", "1,5", " 1", "1 ", "--1", "1-1",
             "١",

@@ -23,3 +23,6 @@ pub use instant::{Instant, check_snapshot_name, looks_like_instant};
 pub use stamp::{Hlc, ParseHlcError};
 pub use user_time::UserTime;
 pub use written::{Zone, ZonePolicy, clamp_leap_second};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -100,4 +100,11 @@ mod tests {
         assert_eq!(Hlc::last_of_micros(5).next(), Hlc::first_of_micros(6));
         assert_eq!(Hlc::last_of_micros(5).counter(), 4095);
     }
+
+    #[test]
+    fn any_text_is_a_stamp_that_prints_and_parses_back_or_none() {
+        frieze_harness::fuzz!(["hlc-0", "hlc-00519000abcde123", "hlc-FFFFFFFFFFFFFFFF"], |bytes: &[u8]| {
+            frieze_harness::check_text(bytes, |text| text.parse::<Hlc>().ok());
+        });
+    }
 }

@@ -149,4 +149,17 @@ mod tests {
         assert!(Hlc::floor_of(UserTime(stamp.unix_ns())) >= stamp);
         assert!(Hlc::floor_of(UserTime(stamp.unix_ns())) < Hlc::first_of_micros(78));
     }
+
+    #[test]
+    fn any_text_is_a_user_time_that_prints_and_parses_back_or_an_error() {
+        // The table of instants, its first column.
+        let table = include_str!("../testdata/instants.txt");
+        let mut seeds: Vec<&str> = table.lines().filter_map(|line| line.split(" | ").next()).collect();
+        seeds.extend(["2026-11-21T10:00:00.5Z", "@1439845200.1", "-1500ns", "5 min ago", "yesterday", "hlc-12"]);
+        frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+            for zone in [ZonePolicy::Refuse, ZonePolicy::Local] {
+                frieze_harness::check_text(bytes, |text| UserTime::parse(text, zone).ok());
+            }
+        });
+    }
 }

@@ -403,4 +403,15 @@ mod tests {
             assert!(xattr_named(wrong, None).is_err(), "{wrong}");
         }
     }
+
+    #[test]
+    fn any_text_is_the_value_of_an_attribute_or_an_exception() {
+        frieze_harness::fuzz!(["\"text\"", "0x00ff", "0sAQID", "plain"], |bytes: &[u8]| {
+            let Some(Ok(value)) = std::str::from_utf8(bytes).ok().map(decoded) else { return };
+            for encoding in ["hex", "base64"] {
+                let Ok(text) = encoded(&value, Some(encoding)) else { panic!("bytes have such a text") };
+                assert_eq!(decoded(&text).ok(), Some(value.clone()));
+            }
+        });
+    }
 }

@@ -203,3 +203,6 @@ impl WebHdfsService {
         }
     }
 }
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -15,7 +15,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 /// Makes the pieces of a body.
-type PieceSource = Box<dyn FnMut() -> Result<Option<Bytes>, Exception>>;
+type BodySource = Box<dyn FnMut() -> Result<Option<Bytes>, Exception>>;
 
 /// An answer, before it is encoded as HTTP.
 pub(crate) struct HttpReply {
@@ -27,7 +27,7 @@ pub(crate) struct HttpReply {
 
 enum ReplyContent {
     Whole(Bytes),
-    Pieces { left: Option<u64>, next: PieceSource },
+    Pieces { left: Option<u64>, next: BodySource },
 }
 
 impl HttpReply {

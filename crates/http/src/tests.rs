@@ -181,7 +181,7 @@ fn a_file_is_made_read_and_appended_to_in_two_steps() {
 }
 
 #[test]
-fn what_is_there_is_replaced_only_if_that_is_wanted() {
+fn an_existing_file_is_replaced_only_with_overwrite() {
     let opened = WebHdfsFixture::new();
     opened.write("/file", b"first");
     let again = opened.two_steps("PUT", "/file?op=CREATE", b"second");

@@ -208,4 +208,24 @@ mod tests {
         assert_eq!(read("/webhdfs/v1/a", "length=null&offset=7").unwrap().number::<u64>("length"), Ok(None));
         assert_eq!(read("/webhdfs/v1/a", "permission=0755").unwrap().permission(0), Ok(0o755));
     }
+
+    #[test]
+    fn any_text_is_a_request_or_an_exception() {
+        let seeds = [
+            "/webhdfs/v1/a%20b/c?op=OPEN&offset=10&length=null&user.name=ann",
+            "/webhdfs/v1?op=SETPERMISSION&permission=1777&noredirect=true&xattr.name=a&xattr.name=b",
+            "/webhdfs/v1/%E2%82%AC?op=CREATE&unmaskedpermission=755&replication=0",
+        ];
+        frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+            let Ok(text) = std::str::from_utf8(bytes) else { return };
+            let (path, query) = text.split_once('?').unwrap_or((text, ""));
+            let Ok(request) = WebRequest::read(&Method::GET, path, query) else { return };
+            assert!(request.path.starts_with('/') && request.op == request.op.to_ascii_uppercase());
+            for name in ["op", "offset", "user.name"] {
+                assert_eq!(request.required(name).ok(), request.text(name));
+                let _number_or_refused = request.number::<u64>(name);
+            }
+            assert!(request.permission(0).is_ok_and(|bits| bits <= 0o1777), "it was checked when it was read");
+        });
+    }
 }

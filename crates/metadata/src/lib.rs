@@ -55,3 +55,6 @@ pub use writers::holds_grant;
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

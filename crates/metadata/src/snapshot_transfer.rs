@@ -227,4 +227,14 @@ mod tests {
         });
         assert!(transfers.sending().is_empty());
     }
+
+    #[test]
+    fn any_bytes_are_a_piece_of_a_state_or_none() {
+        let items = vec![(b"key".to_vec(), b"value".to_vec()), (b"".to_vec(), vec![0; 300])];
+        frieze_harness::fuzz!([encode(&items).to_vec()], |bytes: &[u8]| {
+            if let Some(items) = decode(bytes) {
+                assert_eq!(encode(&items), bytes, "every byte is read");
+            }
+        });
+    }
 }

@@ -48,3 +48,6 @@ pub use raft::{
 };
 pub use recover::{Mend, MetalogCut, MetalogCutReason, MetalogReport, RecoverFrom, RecoveredMetalog, SegmentSource};
 pub use settings::MetalogSettings;
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -117,3 +117,26 @@ pub(crate) const BLOCK_BYTES_MIN: u32 = 512;
 /// The format version of segments.
 pub const FORMAT_VERSION: u8 = 1;
 const HEADER_MAGIC: [u8; 4] = *b"FRZS";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seal(bytes: &mut Vec<u8>) {
+        bytes.resize(SEGMENT_HEADER_BYTES, 0);
+        let crc = crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    #[test]
+    fn any_bytes_are_a_segment_header_or_none() {
+        let end = LogPosition { segment: SegmentId(4), offset: 77 };
+        let previous = SegmentLink { end, stamp: Hlc(99) };
+        let header = SegmentHeader { id: SegmentId(5), tag: 0x5eed, bytes: 1 << 30, previous, block_bytes: 512 };
+        let inputs = frieze_harness::Inputs::from([header.encode(), [0; SEGMENT_HEADER_BYTES]]).resealed(seal);
+        frieze_harness::fuzz!(inputs, |bytes: &[u8]| {
+            let decode = |bytes: &[u8]| SegmentHeader::decode(bytes).ok();
+            frieze_harness::check_stable(bytes, decode, |header| header.encode().to_vec());
+        });
+    }
+}

@@ -262,4 +262,35 @@ mod tests {
         }
         assert_eq!(ImageFile::decode(&[0; 10]), None);
     }
+
+    fn seal(bytes: &mut Vec<u8>) {
+        bytes.resize(HEAD_BYTES, 0);
+        let crc = crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    #[test]
+    fn any_bytes_are_the_head_of_an_image_file_or_none() {
+        let inputs = frieze_harness::Inputs::from([ImageFile { file: 7, slots: 32 }.encode()]).resealed(seal);
+        frieze_harness::fuzz!(inputs, |bytes: &[u8]| {
+            let decode = |bytes: &[u8]| ImageFile::decode(bytes);
+            if let Some(file) = frieze_harness::check_stable(bytes, decode, |file| file.encode().to_vec()) {
+                assert_eq!(file.bytes(), file.slot_at(file.slots));
+            }
+        });
+    }
+
+    #[test]
+    fn any_bytes_are_a_slot_of_an_image_or_damaged() {
+        let file = ImageFile { file: 7, slots: 32 };
+        let (entry, head) = file.seal(5, &KEY, &OF, &vec![1; PAGE_BYTES]);
+        frieze_harness::fuzz!([entry.to_vec(), head[..SLOT_HEAD_USED].to_vec()], |bytes: &[u8]| {
+            if let ImageEntry::Image(key, _) = file.entry(5, bytes) {
+                assert_eq!(key, KEY, "its checksum covers every byte");
+            }
+            if matches!(file.slot_head(5, &KEY, bytes), SlotHead::Image(_)) {
+                assert_eq!(bytes[..SLOT_HEAD_USED], head[..SLOT_HEAD_USED]);
+            }
+        });
+    }
 }

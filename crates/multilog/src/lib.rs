@@ -61,3 +61,6 @@ pub use record::{RecordKind, RecordMeta, block_crcs};
 pub use recover::{Corruption, LogCut, LogCutReason, LogSource, RecoveredItem, RecoveryReport, SegmentKey};
 pub use reservations::{RESERVED_BYTES_MAX, Reservation, ReservationId};
 pub use segment::{NewSegment, Seal, Spot};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -233,7 +233,12 @@ impl LogRecovery<'_> {
                 }
             };
             let id = candidate.header.id;
-            self.log.next_segment = self.log.next_segment.max(SegmentId(id.0 + 1));
+            // No log counts that far: the next segment needs a number above it.
+            let Some(next) = id.0.checked_add(1) else {
+                self.damaged.push(key);
+                continue;
+            };
+            self.log.next_segment = self.log.next_segment.max(SegmentId(next));
             if candidate.header_damaged {
                 self.corrupt(
                     key,

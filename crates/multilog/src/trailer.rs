@@ -83,3 +83,42 @@ impl Trailer {
 /// Length of the fixed part at the end of a footer in bytes.
 pub(crate) const TRAILER_BYTES: usize = 128;
 const TRAILER_MAGIC: [u8; 4] = *b"FRZF";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use frieze_base::SegmentId;
+
+    use crate::header::SegmentLink;
+
+    fn seal(bytes: &mut Vec<u8>) {
+        bytes.resize(TRAILER_BYTES, 0);
+        for (end, at) in [(60, 60), (124, 124)] {
+            let crc = crc32c(&bytes[..end]);
+            bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_trailer_or_none() {
+        let previous = SegmentLink::default();
+        let header = SegmentHeader { id: SegmentId(5), tag: 0x5eed, bytes: 1 << 20, previous, block_bytes: 512 };
+        let trailer = Trailer {
+            header,
+            entries_crc: 7,
+            entries_bytes: 300,
+            end: 5000,
+            records: 20,
+            stamp: Hlc(99),
+            closed: true,
+        };
+        let inputs = frieze_harness::Inputs::from([trailer.encode()]).resealed(seal);
+        frieze_harness::fuzz!(inputs, |bytes: &[u8]| {
+            let decode = |bytes: &[u8]| Trailer::decode(bytes);
+            if let Some(trailer) = frieze_harness::check_stable(bytes, decode, |trailer| trailer.encode().to_vec()) {
+                assert!(trailer.footer_at() >= trailer.end, "the footer lies behind the records");
+            }
+        });
+    }
+}

@@ -197,4 +197,24 @@ mod tests {
         let key = |parent, name: &'static [u8]| VersionKey::Entry(InodeId(parent), name).encode();
         assert!(key(1, b"a") < key(1, b"ab") && key(1, b"ab") < key(1, b"b") && key(1, b"\xff\xff") < key(2, b""));
     }
+
+    #[test]
+    fn any_bytes_are_a_key_or_none() {
+        let seeds = [
+            VersionKey::Entry(InodeId(1), b"name").encode(),
+            VersionKey::Forgotten(Hlc(u64::MAX - 1), 7).encode(),
+            VersionKey::Link(InodeId(7), InodeId(1), b"name").encode(),
+            VersionKey::Outcome(SessionId(7), Seq(9)).encode(),
+            VersionKey::Session(SessionId(7)).encode(),
+            b"F".to_vec(),
+        ];
+        frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+            if let Some(key) = VersionKey::decode(bytes) {
+                assert_eq!(key.encode(), bytes, "a key has one encoding");
+            }
+            cached_of(bytes);
+            erases(bytes, Hlc(7));
+            inode_between(bytes);
+        });
+    }
 }

@@ -80,3 +80,6 @@ pub use timeline::{
     author, changes_of, entry_at, names_at, newest_changes_since, version_of_name, visit_names,
 };
 pub use tree_at::TreeAt;
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

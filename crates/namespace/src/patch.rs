@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_patch_goes_on_where_it_did() {
+    fn the_rest_of_a_patch_continues_at_the_same_place() {
         let mut patches = vec![shared(10, 0, 100, 7)];
         lay(&mut patches, Patch { at: Hlc(20), start: 30, end: 40, source: PatchSource::Hole });
         assert_eq!(patches.last(), Some(&shared(10, 40, 100, 47)));

@@ -64,7 +64,7 @@ fn a_history_that_a_namespace_made_is_whole_at_every_instant() {
 type Case<'a> = (Vec<u8>, Option<&'a [u8]>, &'a [&'a str]);
 
 #[test]
-fn each_kind_of_damage_is_told_for_what_it_is() {
+fn each_kind_of_damage_is_reported_as_its_kind() {
     let world = world();
     let (d, f, e) = (id(&world, "/d"), id(&world, "/d/f"), id(&world, "/d/e"));
     let parent = d.to_be_bytes();
@@ -92,7 +92,7 @@ fn each_kind_of_damage_is_told_for_what_it_is() {
 }
 
 #[test]
-fn a_directory_that_hangs_on_itself_is_told() {
+fn a_directory_that_is_its_own_parent_is_reported() {
     let mut world = world();
     let (d, e) = (id(&world, "/d"), id(&world, "/d/e"));
     // /d lies in /d/e.

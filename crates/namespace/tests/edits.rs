@@ -255,7 +255,7 @@ fn a_file_without_a_name_is_one_that_has_lost_its_last() {
 }
 
 #[test]
-fn an_inode_that_memory_let_go_of_comes_back_from_the_history() {
+fn an_evicted_inode_is_loaded_from_the_history() {
     let mut world = NamespaceWorld::new();
     let directory = world.directory("/d");
     world

@@ -163,7 +163,7 @@ fn a_link_leads_where_it_led_then() {
 }
 
 #[test]
-fn attributes_set_later_are_not_seen_before() {
+fn attributes_set_later_do_not_show_earlier() {
     let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     let before = world.stamp;
@@ -184,7 +184,7 @@ fn attributes_set_later_are_not_seen_before() {
 }
 
 #[test]
-fn the_log_tells_who_made_named_truncated_and_unnamed_a_file() {
+fn the_log_names_the_session_of_each_create_link_truncate_and_unlink() {
     let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     let made = world.stamp;

@@ -92,7 +92,7 @@ fn a_rename_brings_no_more_than_may_be_there() {
 }
 
 #[test]
-fn what_is_replaced_and_has_another_name_makes_no_room() {
+fn replacing_a_file_with_another_name_frees_no_quota() {
     let mut world = NamespaceWorld::new();
     world.directory("/q");
     world.file("/q/a");
@@ -304,7 +304,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_counted_is_what_is_there_whatever_happens(seed in any::<u64>()) {
+    fn quota_counts_equal_the_tree_after_any_history(seed in any::<u64>()) {
         let mut rng = Rng::new(seed);
         let mut world = NamespaceWorld::new();
         let mut before: Vec<(InodeId, (Quota, TreeUsage))> = Vec::new();

@@ -264,7 +264,7 @@ fn grants_of_two_sessions_are_kept_apart() {
 }
 
 #[test]
-fn a_grant_that_is_held_already_makes_no_version() {
+fn a_repeated_grant_makes_no_version() {
     let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     world.run(&root(), grant(file, 0, 4)).unwrap();
@@ -341,7 +341,7 @@ fn a_truncate_hides_what_was_written_before_it() {
 }
 
 #[test]
-fn extending_never_shortens_a_file_whoever_made_it_longer() {
+fn extending_never_shortens_a_file_that_another_session_extended() {
     let mut world = NamespaceWorld::new();
     let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
     let extend = |len, settled| {
@@ -491,7 +491,7 @@ fn a_file_system_is_made_once_and_first() {
 }
 
 #[test]
-fn who_may_append_is_noted_with_the_first_chunk_over_whose_end_a_record_may_reach() {
+fn appenders_are_recorded_with_the_first_chunk_that_a_record_may_pass() {
     let mut world = NamespaceWorld::new();
     let file = InodeId(world.run(&root(), make("/f")).unwrap().id);
     let append = |first| Op::GrantAppend(Grant { inode: file.0, first, count: 2 });

@@ -205,7 +205,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_read_does_not_depend_on_what_did_not_change() {
+fn a_query_reads_only_changed_entries() {
     let read = |unchanged: usize| {
         let mut world = NamespaceWorld::new();
         world.directory("/d");
@@ -224,7 +224,7 @@ fn what_is_read_does_not_depend_on_what_did_not_change() {
 }
 
 #[test]
-fn every_version_says_who_made_it_absences_too() {
+fn every_version_names_its_session_absences_too() {
     let mut world = NamespaceWorld::new();
     world.directory("/d");
     world
@@ -261,7 +261,7 @@ fn an_interval_with_too_many_changes_is_refused_with_words() {
 }
 
 #[test]
-fn what_may_be_seen_is_asked_of_the_modes_of_then_and_of_now() {
+fn visibility_needs_the_modes_of_then_and_of_now() {
     let mut world = NamespaceWorld::new();
     world.directory("/open");
     world.directory("/shut");
@@ -295,7 +295,7 @@ fn what_may_be_seen_is_asked_of_the_modes_of_then_and_of_now() {
 }
 
 #[test]
-fn the_index_of_time_shows_stamps_in_order_and_stops_when_told() {
+fn the_index_of_time_visits_stamps_in_order_and_can_be_stopped() {
     let mut world = NamespaceWorld::new();
     for number in 0..5 {
         world.file(&format!("/f{number}"));

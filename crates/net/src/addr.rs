@@ -147,4 +147,18 @@ mod tests {
         assert!(check("127.8.9.1:1") && check("[::1]:1") && check("localhost:1") && check("unix:/s"));
         assert!(!check("0.0.0.0:1") && !check("[::]:1") && !check("10.0.0.1:1") && !check("example.org:1"));
     }
+
+    #[test]
+    fn any_text_is_an_address_that_prints_and_parses_back_or_refused() {
+        let seeds = ["127.0.0.1:7470", "[::1]:80", "storage-3.example:0", "unix:/run/frieze.sock", "a:1, b:2"];
+        frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+            if let Some(address) = frieze_harness::check_text(bytes, |text| text.parse::<ServerAddr>().ok()) {
+                address.is_loopback();
+            }
+            if let Some(Ok(list)) = std::str::from_utf8(bytes).ok().map(ServerAddr::parse_list) {
+                let all: Vec<String> = list.iter().map(ToString::to_string).collect();
+                assert!(!list.is_empty() && all.iter().all(|address| address.parse::<ServerAddr>().is_ok()));
+            }
+        });
+    }
 }

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unproven_of_other_machines_share_a_quarter_and_one_address_half_of_what_is_left() {
+    fn unproven_remote_connections_share_a_quarter_and_one_address_half_of_the_rest() {
         let admission = Admission::owned_by(OWNER, 4096);
         let mut places = Vec::new();
         assert_eq!(fill(&admission, from(1), &mut places).0, 512);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn few_places_are_all_for_the_owner_and_one_for_anybody() {
+    fn few_places_are_all_for_the_owner_and_one_for_any_user() {
         for places_max in [1, 2, 8] {
             let admission = Admission::owned_by(OWNER, places_max);
             for (origin, most) in [(Origin::User(OWNER), places_max), (Origin::User(5), places_max.div_ceil(2))] {

@@ -144,4 +144,13 @@ mod tests {
     fn the_secret_is_not_printed() {
         assert_eq!(format!("{:?}", key("laptop:000102030405060708090a0b0c0d0e0f")), "Key { name: \"laptop\", .. }");
     }
+
+    #[test]
+    fn any_text_is_a_key_or_refused() {
+        frieze_harness::fuzz!(["laptop:000102030405060708090a0b0c0d0e0f", " a:FFFF\n"], |bytes: &[u8]| {
+            if let Some(Ok(key)) = std::str::from_utf8(bytes).ok().map(str::parse::<Key>) {
+                assert!(key.secret.len() >= SECRET_BYTES_MIN && !key.name.is_empty());
+            }
+        });
+    }
 }

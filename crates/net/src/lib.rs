@@ -53,3 +53,6 @@ pub use reply_batch::reply_batch;
 pub use socket_transport::SocketTransport;
 pub use stream::{Stream, send_unpaced};
 pub use transport::{Cancel, CancelHandle, Transport, TransportConn, TransportLimits, TransportReply};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

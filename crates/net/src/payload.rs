@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_comes_back_when_nobody_holds_any_of_it() {
+    fn a_buffer_is_reused_when_its_last_reference_is_dropped() {
         let pool = Arc::new(BufferPool::default());
         let bytes = pool.lend(filled(&pool, 1000), 1000);
         let (at, part) = (bytes.as_ptr(), bytes.slice(10..20));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn free_buffers_are_bounded_and_go_when_nobody_needs_them() {
+    fn free_buffers_are_bounded_and_released_when_unused() {
         let pool = Arc::new(BufferPool::default());
         let lent: Vec<Bytes> = (0..40).map(|_| pool.lend(filled(&pool, 1 << 20), 1)).collect();
         drop(lent);

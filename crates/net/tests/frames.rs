@@ -228,7 +228,7 @@ fn a_changed_body_or_payload_is_never_returned_as_good() {
 }
 
 #[test]
-fn a_peer_of_another_version_is_told_apart_from_garbage() {
+fn a_peer_of_another_version_is_distinguished_from_garbage() {
     let check = |change: &dyn Fn(&mut [u8]), expect: Reason| {
         let (a, b) = Stream::pair().unwrap();
         let mut bytes = header(1).encode();
@@ -388,7 +388,7 @@ fn frames_posted_during_a_send_follow_it() {
 }
 
 #[test]
-fn held_frames_are_sent_on_release_and_not_before() {
+fn queued_frames_are_sent_on_release_and_not_before() {
     let (writer, mut reader) = ends(SHORT);
     let mut body = Vec::new();
     writer.hold();
@@ -601,4 +601,36 @@ fn buffers_of_a_silent_peer_are_freed_once_and_no_byte_is_lost() {
         assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, id);
         assert!(body == pattern(1000) && *reader.read_payload_reusing(&mut Vec::new()).unwrap() == pattern(10));
     }
+}
+
+frieze_harness::count_allocations!();
+
+/// The checksums of the first header and of its body.
+fn seal_frame(bytes: &mut Vec<u8>) {
+    bytes.resize(bytes.len().max(FRAME_HEADER_BYTES), 0);
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let end = FRAME_HEADER_BYTES.saturating_add(word(8)).min(bytes.len());
+    let crc = crc32c(&bytes[FRAME_HEADER_BYTES..end]);
+    bytes[64..68].copy_from_slice(&crc.to_le_bytes());
+    let crc = crc32c(&bytes[..76]);
+    bytes[76..80].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[test]
+fn any_bytes_of_a_connection_are_frames_or_end_it() {
+    let (mut one, mut two) = (Vec::new(), Vec::new());
+    encode_frame(header(1), b"a body", b"payload", &mut one);
+    encode_frame(header(2), b"", b"", &mut two);
+    let seeds = [one.clone(), [one, two].concat()];
+    frieze_harness::fuzz!(frieze_harness::Inputs::from(seeds).resealed(seal_frame), |bytes: &[u8]| {
+        let (far, near) = Stream::pair().unwrap();
+        assert_eq!(rustix::io::write(&far, bytes), Ok(bytes.len()), "it fits the socket");
+        drop(far);
+        let mut reader = FrameReader::new(near, LONG).unwrap();
+        let (mut body, mut read) = (Vec::new(), 0);
+        while let Ok(Some(header)) = reader.read_frame(&mut body) {
+            read += FRAME_HEADER_BYTES + body.len();
+            assert!(body.len() == header.body_len as usize && read <= bytes.len());
+        }
+    });
 }

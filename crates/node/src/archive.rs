@@ -15,17 +15,16 @@ use frieze_base::{ChainEpoch, ChainId, Fault, InodeId, LogIndex, MonoTime, NodeI
 use frieze_disk::{Disk, MachineTime, TimeSource, TreeCopy, ViewDisk};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::NoReadSet;
+use frieze_planes::{Principal, layout_of};
+use frieze_service::{Bearer, Capability, Presenter, Scratch};
+use frieze_storage::{Identity, MetalogRole};
 use frieze_wire::chain::Configuration;
 use frieze_wire::message::{Attr, Now, Read, Seek, View};
 use frieze_wire::txn::{Caller, Target};
 
-use crate::engine::{Engine, Scratch};
 use crate::offline;
-use crate::seen::layout_of;
-use crate::session::Principal;
+use crate::parts::ServerParts;
 use crate::survivor::{Copy, Left, LeftChain};
-use frieze_service::{Bearer, Capability, Presenter};
-use frieze_storage::{Identity, MetalogRole};
 
 /// Names of a directory that are asked for at once.
 const PAGE: usize = 1000;
@@ -34,7 +33,7 @@ const READER: SessionId = SessionId(1);
 
 /// A data directory, opened for reading its files.
 pub struct Archive {
-    engine: Engine,
+    parts: ServerParts,
     _copy: TreeCopy,
     notes: Vec<String>,
     damaged: Option<String>,
@@ -116,8 +115,8 @@ impl Archive {
     fn open_alone(dir: &Path, serve_damaged: bool) -> Result<Archive, Fault> {
         let copy = offline::copy_of_store(dir)?;
         let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
-        let engine = offline::open(disk, offline::open_store(copy.path())?, time(), serve_damaged)?;
-        Ok(Archive::of(engine, copy, None))
+        let parts = offline::open(disk, offline::open_store(copy.path())?, time(), serve_damaged)?;
+        Ok(Archive::of(parts, copy, None))
     }
 
     fn open_member(dir: &Path, serve_damaged: bool) -> Result<Archive, Fault> {
@@ -130,17 +129,17 @@ impl Archive {
         // The lease lives in the view and is dropped with it.
         let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
         left.go_on(&disk, offline::new_cluster()?, time().reading().wall_us)?;
-        let engine = offline::open(disk, offline::open_store(copy.path())?, time(), serve_damaged)?;
+        let parts = offline::open(disk, offline::open_store(copy.path())?, time(), serve_damaged)?;
         let me = left.node;
-        let ends = engine.chain_ends();
+        let ends = parts.planes.chain_ends();
         let newest = ends.iter().map(|end| end.epoch.max(end.taken)).max().unwrap_or_default();
         let alone = Configuration { epoch: ChainEpoch(newest.0 + 1), members: vec![me], ..Configuration::default() };
         let configured: Vec<_> = ends.iter().map(|end| (end.chain, alone.clone())).collect();
-        engine.configure(&configured)?;
+        parts.configure(&configured)?;
         // No other server can hold the lease.
-        engine.renew_lease(MonoTime(u64::MAX));
+        parts.renew_lease(MonoTime(u64::MAX));
         if left.is_sole() {
-            return Ok(Archive::of(engine, copy, None));
+            return Ok(Archive::of(parts, copy, None));
         }
         let lacking = left.chains.iter().filter(|chain| chain.copy != Copy::Full);
         let member = MemberArchive {
@@ -151,12 +150,12 @@ impl Archive {
             lacking: lacking.map(|chain| (chain.chain, *chain)).collect(),
             chains: left.chains.len() as u64,
         };
-        Ok(Archive::of(engine, copy, Some(member)))
+        Ok(Archive::of(parts, copy, Some(member)))
     }
 
-    fn of(engine: Engine, copy: TreeCopy, member: Option<MemberArchive>) -> Archive {
-        let notes = engine.notes().to_vec();
-        Archive { engine, _copy: copy, notes, damaged: None, member, scratch: Scratch::default() }
+    fn of(parts: ServerParts, copy: TreeCopy, member: Option<MemberArchive>) -> Archive {
+        let notes = parts.notes().to_vec();
+        Archive { parts, _copy: copy, notes, damaged: None, member, scratch: Scratch::default() }
     }
 
     /// Notes that a server would print at its start; none of them is an error by itself.
@@ -184,23 +183,23 @@ impl Archive {
     /// # Errors
     /// `NotFound` if there is none of this name.
     pub fn instant_named(&self, name: &str) -> Result<Hlc, Fault> {
-        Ok(Hlc(self.engine.now(&Now { name: name.to_owned() })?.at))
+        Ok(Hlc(self.parts.planes.now(&Now { name: name.to_owned() })?.at))
     }
 
     /// The earliest instant that can be read.
     pub fn earliest(&self) -> Hlc {
-        self.engine.earliest()
+        self.parts.planes.earliest()
     }
 
     /// The saved snapshots.
     pub fn snapshots(&self) -> Vec<(String, Hlc)> {
-        self.engine.meta.snapshots().into_iter().map(|snapshot| (snapshot.name, snapshot.at)).collect()
+        self.parts.planes.meta.snapshots().into_iter().map(|snapshot| (snapshot.name, snapshot.at)).collect()
     }
 
     /// The intervals in which writes may be lost, oldest first. For a member, the interval that begins at its own end
     /// is left out.
     pub fn gaps(&self) -> Vec<(Hlc, Hlc)> {
-        let mut gaps = self.engine.all_gaps();
+        let mut gaps = self.parts.planes.all_gaps();
         if self.member.is_some() {
             // The last gap belongs to the view, in which the server continues alone.
             let ends = gaps.iter().map(|(_, to)| *to).max();
@@ -214,7 +213,7 @@ impl Archive {
     /// # Errors
     /// `HistoryExpired` for an instant before the earliest, `Future` for one after now.
     pub fn begin(&self, at: Hlc) -> Result<Option<(Hlc, Hlc)>, Fault> {
-        self.engine.answer(view(Some(at)))?;
+        self.parts.planes.answer(view(Some(at)))?;
         let in_gap = self.gaps().into_iter().find(|(from, to)| *from < at && at < *to);
         let beyond = self.member.as_ref().filter(|member| at > member.whole);
         Ok(in_gap.or(beyond.map(|member| (member.whole, Hlc::MAX))))
@@ -226,7 +225,7 @@ impl Archive {
     /// `NotFound`, `NotDirectory`, `HistoryExpired`.
     pub fn find(&self, path: &[u8], at: Option<Hlc>) -> Result<InodeId, Fault> {
         let target = Target { base: InodeId::ROOT.0, path: path.to_vec(), follow: false };
-        Ok(self.engine.resolve(&root(), &target, at, &NoReadSet)?.id)
+        Ok(self.parts.planes.resolve(&root(), &target, at, &NoReadSet)?.id)
     }
 
     /// Attributes.
@@ -234,8 +233,8 @@ impl Archive {
     /// # Errors
     /// `NotFound`, `HistoryExpired`; the disk's.
     pub fn attr(&self, id: InodeId, at: Option<Hlc>) -> Result<Attr, Fault> {
-        let inode = self.engine.inode_at(id, at)?;
-        Ok(self.engine.attr(id, &inode, view(at))?.0)
+        let inode = self.parts.planes.inode_at(id, at)?;
+        Ok(self.parts.service.read.attr(id, &inode, view(at))?.0)
     }
 
     /// Up to a page of names in a directory after `after`, in byte order; an empty page is the end.
@@ -243,7 +242,7 @@ impl Archive {
     /// # Errors
     /// `NotDirectory`, `HistoryExpired`; the disk's.
     pub fn list(&self, id: InodeId, at: Option<Hlc>, after: &[u8]) -> Result<Vec<Listed>, Fault> {
-        let listed = self.engine.meta.list(id, at, after, PAGE)?;
+        let listed = self.parts.planes.meta.list(id, at, after, PAGE)?;
         Ok(listed.into_iter().map(|entry| Listed { name: entry.name, inode: entry.inode }).collect())
     }
 
@@ -252,7 +251,7 @@ impl Archive {
     /// # Errors
     /// `InvalidArgument` if it is none; `HistoryExpired`.
     pub fn link(&self, id: InodeId, at: Option<Hlc>) -> Result<Vec<u8>, Fault> {
-        Ok(self.engine.inode_at(id, at)?.symlink_target().to_vec())
+        Ok(self.parts.planes.inode_at(id, at)?.symlink_target().to_vec())
     }
 
     /// Extended attributes, by name.
@@ -260,7 +259,7 @@ impl Archive {
     /// # Errors
     /// `HistoryExpired`; the disk's.
     pub fn xattrs(&self, id: InodeId, at: Option<Hlc>) -> Result<Vec<Xattr>, Fault> {
-        let xattrs = self.engine.meta.xattrs(id, at, &Caller::root(), &|_| true)?;
+        let xattrs = self.parts.planes.meta.xattrs(id, at, &Caller::root(), &|_| true)?;
         Ok(xattrs.into_iter().collect())
     }
 
@@ -271,7 +270,8 @@ impl Archive {
     pub fn read(&mut self, id: InodeId, at: Option<Hlc>, offset: u64, len: u32) -> Result<Part, Fault> {
         let capability = self.capability(id, at);
         let ask = Read { capability, offset, len, in_steps: false, reader: 0 };
-        let (reply, _) = self.engine.read(Presenter::of_any(READER, root().uid), &ask, &mut self.scratch)?;
+        let (reply, _) =
+            self.parts.service.read.read(Presenter::of_any(READER, root().uid), &ask, &mut self.scratch)?;
         Ok(Part { bytes: self.scratch.payload.clone(), is_end: reply.end_of_file })
     }
 
@@ -289,7 +289,7 @@ impl Archive {
         let capability = self.capability(id, at);
         let mut seek = |offset, data| {
             let ask = Seek { capability: capability.clone(), offset, data };
-            match self.engine.seek(Presenter::of_any(READER, root().uid), &ask, &mut self.scratch) {
+            match self.parts.service.read.seek(Presenter::of_any(READER, root().uid), &ask, &mut self.scratch) {
                 Err(fault) if fault.reason == Reason::NotFound => Ok(None),
                 found => found.map(Some),
             }
@@ -311,8 +311,8 @@ impl Archive {
         let Some(member) = self.member.as_ref().filter(|member| !member.lacking.is_empty()) else {
             return Ok(Vec::new());
         };
-        let inode = self.engine.inode_at(id, at)?;
-        let size = self.engine.attr(id, &inode, view(at))?.0.size;
+        let inode = self.parts.planes.inode_at(id, at)?;
+        let size = self.parts.service.read.attr(id, &inode, view(at))?.0.size;
         let layout = layout_of(id, &inode);
         // If a session holds a write grant, the end of the file may be on a chunk that is not here.
         let open = !inode.grants().is_empty();
@@ -338,7 +338,7 @@ impl Archive {
     fn capability(&self, inode: InodeId, at: Option<Hlc>) -> Vec<u8> {
         let bearer = if at.is_some() { Bearer::User(0) } else { Bearer::Session(READER) };
         let capability = Capability { bearer, inode, read: true, write: false, view: view(at), opener: None };
-        self.engine.mint.seal(&capability)
+        self.parts.service.sessions.mint.seal(&capability)
     }
 }
 

@@ -13,11 +13,11 @@ use frieze_base::Fault;
 use frieze_disk::{MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
 use frieze_namespace::CheckCounts;
+use frieze_storage::Identity;
 use frieze_wire::scrub::ScrubReply;
 
-use crate::engine::Engine;
 use crate::offline;
-use frieze_storage::Identity;
+use crate::parts::ServerParts;
 
 /// Findings that are listed; the others are only counted.
 const WRONG_MAX: usize = 1000;
@@ -84,15 +84,15 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
     let time: Arc<dyn TimeSource> = Arc::new(MachineTime::new());
     let open = |disk, store, damaged| offline::open(Arc::new(disk), store, time.clone(), damaged);
     let opened = offline::open_store(copy.path()).and_then(|store| open(disk, store, false));
-    let engine = match opened {
-        Ok(engine) => engine,
+    let parts = match opened {
+        Ok(parts) => parts,
         Err(fault) => {
             checkup.add(format!("a server refuses to start: {}", fault.message));
             // The rest may still show where the damage is. The view is new: earlier attempts have no effect on it.
             let disk = view()?;
             copy = offline::copy_of_store(dir)?;
             match offline::open_store(copy.path()).and_then(|store| open(disk, store, true)) {
-                Ok(engine) => engine,
+                Ok(parts) => parts,
                 Err(fault) => {
                     checkup.add(format!("what is left cannot be served either: {}", fault.message));
                     return Ok(checkup);
@@ -100,14 +100,14 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
             }
         }
     };
-    check_engine(&engine, &mut checkup, progress);
-    drop(engine);
+    check_engine(&parts, &mut checkup, progress);
+    drop(parts);
     drop(copy);
     Ok(checkup)
 }
 
-impl Engine {
-    /// As [`fsck`], for the data of this engine, while it serves no client: for tests of simulated machines.
+impl ServerParts {
+    /// As [`fsck`], for the data of this parts, while it serves no client: for tests of simulated machines.
     pub fn check_up(&self) -> Checkup {
         let mut checkup = Checkup::default();
         check_engine(self, &mut checkup, &|_, _| ());
@@ -115,8 +115,8 @@ impl Engine {
     }
 }
 
-fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress<'_>) {
-    for note in engine.notes() {
+fn check_engine(parts: &ServerParts, checkup: &mut Checkup, progress: &CheckProgress<'_>) {
+    for note in parts.notes() {
         // After a crash a start correctly reports torn ends and lost intervals.
         match ["corrupt", "damaged", "missing"].iter().any(|word| note.contains(word)) {
             true => checkup.add(note.clone()),
@@ -124,7 +124,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         }
     }
     // Before the scrub, which rebuilds them.
-    match engine.data.device().damaged_index_runs() {
+    match parts.planes.data.device().damaged_index_runs() {
         Ok(damaged) => damaged.iter().for_each(|key| {
             checkup.add(format!(
                 "the index of segments {key} is damaged: a server makes it anew from their footers when it needs it"
@@ -133,29 +133,29 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         Err(fault) => checkup.add(format!("the index of old segments cannot be read: {}", fault.message)),
     }
     // From before the check: a reader that met a device's error, for instance.
-    engine.data.device().take_image_damage();
+    parts.planes.data.device().take_image_damage();
     let goes_on = |_: Duration| {
-        let done = engine.scrub.summary().done_bytes;
-        progress(done.unwrap_or(0), engine.stored_bytes());
+        let done = parts.service.upkeep.scrub.summary().done_bytes;
+        progress(done.unwrap_or(0), parts.service.upkeep.stored_bytes());
         true
     };
-    match engine.scrub_everything(NO_RATE, &goes_on) {
+    match parts.service.upkeep.scrub_everything(NO_RATE, &goes_on) {
         Ok(reply) => checkup.scrub = reply,
         Err(fault) => checkup.add(format!("stored bytes could not be looked at: {}", fault.message)),
     }
     // The scrub dropped damaged images, in its view of the directory.
-    engine.data.device().take_image_damage().into_iter().for_each(|words| checkup.add(words));
+    parts.planes.data.device().take_image_damage().into_iter().for_each(|words| checkup.add(words));
     let mut wrong = Vec::new();
     let mut more = 0;
     let mut tell = |words: String| match wrong.len() < WRONG_MAX {
         true => wrong.push(words),
         false => more += 1,
     };
-    match engine.meta.history().check(Hlc::MAX, &mut tell) {
+    match parts.planes.meta.history().check(Hlc::MAX, &mut tell) {
         Ok(counts) => checkup.counts = counts,
         Err(fault) => tell(format!("names and inodes cannot be read: {}", fault.message)),
     }
-    if let Err(fault) = check_records(engine, &mut tell) {
+    if let Err(fault) = check_records(parts, &mut tell) {
         tell(format!("records cannot be compared with inodes: {}", fault.message));
     }
     wrong.into_iter().for_each(|words| checkup.add(words));
@@ -163,9 +163,9 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
 }
 
 /// Every file that has records must have existed.
-fn check_records(engine: &Engine, tell: &mut dyn FnMut(String)) -> Result<(), Fault> {
-    let (files, _) = engine.data.device().log().files_with_records(Hlc::ZERO, Hlc::MAX);
-    let history = engine.meta.history();
+fn check_records(parts: &ServerParts, tell: &mut dyn FnMut(String)) -> Result<(), Fault> {
+    let (files, _) = parts.planes.data.device().log().files_with_records(Hlc::ZERO, Hlc::MAX);
+    let history = parts.planes.meta.history();
     for id in files {
         if !history.has_inode(id)? {
             tell(format!("there are writes to inode {id}, which there never was"));

@@ -5,13 +5,13 @@ use frieze_base::{ErrorKind, Fault};
 use frieze_cluster::{ClusterStatus, ClusterTrouble};
 use frieze_wire::message::ClusterNodeStatus;
 
-use crate::engine::Engine;
+use crate::parts::ServerParts;
 
-impl Engine {
+impl ServerParts {
     /// Of the voters of the metalog, how many sent a message within a lease, and how many there are; this server counts
     /// as reachable.
     pub(crate) fn voters_heard(&self) -> (usize, usize) {
-        let Some((control, status)) = self.control().zip(self.meta.status()) else { return (1, 1) };
+        let Some((control, status)) = self.control().zip(self.planes.meta.status()) else { return (1, 1) };
         let voters = status.members.voters;
         (control.heard(&voters), voters.len())
     }
@@ -26,14 +26,14 @@ impl Engine {
     /// # Errors
     /// `Elsewhere`, `Unavailable`: it does not lead; the fault names the leader, or the missing majority.
     pub(crate) fn check_leads(&self) -> Result<(), Fault> {
-        self.meta.check_leads().map_err(|fault| self.name_majority(fault))
+        self.planes.meta.check_leads().map_err(|fault| self.name_majority(fault))
     }
 
     /// `fault`, of a change or a read of now: with other words if a lost majority is the cause. A client handles it
     /// alike.
     pub(crate) fn name_majority(&self, fault: Fault) -> Fault {
         let (heard, voters) = self.voters_heard();
-        let is_lost = self.meta.leader().is_none() && heard <= voters / 2;
+        let is_lost = self.planes.meta.leader().is_none() && heard <= voters / 2;
         match fault.kind() {
             ErrorKind::Unavailable if is_lost => Fault::new(fault.reason, words_without(heard, voters)),
             _ => fault,
@@ -42,7 +42,7 @@ impl Engine {
 
     /// Marks the voters of the metalog, and the learners.
     pub(crate) fn name_voters(&self, nodes: &mut [ClusterNodeStatus]) {
-        let Some(status) = self.meta.status() else { return };
+        let Some(status) = self.planes.meta.status() else { return };
         let is_in = |of: &[frieze_base::NodeId], node: u32| of.iter().any(|member| member.0 == node);
         for node in nodes {
             node.metalog = match node.node {

@@ -8,11 +8,11 @@
 use frieze_base::{ChainId, NodeId};
 use frieze_cluster::{ClusterStatus, NodeState};
 use frieze_hlc::Hlc;
+use frieze_metadata::MetalogStatus;
 use frieze_wire::message::ReplicaStatus;
 
-use crate::engine::{Engine, SOFTWARE};
+use crate::parts::{SOFTWARE, ServerParts};
 use crate::status::HEALTHY;
-use frieze_metadata::MetalogStatus;
 
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,45 +85,45 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge("frieze_connections", &[], "Open connections of clients and servers.", "near `connections_max`"),
     gauge("frieze_sessions", &[], "Open sessions.", ""),
     gauge("frieze_inodes", &[], "Files, directories and links that are there now.", ""),
-    gauge("frieze_records", &[], "Records held, history included.", ""),
+    gauge("frieze_records", &[], "Records in the log, history included.", ""),
     REQUEST_SECONDS,
     counter("frieze_requests_refused_total", &["kind"], "Requests that were answered with an error.", ""),
     gauge(
         "frieze_clock_error_seconds",
         &[],
-        "How far the clock can be from true time; +Inf if nobody knows.",
+        "Error bound of the clock; +Inf if the kernel names none.",
         "near `max_clock_offset`",
     ),
     gauge("frieze_clock_ahead_seconds", &[], "How far the newest stamp lies ahead of the clock.", "above 0.1 for long"),
     gauge("frieze_stable_timestamp_seconds", &[], "The newest instant at which everything is closed.", ""),
     gauge("frieze_durable_timestamp_seconds", &[], "Every record stamped up to it is on stable storage.", ""),
-    gauge("frieze_dirty_bytes", &[], "Acknowledged and not yet on stable storage.", "near `dirty_bytes_max`"),
-    gauge("frieze_dirty_age_seconds", &[], "Age of the oldest of them.", "above 5: the disk does not keep up"),
+    gauge("frieze_dirty_bytes", &[], "Acknowledged bytes not yet on stable storage.", "near `dirty_bytes_max`"),
+    gauge("frieze_dirty_age_seconds", &[], "Age of the oldest of these bytes.", "above 5: the disk does not keep up"),
     counter("frieze_flushes_total", &[], "Flushes of the device log.", ""),
-    gauge("frieze_disk_capacity_bytes", &[], "Of the device, as far as the server may use it.", ""),
+    gauge("frieze_disk_capacity_bytes", &[], "Capacity of the device that the server may use.", ""),
     gauge(
         "frieze_disk_free_bytes",
         &[],
-        "Free for data, the reserve left out.",
+        "Bytes free for data, without the reserve.",
         "below a tenth; at 0 writes are refused",
     ),
-    gauge("frieze_log_bytes", &[], "Bytes of records held, history included.", ""),
-    gauge("frieze_forgotten_waiting_bytes", &[], "Bytes of forgotten records that are not given back yet.", ""),
+    gauge("frieze_log_bytes", &[], "Bytes of records in the log, history included.", ""),
+    gauge("frieze_forgotten_waiting_bytes", &[], "Bytes of expired records that the disk has not reclaimed yet.", ""),
     gauge(
         "frieze_remains_chains",
         &[],
-        "Chains that this server has records of and no part in, and keeps until all who have one serve.",
+        "Chains of which this server is no member any more and keeps its records until all members serve.",
         "above 0 for long",
     ),
     gauge(
         "frieze_remains_left_bytes",
         &[],
-        "Bytes of chains that others have by now, counted and not given back yet.",
+        "Bytes of such chains that all members have, and that the disk has not reclaimed yet.",
         "above 0 and not falling",
     ),
-    counter("frieze_remains_freed_bytes_total", &[], "Bytes of such that were given back to the disk.", ""),
+    counter("frieze_remains_freed_bytes_total", &[], "Bytes of such chains that the disk has reclaimed.", ""),
     gauge("frieze_index_bytes", &[], "Memory of the index of the device log.", ""),
-    gauge("frieze_index_max_bytes", &[], "How much of it there may be.", ""),
+    gauge("frieze_index_max_bytes", &[], "Memory that the index of the device log may use.", ""),
     gauge("frieze_shelf_bytes", &[], "Bytes of index on disk.", ""),
     gauge(
         "frieze_memory_max_bytes",
@@ -134,29 +134,29 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge(
         "frieze_memory_part_bytes",
         &["part"],
-        "How much of it is in use, by part: young records, old records, copies of other files.",
+        "Memory in use, by part: young records, old records, copies of other files.",
         "",
     ),
-    gauge("frieze_memory_part_max_bytes", &["part"], "How much of it each part may use.", ""),
+    gauge("frieze_memory_part_max_bytes", &["part"], "Memory that each part may use.", ""),
     counter(
         "frieze_reads_hit_bytes_total",
         &["kind"],
-        "Bytes of older records found in memory: wanted, or scanned.",
+        "Bytes of older records found in memory, by kind of read: wanted or scanned.",
         "",
     ),
     counter("frieze_reads_missed_bytes_total", &["kind"], "Bytes of older records read from the disk.", ""),
     gauge("process_resident_memory_bytes", &[], "Resident memory of the process.", "above `memory_bytes_max`"),
     counter("process_cpu_seconds_total", &[], "Processor time of the process.", ""),
     gauge("frieze_damaged_places", &[], "Places of the stored data known to be damaged.", "above 0"),
-    counter("frieze_corrupt_reads_total", &[], "Reads refused because what is stored is not what was.", "it rises"),
+    counter("frieze_corrupt_reads_total", &[], "Reads refused: bytes and checksum do not match.", "it rises"),
     gauge(
         "frieze_scrubbed_timestamp_seconds",
         &[],
-        "When everything was last scrubbed; 0 for never.",
+        "End of the last scrub of everything; 0 for never.",
         "older than twice `scrub_every`",
     ),
-    gauge("frieze_scrub_done_bytes", &[], "Of the scrub that is under way: looked at.", ""),
-    gauge("frieze_scrub_all_bytes", &[], "Of the scrub that is under way: to look at; 0 if none is.", ""),
+    gauge("frieze_scrub_done_bytes", &[], "Bytes that the current scrub has checked.", ""),
+    gauge("frieze_scrub_all_bytes", &[], "Bytes that the current scrub has to check; 0 if none is running.", ""),
     gauge("frieze_metalog_applied_index", &[], "Last entry of the metalog executed here.", ""),
     gauge("frieze_metalog_last_index", &[], "Last entry of the metalog here.", "far above the applied one for long"),
     gauge("frieze_metalog_term", &[], "Term of the metalog.", "it rises often: leaders are lost"),
@@ -166,7 +166,7 @@ pub(crate) const FIGURES: &[Figure] = &[
         "1 if this server leads the metalog.",
         "the sum over all servers is not 1 for longer than a lease",
     ),
-    gauge("frieze_metalog_has_leader", &[], "1 if this server knows who leads.", "0 for longer than a lease"),
+    gauge("frieze_metalog_has_leader", &[], "1 if this server knows the leader.", "0 for longer than a lease"),
     gauge(
         "frieze_metalog_members",
         &["kind"],
@@ -175,7 +175,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     ),
     gauge("frieze_metalog_failed", &[], "1 if the metalog's journal cannot be written here.", "1"),
     gauge("frieze_lease_held", &[], "1 if this server may answer for its chains.", "0 for longer than a lease"),
-    gauge("frieze_lease_left_seconds", &[], "Until it ends if it is not renewed.", ""),
+    gauge("frieze_lease_left_seconds", &[], "Time until the lease of this server ends if it is not renewed.", ""),
     gauge(
         "frieze_node_info",
         &["cluster", "node", "name"],
@@ -185,35 +185,35 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge(
         "frieze_cluster_nodes",
         &["state"],
-        "Servers of the cluster by state, as this one can vouch for it: unknown are those that nobody leads and that \
-         were not heard lately.",
+        "Servers of the cluster by state, as this server knows it: without a leader, a server that sent no message \
+         lately is unknown.",
         "offline or unknown above 0",
     ),
     gauge(
         "frieze_cluster_clock_offset_seconds",
         &["node"],
-        "Each server's clock less the leader's; only the leader tells.",
+        "Each server's clock less the leader's; exported by the leader only.",
         "beyond 0.1",
     ),
     gauge("frieze_cluster_chains", &[], "Chains of the cluster.", ""),
     gauge(
         "frieze_cluster_chains_whole",
         &[],
-        "Those that have all the copies that are wanted: `replicas`, or as many as there are servers, one that is away \
-         counted.",
+        "Chains with all wanted copies: `replicas`, or the count of servers if that is smaller, offline servers \
+         included.",
         "below `frieze_cluster_chains` for long",
     ),
-    gauge("frieze_cluster_copies_missing", &[], "Copies of chains that are wanted and not there.", "above 0 for long"),
+    gauge("frieze_cluster_copies_missing", &[], "Wanted copies of chains that do not exist.", "above 0 for long"),
     gauge(
         "frieze_cluster_disks_out",
         &["reason"],
-        "Disks that took a record no more, and are out of their chains: full, or failed.",
+        "Disks that left their chains because they accept no record, by reason: full or failed.",
         "above 0",
     ),
     gauge(
         "frieze_cluster_chains_waiting",
         &[],
-        "Those that do not work, and wait for somebody to come back.",
+        "Chains that do not serve until a server comes back.",
         "above 0 for longer than a lease",
     ),
     gauge("frieze_chains", &["role"], "Chains by this server's role in them.", ""),
@@ -229,37 +229,37 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge(
         "frieze_chain_clean_record",
         &["chain"],
-        "Number of the last record known here to be committed.",
-        "it stands while the last rises",
+        "Number of the last record that this server knows to be committed.",
+        "constant while `frieze_chain_last_record` rises",
     ),
-    gauge("frieze_chain_dirty_records", &["chain"], "Records here that are not known to be committed.", ""),
+    gauge("frieze_chain_dirty_records", &["chain"], "Records here that this server does not know to be committed.", ""),
     gauge(
         "frieze_chain_dirty_bytes",
         &["chain"],
-        "Their bytes, as far as they may have to be sent on.",
+        "Bytes of dirty records that may have to be forwarded.",
         "near 64 MiB for long: the members behind do not keep up",
     ),
-    gauge("frieze_chain_closed_timestamp_seconds", &["chain"], "Nothing is stamped up to it any more.", ""),
+    gauge("frieze_chain_closed_timestamp_seconds", &["chain"], "Closed timestamp of the chain.", ""),
     gauge(
         "frieze_chain_failed",
         &["chain"],
-        "1 if this server is named as a member and can be none: its device took a record no more.",
+        "1 if this server is named as a member but its device accepts no record.",
         "1",
     ),
-    gauge("frieze_sync_chains", &[], "Chains of which this server brings another up to date.", ""),
-    gauge("frieze_sync_left_records", &[], "Records that it still has to supply.", "above 0 and not falling"),
-    gauge("frieze_sync_left_bytes", &[], "About how many bytes those are.", ""),
-    counter("frieze_sync_sent_bytes_total", &[], "Bytes of the past that it has supplied.", ""),
-    gauge("frieze_sync_lacked_bytes", &[], "About how many bytes this server itself is still to be given.", ""),
+    gauge("frieze_sync_chains", &[], "Chains of which this server brings another server up to date.", ""),
+    gauge("frieze_sync_left_records", &[], "Records left to send for catch-up.", "above 0 and not falling"),
+    gauge("frieze_sync_left_bytes", &[], "Estimated bytes of those records.", ""),
+    counter("frieze_sync_sent_bytes_total", &[], "Bytes that this server has sent for catch-up.", ""),
+    gauge("frieze_sync_lacked_bytes", &[], "Estimated bytes that this server still has to receive for catch-up.", ""),
     gauge("frieze_sync_max_bytes_per_second", &[], "`sync_bytes_per_s`; 0 for no limit.", ""),
     counter("frieze_peer_sent_messages_total", &["kind"], "Messages to other servers.", ""),
-    counter("frieze_peer_sent_bytes_total", &["kind"], "Their bytes without those of headers.", ""),
+    counter("frieze_peer_sent_bytes_total", &["kind"], "Bytes of these messages, without headers.", ""),
     counter("frieze_peer_received_messages_total", &["kind"], "Messages from other servers.", ""),
-    counter("frieze_peer_received_bytes_total", &["kind"], "Their bytes without those of headers.", ""),
+    counter("frieze_peer_received_bytes_total", &["kind"], "Bytes of these messages, without headers.", ""),
     counter(
         "frieze_peer_lost_messages_total",
         &[],
-        "Messages to other servers that were let go: it was away, or too much waited.",
+        "Messages to other servers that were dropped: the server was offline, or its queue was full.",
         "",
     ),
 ];
@@ -284,37 +284,39 @@ impl Values {
     }
 }
 
-impl Engine {
-    /// The present values of every metric that the engine knows.
+impl ServerParts {
+    /// The present values of every metric that the parts knows.
     pub(crate) fn figures(&self) -> Values {
         let mut values = Values::default();
         self.figures_of_server(&mut values);
         if let Some(metalog) = self.metalog() {
             of_metalog(&metalog, &mut values);
         } else {
-            values.count("frieze_metalog_last_index", self.meta.appended().0);
+            values.count("frieze_metalog_last_index", self.planes.meta.appended().0);
         }
-        values.count("frieze_metalog_applied_index", self.meta.appended().0);
+        values.count("frieze_metalog_applied_index", self.planes.meta.appended().0);
         let Some(status) = self.cluster_status() else { return values };
-        let left_ns = self.data.lease().left_ns(self.clock.reading().mono);
+        let left_ns = self.planes.data.lease().left_ns(self.planes.clock.reading().mono);
         values.flag("frieze_lease_held", left_ns > 0);
         values.tell("frieze_lease_left_seconds", &[], seconds_of_ns(left_ns));
-        let me = self.node();
+        let me = self.planes.node();
         of_cluster(me, &status, &mut values);
-        let chains = self.chains();
+        let chains = self.planes.chains();
         of_chains(me, &chains, &mut values);
         let behind: u64 = chains.iter().map(|chain| chain.behind).sum();
-        values.count("frieze_sync_left_bytes", behind * self.data.mean_record_bytes());
-        values.count("frieze_sync_sent_bytes_total", self.data.catch_up_bytes());
-        let lag = chains.iter().map(|chain| self.data.lag_bytes(ChainId(chain.chain))).sum();
-        values.count("frieze_sync_lacked_bytes", lag);
-        values.count("frieze_sync_max_bytes_per_second", self.data.catch_up_limit());
+        values.count("frieze_sync_left_bytes", behind * self.planes.data.mean_record_bytes());
+        values.count("frieze_sync_sent_bytes_total", self.planes.data.catch_up_bytes());
+        values.count(
+            "frieze_sync_lacked_bytes",
+            chains.iter().map(|chain| self.planes.data.lag_bytes(ChainId(chain.chain))).sum(),
+        );
+        values.count("frieze_sync_max_bytes_per_second", self.planes.data.catch_up_limit());
         values
     }
 
     fn figures_of_server(&self, values: &mut Values) {
         let status = self.status();
-        let clock = self.clock.health();
+        let clock = self.planes.clock.health();
         values.tell("frieze_build_info", &[SOFTWARE.trim_start_matches("frieze/")], 1.0);
         values.tell("frieze_uptime_seconds", &[], status.uptime_ms as f64 / 1e3);
         values.flag("frieze_healthy", status.health == HEALTHY);
@@ -334,13 +336,13 @@ impl Engine {
         }
         values.tell("frieze_dirty_age_seconds", &[], status.dirty_age_ms as f64 / 1e3);
         values.tell("process_cpu_seconds_total", &[], seconds_of_ns(status.cpu_ns));
-        let (remains_chains, remains_left, remains_freed) = self.remains.told();
+        let (remains_chains, remains_left, remains_freed) = self.service.upkeep.remains.told();
         for (name, value) in [
             ("frieze_remains_chains", remains_chains),
             ("frieze_remains_left_bytes", remains_left),
             ("frieze_remains_freed_bytes_total", remains_freed),
             ("frieze_gaps", status.gaps.len() as u64),
-            ("frieze_chains_behind", self.chains_behind()),
+            ("frieze_chains_behind", self.planes.chains_behind()),
             ("frieze_connections", status.connections),
             ("frieze_sessions", status.sessions),
             ("frieze_inodes", status.inodes),

@@ -10,12 +10,11 @@ use std::sync::Arc;
 
 use frieze_base::{ClusterId, Fault, Reason};
 use frieze_disk::{Disk, TimeSource, TreeCopy};
+use frieze_metadata::{LsmStore, VersionStore};
+use frieze_planes::{Settings, no_wake};
 use frieze_wire::txn::Caller;
 
-use crate::durability::no_wake;
-use crate::engine::{Engine, ProcessStats, Seams};
-use crate::settings::Settings;
-use frieze_metadata::{LsmStore, VersionStore};
+use crate::parts::{ProcessStats, Seams, ServerParts};
 
 /// Directory of the namespace's store within the data directory.
 pub(crate) const STORE_DIRECTORY: &str = "namespace";
@@ -55,13 +54,13 @@ pub(crate) fn open_store(dir: &Path) -> Result<Box<dyn VersionStore>, Fault> {
 /// Runs the server's start.
 ///
 /// # Errors
-/// As [`Engine::open`].
+/// As [`ServerParts::open`].
 pub(crate) fn open(
     disk: Arc<dyn Disk>,
     store: Box<dyn VersionStore>,
     time: Arc<dyn TimeSource>,
     serve_damaged: bool,
-) -> Result<Engine, Fault> {
+) -> Result<ServerParts, Fault> {
     let settings = Settings { dir: "a view".into(), serve_damaged, ..Settings::default() };
     let seams = Seams {
         disk,
@@ -75,7 +74,7 @@ pub(crate) fn open(
         keys: BTreeMap::new(),
         owner: Caller::root(),
     };
-    Engine::open(settings, seams)
+    ServerParts::open(settings, seams)
 }
 
 /// An identity that no cluster has.

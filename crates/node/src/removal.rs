@@ -7,22 +7,23 @@
 //!
 //! Guarantees: once the server has received such a refusal, no later start serves the directory, whichever server
 //! answers.
-//! Leaves to others: when a connection is refused (`engine::control`, `serve::links`), and ending the process (its
+//! Leaves to others: when a connection is refused (`parts::control`, `serve::links`), and ending the process (its
 //! owner).
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use frieze_base::{Fault, Reason};
-use frieze_locks::{Mutex, MutexGuard, levels};
+use frieze_storage::Identity;
 use tracing::{error, warn};
 
-use crate::engine::Engine;
-use frieze_storage::Identity;
+use crate::parts::ServerParts;
 
 /// Callback that runs once, with the reason why this server ends.
 pub(crate) type OnRemoval = Box<dyn FnOnce(Fault) + Send>;
 
 /// Whether this server ends: it was removed, or its cluster has ended ([`crate::successor`]).
 #[derive(Default)]
-pub(crate) struct Removal(Mutex<levels::Removal, State>);
+pub(crate) struct Removal(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -58,17 +59,16 @@ impl Removal {
         self.lock().fault.clone()
     }
 
-    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Engine {
+impl ServerParts {
     /// Handles the refusal of another server, which has proven to be one of the cluster: this server is none any more.
     pub(crate) fn removed(&self, fault: Fault) {
         let Some(call) = self.removal.begin(&fault) else { return };
-        if let Err(failed) = self.keeper.update(|identity| identity.is_removed = true) {
+        if let Err(failed) = self.planes.keeper.update(|identity| identity.is_removed = true) {
             warn!("that this server was removed could not be kept for its next start: {failed}");
         }
         error!("this server was removed from its cluster, and ends: {}", fault.message);

@@ -3,7 +3,7 @@
 //! Guarantees: there are at most `connections_max` connections, shared out among users. A peer that sends garbage or
 //! half a frame, or does not read, receives the reason and is disconnected; other peers lose nothing. A peer that does
 //! not prove its identity has a few KiB and 10 s. Stopping flushes everything.
-//! Leaves to others: the meaning of a request (`engine`), bytes on sockets (`net`).
+//! Leaves to others: the meaning of a request (`parts`), bytes on sockets (`net`).
 //!
 //! Threads block on sockets instead of sharing a reactor: one context switch less for each small request, and payload
 //! goes from the socket to the page cache through one cache-hot buffer (ADR 0003 has the measurements).
@@ -26,17 +26,20 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use frieze_base::{ChainEpoch, Fault, NodeId, Reason};
 use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
-use frieze_locks::{Mutex, MutexGuard, levels};
+use frieze_metadata::LsmStore;
 use frieze_net::{
     Admission, BufferPool, FramePayload, FrameReader, FrameWriter, InProcess, Key, Limits, Listener, LogThrottle,
     Origin, Proof, ReceivedPayload, Seat, ServerAddr, Stream, kernel_proof, random_nonce, user_of,
 };
+use frieze_planes::{KeySettings, Settings};
+use frieze_service::{Conn, KeyRight, Responder, Scratch, Steps, class_of, machine_bytes};
+use frieze_storage::{Identity, NodeClock, Wake};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Refusal, Reply, ReplyBody, RequestBody};
 use frieze_wire::peer::{PeerBody, ServerMessage};
@@ -50,15 +53,8 @@ use self::proving::Proving;
 use self::traffic::Traffic;
 use self::turns::{LINGER, Place, Turns};
 use crate::directory;
-use crate::engine::requests::class_of;
-use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
-use crate::memory::machine_bytes;
 use crate::offline::{STORE_DIRECTORY, boot_id};
-use crate::session::{Conn, KeyRight};
-use crate::settings::{KeySettings, Settings};
-use crate::steps::Steps;
-use frieze_metadata::LsmStore;
-use frieze_storage::{Identity, NodeClock, Wake};
+use crate::parts::{ProcessStats, Seams, ServerParts};
 
 /// Stack of a connection's thread: the deepest request (a listing of the past) uses a quarter of it.
 const STACK_BYTES: usize = 512 << 10;
@@ -91,7 +87,7 @@ pub struct Server {
 }
 
 struct Shared {
-    engine: Engine,
+    parts: ServerParts,
     wake: Arc<Wake>,
     /// Wakes the thread that reclaims space.
     rest: Arc<Wake>,
@@ -123,7 +119,7 @@ struct Shared {
     admission: Admission,
     /// Connections that could not be accepted.
     missed: LogThrottle,
-    open: Mutex<levels::OpenConnections, BTreeMap<u64, Open>>,
+    open: Mutex<BTreeMap<u64, Open>>,
     next_connection: AtomicU64,
     /// Requests from this process that are being answered.
     asking: AtomicU64,
@@ -178,12 +174,12 @@ impl Server {
         // A new node sends its address to the other servers before it is one of them.
         let early = !settings.join.is_empty() && Identity::load(&*disk)?.is_none();
         let mut listeners = if early { listen(&addresses)? } else { Vec::new() };
-        let engine = together::open(settings, seams, listeners.first().map(|first| &**first))?;
-        copied::note(&disk, &engine)?;
-        for note in engine.notes() {
+        let parts = together::open(settings, seams, listeners.first().map(|first| &**first))?;
+        copied::note(&disk, &parts)?;
+        for note in parts.notes() {
             warn!("{note}");
         }
-        let wait_us = engine.restart_wait_us();
+        let wait_us = parts.restart_wait_us();
         if wait_us > 0 {
             info!("waiting {} ms until the clock has passed every stamp given before", wait_us / 1000);
             // Nothing else runs yet, and only the passing of time can end the wait.
@@ -194,12 +190,12 @@ impl Server {
         }
         if let Some(first) = listeners.first() {
             // Called once, at the start.
-            let _ = engine.listens_at.set(first.addr().to_string());
+            let _ = parts.listens_at.set(first.addr().to_string());
         }
         let offered = listeners.len();
-        listeners.extend(listen_nearby(&engine, &directory));
+        listeners.extend(listen_nearby(&parts, &directory));
         let shared = Arc::new(Shared {
-            engine,
+            parts,
             wake,
             rest: Arc::default(),
             breath: Arc::default(),
@@ -233,7 +229,7 @@ impl Server {
             let shared = shared.clone();
             move || {
                 while !shared.stopping.load(Ordering::Acquire) {
-                    let next = shared.engine.beat();
+                    let next = shared.parts.beat();
                     shared.beat.wait(next.unwrap_or(Duration::from_nanos(TEND_EVERY_NS)));
                 }
             }
@@ -242,7 +238,7 @@ impl Server {
             let shared = shared.clone();
             move || {
                 while !shared.stopping.load(Ordering::Acquire) {
-                    shared.engine.stock(Duration::from_nanos(TEND_EVERY_NS));
+                    shared.parts.stock(Duration::from_nanos(TEND_EVERY_NS));
                 }
             }
         })?);
@@ -250,9 +246,9 @@ impl Server {
             let shared = shared.clone();
             move || {
                 while !shared.stopping.load(Ordering::Acquire) {
-                    let alone = !shared.engine.is_in_chains();
+                    let alone = !shared.parts.planes.is_in_chains();
                     shared.pulse.wait(if alone { Duration::from_nanos(TEND_EVERY_NS) } else { PULSE_EVERY });
-                    shared.engine.tick_chains();
+                    shared.parts.tick_chains();
                 }
             }
         })?);
@@ -292,8 +288,8 @@ impl Server {
 
     /// Address at which other servers and clients reach it.
     pub fn home(&self) -> ServerAddr {
-        let engine = &self.shared.engine;
-        let known = engine.settings.reached_at(engine.listens_at.get().map(String::as_str)).ok();
+        let parts = &self.shared.parts;
+        let known = parts.planes.settings.reached_at(parts.listens_at.get().map(String::as_str)).ok();
         known.and_then(|text| text.parse().ok()).unwrap_or_else(|| self.nearby())
     }
 
@@ -309,13 +305,13 @@ impl Server {
 
     /// Number of this server in the cluster.
     pub fn node(&self) -> NodeId {
-        self.shared.engine.keeper.with(|identity| identity.node_id())
+        self.shared.parts.planes.keeper.with(|identity| identity.node_id())
     }
 
     /// A secret that the servers of the cluster have and no other program: for data that a gateway of one server signs
     /// and a gateway of another verifies. `purpose` separates such secrets from each other.
     pub fn secret_for(&self, purpose: &str) -> [u8; 32] {
-        self.shared.engine.keeper.with(|identity| blake3::derive_key(purpose, &identity.key()))
+        self.shared.parts.planes.keeper.with(|identity| blake3::derive_key(purpose, &identity.key()))
     }
 
     /// Address of the metrics page, if there is one, with the port that was chosen.
@@ -326,12 +322,12 @@ impl Server {
     /// Registers a callback that runs once if this server is removed from its cluster: from then on it answers no
     /// client and is to be stopped, and no other server may start on its directory.
     pub fn on_removal(&self, call: impl FnOnce(Fault) + Send + 'static) {
-        self.shared.engine.removal.watch(Box::new(call));
+        self.shared.parts.removal.watch(Box::new(call));
     }
 
-    /// The engine, for a process that embeds the server.
-    pub fn engine(&self) -> &Engine {
-        &self.shared.engine
+    /// The parts, for a process that embeds the server.
+    pub fn parts(&self) -> &ServerParts {
+        &self.shared.parts
     }
 
     /// Accepts no more requests, flushes everything, and ends.
@@ -340,12 +336,12 @@ impl Server {
     /// The disk's: what was not synced may be lost, and the next start recovers.
     pub fn stop(mut self) -> Result<(), Fault> {
         self.stop_threads();
-        self.shared.engine.stop()
+        self.shared.parts.stop()
     }
 
     fn stop_threads(&mut self) {
         // Sent while there are connections to the other servers.
-        self.shared.engine.resign();
+        self.shared.parts.resign();
         self.shared.stopping.store(true, Ordering::Release);
         for listener in &self.listeners {
             listener.stop();
@@ -353,7 +349,7 @@ impl Server {
         if let Some(door) = &self.shared.door {
             door.stop();
         }
-        for open in self.shared.open.lock().values() {
+        for open in self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).values() {
             open.stream.shutdown();
         }
         self.shared.wake.wake();
@@ -364,10 +360,10 @@ impl Server {
         self.shared.beat.wake();
         self.shared.tenancy.wake();
         self.shared.patience.wake();
-        self.shared.engine.stop_control();
-        self.shared.engine.stop_journal();
-        self.shared.engine.stop_answering();
-        self.shared.engine.stop_stocking();
+        self.shared.parts.stop_control();
+        self.shared.parts.stop_journal();
+        self.shared.parts.service.files.stop_answering();
+        self.shared.parts.stop_stocking();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 error!("a server thread panicked");
@@ -377,7 +373,7 @@ impl Server {
             links.stop();
         }
         // A leader without any messages from other servers would wait for ever.
-        self.shared.engine.end_waits();
+        self.shared.parts.end_waits();
         // Connection threads end by themselves now; they hold no lock across a request.
         let is_answering = || self.shared.door.as_ref().is_some_and(|door| door.is_answering());
         let is_asked = || self.shared.asking.load(Ordering::Acquire) > 0;
@@ -440,7 +436,7 @@ fn admit(shared: &Arc<Shared>, stream: Stream) {
     shared.connections.fetch_add(1, Ordering::AcqRel);
     let id = shared.next_connection.fetch_add(1, Ordering::Relaxed);
     let open = Open { stream: stream.clone(), conn: conn.clone() };
-    shared.open.lock().insert(id, open);
+    shared.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id, open);
     let for_thread = shared.clone();
     let served = stream.clone();
     let spawned = spawn("conn", move || {
@@ -467,7 +463,7 @@ struct Gone {
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        self.shared.open.lock().remove(&self.id);
+        self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
         self.shared.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -488,13 +484,12 @@ struct Answers {
     clock: Arc<NodeClock>,
     epoch: ChainEpoch,
     turns: Arc<Turns>,
-    place: Mutex<levels::ReadPlace, Place>,
+    place: Mutex<Place>,
 }
 
 impl Answers {
-    #[track_caller]
     fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock()
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn header(&self, request: &FrameHeader, kind: FrameKind) -> FrameHeader {
@@ -510,7 +505,7 @@ fn header_of_answer(request: &FrameHeader, kind: FrameKind, epoch: ChainEpoch, c
         seq: request.seq,
         epoch,
         hlc: clock.newest(),
-        // Duration of the cache lease, which the engine put in place of the request for one.
+        // Duration of the cache lease, which the parts put in place of the request for one.
         holds: request.holds,
         ..FrameHeader::of(kind)
     }
@@ -527,7 +522,7 @@ impl Responder for Answers {
             self.writer.post(header, &body)
         } else {
             // The send may block until the reader reads. A large reply that is under way belongs to another thread.
-            if let Some(mut place) = self.place.try_lock() {
+            if let Ok(mut place) = self.place.try_lock() {
                 place.let_go();
             }
             self.writer.send(header, &body, FramePayload::Checked { pieces: &[payload], crc: payload_crc })
@@ -574,9 +569,9 @@ fn serve(shared: &Shared, stream: &Stream, conn: &Conn, seat: Seat) {
         Err(fault) => debug!("{} is closed: {fault}", stream.peer()),
     }
     stream.shutdown();
-    shared.engine.disconnected(conn);
+    shared.parts.service.sessions.disconnected(conn);
     if let Some(node) = conn.node().filter(|_| !shared.stopping.load(Ordering::Acquire)) {
-        shared.engine.hung_up(node);
+        shared.parts.hung_up(node);
     }
 }
 
@@ -600,8 +595,8 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
     let writer = FrameWriter::new(stream.clone(), Limits::SERVING);
     let answers = Arc::new(Answers {
         writer: writer.clone(),
-        clock: shared.engine.clock.clone(),
-        epoch: shared.engine.data.epoch(),
+        clock: shared.parts.planes.clock.clone(),
+        epoch: shared.parts.planes.data.epoch(),
         turns: shared.turns.clone(),
         place: Mutex::default(),
     });
@@ -652,7 +647,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
             // A removed server connects again, and receives the reason why its messages are refused.
             if frieze_net::mono().since_ns(looked) > TEND_EVERY_NS {
                 looked = frieze_net::mono();
-                if let Err(fault) = shared.engine.check_is_node(node) {
+                if let Err(fault) = shared.parts.check_is_node(node) {
                     info!("node {node} is not listened to any more: {fault}");
                     refuse(stream, fault);
                     return Ok(());
@@ -663,7 +658,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         let request = RequestBody::decode(body.as_slice());
         let len = header.payload_len as usize;
         let whole;
-        let brought: ReceivedPayload<'_> = if len >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
+        let brought: ReceivedPayload<'_> = if len >= SHARED_BYTES_MIN && shared.parts.planes.is_in_chains() {
             // The payload may be forwarded, or sent again, when the next is received.
             let asked = request.as_ref().ok().and_then(|body| body.request.as_ref());
             let goes_to = pieces::goes_to(shared, &header, asked, len);
@@ -689,7 +684,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
                 }
                 let timed = shared.door.as_ref().map(|door| door.timed(request.request.as_ref(), &responder));
                 let responder = timed.as_ref().unwrap_or(&responder);
-                shared.engine.handle(conn, &header, request, brought, responder, &mut scratch);
+                shared.parts.handle(conn, &header, request, brought, responder, &mut scratch);
             }
             Err(error) => {
                 let fault = Fault::new(Reason::BadFrame, format!("malformed frame: the body is no request: {error}"));
@@ -699,7 +694,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         if !reader.has_frame() {
             held.writer.release()?;
         }
-        let stays = held.answers.place().has_turn() && !shared.engine.is_in_chains();
+        let stays = held.answers.place().has_turn() && !shared.parts.planes.is_in_chains();
         if !(stays && reader.await_frame(LINGER)? && reader.has_frame()) {
             held.answers.place().let_go();
         }
@@ -783,7 +778,7 @@ fn hand_on(
     told: ServerMessage,
     payload: ReceivedPayload<'_>,
 ) -> Result<(), Trouble> {
-    match shared.engine.told(node, header, told, payload) {
+    match shared.parts.told(node, header, told, payload) {
         Err(fault) if fault.reason == Reason::BadFrame => Err(Trouble::Malformed(fault)),
         Err(fault) => {
             debug!("what node {node} told is lost: {fault}");
@@ -795,12 +790,12 @@ fn hand_on(
 
 /// A socket in the data directory, for clients on this machine that connected over TCP. If it cannot be made (a
 /// directory with a long name, a file system without sockets), clients stay on TCP and the server serves.
-fn listen_nearby(engine: &Engine, directory: &Path) -> Option<Arc<Listener>> {
+fn listen_nearby(parts: &ServerParts, directory: &Path) -> Option<Arc<Listener>> {
     let path = std::path::absolute(directory).ok()?.join(SOCKET);
     match Listener::bind(&ServerAddr::Unix(path.clone())) {
         Ok(listener) => {
             // Called once, at the start.
-            let _ = engine.socket.set(path.to_str()?.to_owned());
+            let _ = parts.socket.set(path.to_str()?.to_owned());
             Some(Arc::new(listener))
         }
         Err(fault) => {

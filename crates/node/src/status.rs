@@ -2,41 +2,41 @@
 
 use frieze_base::Reason;
 use frieze_cluster::ClusterTrouble;
+use frieze_service::ScrubSummary;
 use frieze_wire::message::{Gap, MemoryUse, StatusReply};
 
-use crate::engine::{Engine, SOFTWARE, troubles_out};
-use crate::scrub::Summary;
+use crate::parts::{SOFTWARE, ServerParts, troubles_out};
 
 /// Health of a server that knows of no trouble.
 pub(crate) const HEALTHY: &str = "healthy";
 
-impl Engine {
+impl ServerParts {
     /// Asks a majority before the health of the cluster is reported: a request detects a majority that was just lost,
     /// not only the leader's timeout.
     pub(crate) fn ask_majority(&self) {
-        if self.meta.is_member() && self.meta.leader().is_some() {
+        if self.planes.meta.is_member() && self.planes.meta.leader().is_some() {
             // Without an answer no server leads by now, and the status says so.
-            let _unconfirmed = self.meta.linearizable();
+            let _unconfirmed = self.planes.meta.linearizable();
         }
     }
 
     pub(crate) fn status(&self) -> StatusReply {
-        let health = self.clock.health();
+        let health = self.planes.clock.health();
         let process = (self.process)();
-        let stats = self.data.device().log().stats();
-        let space = self.data.device().space().unwrap_or_default();
-        let counts = self.meta.counts();
-        let now = self.clock.reading().mono;
-        let dirty = self.durability.is_dirty(&self.data, &self.meta);
-        let gaps = self.all_gaps().into_iter().map(|(from, to)| Gap { from: from.0, to: to.0 }).collect();
-        let (cluster, last_whole) = (self.cluster(), self.last_whole().0);
-        let images = self.data.device().image_stats();
-        let (flushes, flush_bytes_median) = self.data.device().flushes();
-        let Summary { damaged, finished, done_bytes: scrub_done } = self.scrub.summary();
+        let stats = self.planes.data.device().log().stats();
+        let space = self.planes.data.device().space().unwrap_or_default();
+        let counts = self.planes.meta.counts();
+        let now = self.planes.clock.reading().mono;
+        let dirty = self.planes.durability.is_dirty(&self.planes.data, &self.planes.meta);
+        let gaps = self.planes.all_gaps().into_iter().map(|(from, to)| Gap { from: from.0, to: to.0 }).collect();
+        let (cluster, last_whole) = (self.planes.cluster(), self.planes.last_whole().0);
+        let images = self.planes.data.device().image_stats();
+        let (flushes, flush_bytes_median) = self.planes.data.device().flushes();
+        let ScrubSummary { damaged, finished, done_bytes: scrub_done } = self.service.upkeep.scrub.summary();
         let (scrub_done_bytes, scrub_all_bytes) =
-            scrub_done.map_or((0, 0), |done| (done, self.stored_bytes().max(done).max(1)));
-        let (forgotten_bytes, forgotten_waiting_bytes) = self.reclaim.bytes();
-        let (forgetting_looked_at, forgetting_to_look_at) = self.reclaim.progress().now();
+            scrub_done.map_or((0, 0), |done| (done, self.service.upkeep.stored_bytes().max(done).max(1)));
+        let (forgotten_bytes, forgotten_waiting_bytes) = self.planes.gc.bytes();
+        let (forgetting_looked_at, forgetting_to_look_at) = self.planes.gc.progress().now();
         let troubles = self.troubles();
         let words: Vec<&str> = troubles.iter().map(|trouble| trouble.what.as_str()).collect();
         let words = if words.is_empty() { HEALTHY.to_owned() } else { words.join("; ") };
@@ -44,14 +44,14 @@ impl Engine {
             health: words,
             clock_error_us: health.error_us.unwrap_or(u64::MAX),
             fenced: health.fenced.is_some(),
-            newest: self.clock.newest().0,
-            earliest: self.earliest().0,
-            stable: self.stable().0,
-            durable: self.durability.durable_stamp().0,
-            dirty_bytes: self.data.device().dirty_bytes(),
-            dirty_age_ms: self.durability.dirty_age_ns(now, dirty) / 1_000_000,
+            newest: self.planes.clock.newest().0,
+            earliest: self.planes.earliest().0,
+            stable: self.planes.stable().0,
+            durable: self.planes.durability.durable_stamp().0,
+            dirty_bytes: self.planes.data.device().dirty_bytes(),
+            dirty_age_ms: self.planes.durability.dirty_age_ns(now, dirty) / 1_000_000,
             capacity_bytes: space.capacity_bytes,
-            free_bytes: space.free_bytes.saturating_sub(self.settings.reserve_bytes),
+            free_bytes: space.free_bytes.saturating_sub(self.planes.settings.reserve_bytes),
             log_bytes: stats.log_bytes,
             records: stats.records,
             inodes: counts.inodes,
@@ -64,9 +64,9 @@ impl Engine {
             software: SOFTWARE.to_owned(),
             cluster: cluster.to_string(),
             uptime_ms: now.since_ns(self.started) / 1_000_000,
-            metalog_index: self.meta.appended().0,
+            metalog_index: self.planes.meta.appended().0,
             index_bytes: stats.index_bytes + images.heap_bytes,
-            index_bytes_max: self.data.device().shares().index,
+            index_bytes_max: self.planes.data.device().shares().index,
             shelved_records: stats.run_records,
             shelf_bytes: stats.run_bytes,
             flushes,
@@ -80,8 +80,8 @@ impl Engine {
             scrubbed: finished.0,
             scrub_done_bytes,
             scrub_all_bytes,
-            corrupt_reads: self.data.device().read_errors().reads(),
-            scrub_due: self.scrub_due().map_or(0, |due| due.0),
+            corrupt_reads: self.planes.data.device().read_errors().reads(),
+            scrub_due: self.service.upkeep.scrub_due().map_or(0, |due| due.0),
             memory: Some(Box::new(self.memory_use())),
             images: Some(Box::new(images.to_wire())),
             troubles: troubles_out(troubles),
@@ -92,7 +92,7 @@ impl Engine {
     fn troubles(&self) -> Vec<ClusterTrouble> {
         let mut troubles = self.own_troubles();
         if let Some(mut status) = self.cluster_status() {
-            let me = self.node();
+            let me = self.planes.node();
             // Its own troubles are in the list already.
             status.nodes.iter_mut().filter(|node| node.node.id == me).for_each(|node| node.trouble = None);
             troubles.extend(self.troubles_of_cluster(&status));
@@ -118,27 +118,27 @@ impl Engine {
             add(what, "start it on an empty directory with --join");
         }
         let disk = "look at the disk (dmesg, SMART), replace it if need be, then restart the server";
-        if let Some(fault) = self.durability.failure() {
+        if let Some(fault) = self.planes.durability.failure() {
             add(format!("read-only after a failed flush: {}", fault.message), disk);
         }
-        if let Some(fence) = self.clock.health().fenced {
+        if let Some(fence) = self.planes.clock.health().fenced {
             add(
                 format!("fenced, reads only: {fence}"),
                 "set the clock (chrony, NTP): writes are taken again by itself",
             );
         }
-        if let Some(fault) = self.durability.store_trouble() {
+        if let Some(fault) = self.planes.durability.store_trouble() {
             let what = format!("names are kept in memory and in the metalog only: {}", fault.message);
             add(what, "give the disk of the data directory room, or replace it");
         }
-        let damaged = self.scrub.summary().damaged;
+        let damaged = self.service.upkeep.scrub.summary().damaged;
         if damaged > 0 {
             add(
                 damaged_words(damaged),
                 "bring the files back from an instant before, or from a copy; 'frieze scrub' looks again",
             );
         }
-        if self.data.device().is_full() {
+        if self.planes.data.device().is_full() {
             add(
                 "the disk is full: it has no room for another segment of the log, and refuses writes".to_owned(),
                 "'frieze forget' some of the past ('frieze du --history /' shows where it is), or give it a larger \
@@ -146,7 +146,7 @@ impl Engine {
             );
         }
         let failed: Vec<String> =
-            self.chains().into_iter().map(|chain| chain.failed).filter(|why| !why.is_empty()).collect();
+            self.planes.chains().into_iter().map(|chain| chain.failed).filter(|why| !why.is_empty()).collect();
         if let Some(why) = failed.first() {
             let chains = if failed.len() == 1 { "1 chain".to_owned() } else { format!("{} chains", failed.len()) };
             let remedy = match why == Reason::NoSpace.words() {
@@ -158,8 +158,8 @@ impl Engine {
             };
             add(format!("out of {chains}: the disk took a record no more ({why})"), remedy);
         }
-        if self.has_cluster() && self.data.is_shared() && self.meta.leader().is_some() {
-            let left_ns = self.data.lease().left_ns(self.clock.reading().mono);
+        if self.has_cluster() && self.planes.data.is_shared() && self.planes.meta.leader().is_some() {
+            let left_ns = self.planes.data.lease().left_ns(self.planes.clock.reading().mono);
             match self.refused_by_leader() {
                 Some(fault) => add(format!("refused by the cluster's leader: {}", fault.message), "as it says"),
                 None if left_ns == 0 => add(
@@ -174,14 +174,14 @@ impl Engine {
 
     /// Limits and use of memory, by purpose.
     fn memory_use(&self) -> MemoryUse {
-        let device = self.data.device();
+        let device = self.planes.data.device();
         let (shares, tiers) = (device.shares(), device.tiers().stats());
         MemoryUse {
             bytes_max: shares.total,
             program_bytes_max: shares.program,
             store_bytes_max: shares.store,
             files_bytes_max: shares.files,
-            files_bytes: self.files_cached(),
+            files_bytes: self.service.upkeep.files_cached(),
             dirty_bytes_max: shares.dirty,
             young_bytes_max: shares.young,
             young_bytes: device.tiers().young_bytes(device.log().end()),

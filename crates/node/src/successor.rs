@@ -11,16 +11,17 @@
 //! may start the server again. ADR 0056 has the reasons.
 //! Leaves to others: ending the process (its owner).
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_cluster::{ClusterState, ClusterStatus, ClusterTrouble};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_net::ServerAddr;
+use frieze_service::NodeKeys;
 use frieze_wire::message::{FormerCluster, HelloReply};
 use tracing::{error, warn};
 
-use crate::engine::Engine;
-use crate::node_keys::NodeKeys;
+use crate::parts::ServerParts;
 
 /// The later identity of the cluster, as a server of it has proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(crate) struct Successor {
 
 /// The proofs of a later identity.
 #[derive(Default)]
-pub(crate) struct Successors(Mutex<levels::SuccessorProof, Option<Proven>>);
+pub(crate) struct Successors(Mutex<Option<Proven>>);
 
 #[derive(Clone)]
 struct Proven {
@@ -125,7 +126,7 @@ impl Successor {
     }
 }
 
-impl Engine {
+impl ServerParts {
     /// The identities that the cluster had before, for a server of one of them.
     pub(crate) fn former_clusters(&self) -> Vec<FormerCluster> {
         let mut formers = Vec::new();
@@ -134,13 +135,15 @@ impl Engine {
             node: former.node.0,
             at: former.at,
         };
-        self.meta.look_at_control(&mut |state: &ClusterState| formers = state.formers().iter().map(former).collect());
+        self.planes
+            .meta
+            .look_at_control(&mut |state: &ClusterState| formers = state.formers().iter().map(former).collect());
         formers
     }
 
     /// Records the proof of a server that the cluster has a later identity.
     pub(crate) fn went_on(&self, successor: Successor) {
-        let now = self.clock.reading().mono;
+        let now = self.planes.clock.reading().mono;
         let is_new = {
             let mut proven = self.successors.lock();
             match &mut *proven {
@@ -168,8 +171,8 @@ impl Engine {
         }
         let words = format!(
             "this server ends, for its cluster has ended: {}; {}",
-            successor.words(self.cluster()),
-            successor.remedy(&self.settings.dir)
+            successor.words(self.planes.cluster()),
+            successor.remedy(&self.planes.settings.dir)
         );
         let fault = Fault::new(Reason::WrongCluster, words);
         if let Some(call) = self.removal.begin(&fault) {
@@ -197,7 +200,7 @@ impl Engine {
     /// The trouble of a later identity, and whether a majority of this one was there after the recovery.
     pub(crate) fn trouble_of_successor(&self) -> Option<(ClusterTrouble, bool)> {
         let (successor, standing) = self.successor()?;
-        let words = successor.words(self.cluster());
+        let words = successor.words(self.planes.cluster());
         Some(match standing.is_contested() {
             true => {
                 let what = format!("two clusters go on from one: {words}; a majority of this one was there afterwards");
@@ -206,7 +209,10 @@ impl Engine {
                 (ClusterTrouble::new(what, remedy), true)
             }
             false => (
-                ClusterTrouble::new(format!("the cluster has ended: {words}"), successor.remedy(&self.settings.dir)),
+                ClusterTrouble::new(
+                    format!("the cluster has ended: {words}"),
+                    successor.remedy(&self.planes.settings.dir),
+                ),
                 false,
             ),
         })
@@ -214,14 +220,14 @@ impl Engine {
 
     fn successor(&self) -> Option<(Successor, Standing)> {
         let Proven { successor, since, last } = self.successors.lock().clone()?;
-        let now = self.clock.reading().mono;
+        let now = self.planes.clock.reading().mono;
         if now.since_ns(last) >= PROVEN_FOR_NS {
             return None;
         }
         let (heard, voters) = self.voters_heard();
         let standing = Standing {
             at: successor.at,
-            newest: self.meta.newest(),
+            newest: self.planes.meta.newest(),
             leaderless_ns: self.leaderless_ns(),
             proven_ns: (now.since_ns(since), now.since_ns(last)),
             voters,
@@ -232,9 +238,8 @@ impl Engine {
 }
 
 impl Successors {
-    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, Option<Proven>> {
-        self.0.lock()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

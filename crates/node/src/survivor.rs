@@ -14,12 +14,12 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, LogIndex, NodeId, Reaso
 use frieze_cluster::{ClusterRecovery, ClusterState, Decision, NodeDevice, NodeInfo, TargetRole};
 use frieze_disk::{Disk, FileDisk, FileDiskSettings, MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
-use prost::Message;
-
-use crate::engine::Engine;
-use crate::offline;
 use frieze_metadata::{NameVersions, SurvivorJournal, SurvivorStore, VersionStore};
 use frieze_storage::{Identity, MetalogRole};
+use prost::Message;
+
+use crate::offline;
+use crate::parts::ServerParts;
 
 /// How far the clock of a lost server may have been ahead of this machine's, in microseconds: as far as clocks of a
 /// cluster may differ.
@@ -234,12 +234,12 @@ impl Left {
         let versions = NameVersions::new(store);
         let store = SurvivorStore::read(identity.node_id(), &versions)?;
         let journal = SurvivorJournal::read(&disk, &identity, &store)?;
-        let engine = offline::open(disk, versions.into_store(), time, serve_damaged)?;
-        let chains = (engine.data.ends(), engine.data.lost_intervals());
+        let parts = offline::open(disk, versions.into_store(), time, serve_damaged)?;
         let mut left = None;
-        engine.meta.look_at_control(&mut |state| {
-            left = Some(Left::of(state, &identity, &journal, (&engine, &store), &chains));
-        });
+        parts
+            .planes
+            .meta
+            .look_at_control(&mut |state| left = Some(Left::of(state, &identity, &journal, &parts, &store)));
         left.expect("it is looked at once")
     }
 
@@ -247,8 +247,8 @@ impl Left {
         state: &ClusterState,
         identity: &Identity,
         journal: &SurvivorJournal,
-        (engine, store): (&Engine, &SurvivorStore),
-        (ends, power): &(Vec<frieze_replication::ChainEnd>, Vec<(ChainId, Hlc, Hlc)>),
+        parts: &ServerParts,
+        store: &SurvivorStore,
     ) -> Result<Left, Fault> {
         if !state.is_founded() {
             let words = "this server has nothing of its cluster yet: go on from another one";
@@ -256,6 +256,8 @@ impl Left {
         }
         let me = identity.node_id();
         let known = (journal.known(), journal.known_stamp());
+        let ends = parts.planes.data.ends();
+        let power = parts.planes.data.lost_intervals();
         let chain = |end: &frieze_replication::ChainEnd| {
             let target = state.chain(end.chain).and_then(|chain| chain.target(me));
             let (copy, whole) = match target {
@@ -298,7 +300,7 @@ impl Left {
             went_on_from: state.formers().last().map(|former| (former.cluster, Hlc(former.at))),
             bound,
             epoch: ChainEpoch(configured.max(taken).unwrap_or_default().0 + 1),
-            told: told_last(node, identity, engine),
+            told: told_last(node, identity, parts),
             store: store.clone(),
         })
     }
@@ -347,7 +349,7 @@ impl Left {
 }
 
 /// The node info that the server last reported; for a server that is none of the cluster any more, what is known of it.
-fn told_last(node: Option<&frieze_cluster::ClusterNode>, identity: &Identity, engine: &Engine) -> NodeInfo {
+fn told_last(node: Option<&frieze_cluster::ClusterNode>, identity: &Identity, parts: &ServerParts) -> NodeInfo {
     let incarnation = identity.incarnation;
     match node {
         Some(node) => NodeInfo { incarnation: incarnation.max(node.incarnation()), ..node.info.clone() },
@@ -361,7 +363,7 @@ fn told_last(node: Option<&frieze_cluster::ClusterNode>, identity: &Identity, en
             incarnation,
             devices: vec![NodeDevice {
                 device: 0,
-                capacity_bytes: engine.data.device().space().map_or(1, |space| space.capacity_bytes.max(1)),
+                capacity_bytes: parts.planes.data.device().space().map_or(1, |space| space.capacity_bytes.max(1)),
                 has_failed: false,
                 is_full: false,
             }],

@@ -169,7 +169,7 @@ fn every_server_answers_about_what_was() {
         assert!(matches!(client.stat_at(node, "f", then(made)), Ok(Reply::Stat(_))), "at node {node}");
         assert_eq!(client.stat_at(node, "f", then(gone)).unwrap_err().reason, Reason::NotFound, "at node {node}");
         // Nothing has been stamped so late: the leader closes it, and the log says so to all.
-        let now = world.engine(node).newest().0 + 20_000 * 4096;
+        let now = world.engine(node).planes.newest().0 + 20_000 * 4096;
         world.run(30);
         assert!(matches!(client.stat_at(node, "g", then(now)), Ok(Reply::Stat(_))), "at node {node}");
     }
@@ -234,7 +234,7 @@ fn whoever_waits_for_other_servers_keeps_no_writer_out() {
         let (done, is_done) = std::sync::mpsc::channel();
         // It needs the same lock as a write.
         let writer = std::thread::spawn(move || {
-            leader.close_segment();
+            leader.service.upkeep.close_segment();
             // After the timeout the receiver is dropped.
             let _ = done.send(());
         });
@@ -370,7 +370,7 @@ fn a_connection_to_any_server_keeps_a_session() {
     let conn = client.stay_at(other);
     world.run(LONG);
     client.make("two").unwrap();
-    world.engine(other).disconnected(&conn);
+    world.engine(other).service.sessions.disconnected(&conn);
     world.run(LONG);
     assert_eq!(client.make("three").unwrap_err().reason, Reason::UnknownSession);
 }

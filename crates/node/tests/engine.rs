@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex};
 use frieze_base::{Fault, InodeId, Reason, Seq, SessionId, crc32c};
 use frieze_disk::{CrashKind, Disk, SimDisk, SimTime};
 use frieze_node::{
-    Conn, Engine, MemoryStore, ProcessStats, Responder, Scratch, Seams, Settings, VersionStore, no_wake,
+    Conn, MemoryStore, ProcessStats, Responder, Scratch, Seams, ServerParts, Settings, VersionStore, no_wake,
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{
@@ -98,7 +98,7 @@ struct Machine {
 
 /// A server on it and a connection to that.
 struct Served {
-    engine: Arc<Engine>,
+    engine: Arc<ServerParts>,
     conn: Conn,
     answers: Arc<Answers>,
     next: u64,
@@ -121,15 +121,15 @@ impl Machine {
         Machine { disk, time: SimTime::new(1_700_000_000_000_000), store: MemoryStore::default(), boot: 1, settings }
     }
 
-    fn try_serve(&self) -> Result<Engine, Fault> {
+    fn try_serve(&self) -> Result<ServerParts, Fault> {
         self.open(Box::new(self.store.clone()))
     }
 
-    fn open(&self, store: Box<dyn VersionStore>) -> Result<Engine, Fault> {
+    fn open(&self, store: Box<dyn VersionStore>) -> Result<ServerParts, Fault> {
         self.open_on(Arc::new(self.disk.clone()), store)
     }
 
-    fn open_on(&self, disk: Arc<dyn Disk>, store: Box<dyn VersionStore>) -> Result<Engine, Fault> {
+    fn open_on(&self, disk: Arc<dyn Disk>, store: Box<dyn VersionStore>) -> Result<ServerParts, Fault> {
         let seams = Seams {
             disk,
             time: Arc::new(self.time.clone()),
@@ -141,7 +141,7 @@ impl Machine {
             keys: BTreeMap::new(),
             owner: Caller::root(),
         };
-        Engine::open(self.settings.clone(), seams)
+        ServerParts::open(self.settings.clone(), seams)
     }
 
     fn serve(&self) -> Served {
@@ -152,7 +152,7 @@ impl Machine {
         self.connect(Arc::new(self.try_serve().expect("opens")), caller)
     }
 
-    fn connect(&self, engine: Arc<Engine>, caller: Caller) -> Served {
+    fn connect(&self, engine: Arc<ServerParts>, caller: Caller) -> Served {
         self.time.advance_us(engine.restart_wait_us());
         let conn = Conn::new(Some(caller), [3; 32]);
         let mut served = Served { engine, conn, answers: Arc::default(), next: 1, session: SessionId(0), seq: 0 };
@@ -277,7 +277,7 @@ impl Served {
     fn fsync(&mut self) {
         let id = self.send(Request::Sync(Sync { inode: 0 }), &[], 0);
         assert!(self.answer(id).is_none(), "a barrier is answered when everything is durable, not before");
-        self.engine.flush().expect("flushes");
+        self.engine.planes.flush().expect("flushes");
         self.answer(id).expect("answered by the flush").0.expect("durable");
     }
 }
@@ -393,7 +393,7 @@ fn a_sync_write_is_answered_by_the_flush_and_survives_the_power() {
     let id = served.send(Served::write_request(&file, Some(0), Durability::Sync), b"kept", 70);
     assert!(served.answer(id).is_none(), "not durable yet");
     assert_eq!(served.read("/f", View::NOW).unwrap(), b"", "what is not committed is not shown");
-    served.engine.flush().unwrap();
+    served.engine.planes.flush().unwrap();
     served.answer(id).expect("answered by the flush").0.expect("written");
     drop(served);
     machine.lose_power();
@@ -534,7 +534,7 @@ fn who_writes_a_file_is_told_to_who_may_read_or_write_it_until_its_session_has_e
     assert_eq!(writers, [FileWriter { session, uid: 0, host: String::new(), command: String::new() }]);
     let own = told(writer.ask(asks("/f", None))).unwrap();
     assert_eq!(own, [FileWriter { session, uid: 0, host: "here".to_owned(), command: "test".to_owned() }]);
-    let now = writer.engine.newest().0;
+    let now = writer.engine.planes.newest().0;
     assert_eq!(told(other.ask(asks("/f", Some(now)))).unwrap_err().reason, Reason::NoAttribute, "of the past");
     assert_eq!(told(other.ask(asks("/d", None))).unwrap_err().reason, Reason::NoAttribute, "of a directory");
     let set = |mode| SetAttr { target: Target::path("/f"), mode: Some(mode), ..SetAttr::default() };
@@ -564,7 +564,7 @@ fn a_full_disk_refuses_data_and_lets_everything_else_go_on() {
             Ok(_) => offset += 1 << 20,
             Err(fault) => break fault,
         }
-        served.engine.flush().expect("flushes");
+        served.engine.planes.flush().expect("flushes");
         assert!(offset < 200 << 20, "the disk never filled");
     };
     assert_eq!(full.reason, Reason::NoSpace);
@@ -572,7 +572,7 @@ fn a_full_disk_refuses_data_and_lets_everything_else_go_on() {
     let cut = SetAttr { target: Target::path("/f"), size: Some(5), ..SetAttr::default() };
     served.txn(Op::SetAttr(cut)).expect("truncates");
     served.txn(Op::Remove(Remove { target: Target::path("/f"), directory: false })).expect("removes");
-    served.engine.flush().expect("flushes");
+    served.engine.planes.flush().expect("flushes");
     assert!(matches!(served.ask(Request::Status(Status {})), Ok(Reply::Status(_))));
     drop(served);
     let mut served = machine.serve();
@@ -608,7 +608,7 @@ fn a_failed_flush_makes_the_server_read_only_and_says_so() {
     served.write(&file, Some(0), b"here").unwrap();
     machine.disk.fail_syncs(1);
     let waits = served.send(Request::Sync(Sync { inode: 0 }), &[], 0);
-    assert!(served.engine.flush().is_err());
+    assert!(served.engine.planes.flush().is_err());
     assert!(served.answer(waits).expect("answered").0.is_err(), "fsync does not claim success");
     assert!(served.write(&file, Some(0), b"more").unwrap_err().message.contains("read-only"));
     assert_eq!(served.read("/f", View::NOW).unwrap(), b"here");

@@ -73,16 +73,18 @@ fn wrapped(words: &[String], prefix: &str, width: usize) -> String {
 }
 
 fn made() -> (String, String) {
-    let source = std::fs::read_to_string(root().join("crates/node/src/settings.rs")).unwrap();
+    let source = std::fs::read_to_string(root().join("crates/planes/src/settings.rs")).unwrap();
     let defaults: toml::Table = toml::from_str(&toml::to_string(&Settings::default()).unwrap()).unwrap();
     let mut page = "# Settings of a server\n\n".to_owned();
-    page += "Made from the code; `cargo test -p frieze-node --test settings` fails if it is not as the code has it. A \
-        file in TOML, given\n";
-    page += "as `frieze serve --config FILE`; options of the command line come before what it says. It is refused if \
-        others can write\n";
-    page += "it, or read it while it holds a secret. [contrib/frieze.toml](../contrib/frieze.toml) has every setting \
-        as a comment, to be copied.\n";
-    page += "Sizes are bytes. An unknown name, or a value that cannot be, is refused with its line.\n";
+    let intro = [
+        "Generated from the code; `cargo test -p frieze-node --test settings` fails if the page differs from it. The \
+         file is TOML, given as `frieze serve --config FILE`; an option of the command line overrides its setting. The \
+         server refuses a file that other users can write, and a file with a secret that other users can read. \
+         [contrib/frieze.toml](../contrib/frieze.toml) has every setting as a comment, to be copied. Sizes are bytes. \
+         An unknown name, or an impossible value, is refused with its line."
+            .to_owned(),
+    ];
+    page += &wrapped(&intro, "", 120);
     let mut example =
         "# Settings of a server of frieze: 'frieze serve --config FILE'. Each stands here with its default;\n"
             .to_owned();
@@ -100,8 +102,8 @@ fn made() -> (String, String) {
         let default = defaults.get(&setting.name).map(toml::Value::to_string);
         let shown = default.clone().filter(|default| !matches!(default.as_str(), "\"\"" | "[]"));
         let shown = shown.map_or(String::new(), |default| format!(", `{default}`"));
-        page += &format!("\n### `{}`\n*{}{shown}.* ", setting.name, written(&setting.kind));
-        page += &format!("{}\n", setting.words.join(" "));
+        page += &format!("\n### `{}`\n\n*{}{shown}.*\n\n", setting.name, written(&setting.kind));
+        page += &wrapped(&setting.words, "", 120);
         example += &format!("\n{}", wrapped(&setting.words, "# ", 100));
         match (&setting.kind[..], default) {
             ("Vec<KeySettings>" | "Option<KeySettings>", _) => {

@@ -3,17 +3,19 @@
 //! Guarantees: each reply of a write is called once, with the first fault of its parts or the place of its first part.
 //! Leaves to others: the lock (`plane`), the steps of a write (`write`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use frieze_base::{Fault, InodeId, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_chain::{Replica, ReplicaEffect, RequestOutcome, RequestState};
 use frieze_storage::Few;
 
 use crate::chain_state::{DriverState, PendingReply};
+use crate::fills::Fills;
+use crate::request_table::RequestTable;
 use crate::striping::Layout;
 use crate::write_request::{WriteCallback, WriteResult};
 
-/// State of which one append at a time has the lock.
+/// State of which one thread at a time has the lock.
 pub struct Appender {
     pub(crate) chains: Vec<Replica>,
     /// Driver state of each chain, beside its replica.
@@ -25,14 +27,10 @@ pub struct Appender {
     /// Time of the last message of each other node.
     pub(crate) last_message: BTreeMap<NodeId, MonoTime>,
     pub(crate) groups: BTreeMap<u64, Group>,
-    pub(crate) in_flight: BTreeMap<(SessionId, Seq), u64>,
-    /// Acknowledged numbers of each session. A chain drops its entries below by itself; a late duplicate of an append
-    /// may now end on another chain, which never had the request.
-    pub(crate) acked: BTreeMap<SessionId, Seq>,
-    /// Appends that were refused with `Busy`: their clients retry under new numbers, so their duplicates are refused
-    /// too.
-    pub(crate) refused: BTreeSet<(SessionId, Seq)>,
+    /// Requests that run or were refused for good, and how far each session has acknowledged. Chains remember records.
+    pub(crate) requests: RequestTable,
     pub(crate) next_group: u64,
+    pub(crate) fills: Fills,
 }
 
 /// A write whose parts are not all complete.
@@ -49,26 +47,9 @@ pub(crate) struct Group {
 }
 
 impl Appender {
-    /// Records that `session` has acknowledged numbers below `acked`, in its request `seq`. Returns the first number
-    /// that is still remembered.
-    pub(crate) fn acknowledge(&mut self, session: SessionId, acked: Seq, seq: Seq) -> Seq {
-        let floor = self.acked.entry(session).or_default();
-        *floor = (*floor).max(acked.min(seq));
-        let floor = *floor;
-        self.forget_refused(session, floor);
-        floor
-    }
-
     /// True if a request has a record here, committed or not.
     pub(crate) fn has_record(&self, session: SessionId, seq: Seq) -> bool {
         self.chains.iter().any(|chain| chain.outcome_of(session, seq).is_some())
-    }
-
-    /// Drops refused appends below the first number that the session may still use.
-    pub(crate) fn forget_refused(&mut self, session: SessionId, below: Seq) {
-        while let Some(request) = self.refused.range((session, Seq(0))..(session, below)).next().copied() {
-            self.refused.remove(&request);
-        }
     }
 
     pub(crate) fn on_reply(
@@ -126,7 +107,7 @@ impl Appender {
             (None, Some(written)) => Ok(written),
             (None, None) => Err(Fault::new(Reason::Internal, "a write was answered without its first part")),
         };
-        self.in_flight.remove(&group.request);
+        self.requests.finish(group.request);
         for reply in group.replies {
             done.push((reply, result.clone()));
         }

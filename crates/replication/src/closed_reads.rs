@@ -3,7 +3,7 @@
 //! Guarantees: an instant that was closed here before the restart, with everything up to it on stable storage, can be
 //! read here again, with the same result. For a chain this ends with the first configuration that is taken, and durably
 //! before a record of the chain is discarded. Leaves to others: reads of now, which need a lease, and when to write the
-//! record (`Engine::tend`, `Engine::stop`).
+//! record (`ServerParts::tend`, `ServerParts::stop`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

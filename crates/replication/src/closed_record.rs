@@ -2,14 +2,13 @@
 //!
 //! Guarantees: an instant in it was closed here with everything up to it on stable storage; a chain is dropped from it
 //! durably before a record of the chain is discarded. Leaves to others: what is read by it (`closed_reads`), and when
-//! to write it (`Engine::tend`, `Engine::stop`).
+//! to write it (`ServerParts::tend`, `ServerParts::stop`).
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChainId, Fault, Reason};
 use frieze_disk::{Disk, StateFile};
-use frieze_locks::{Mutex, MutexGuard, levels};
 use prost::Message;
 use tracing::warn;
 
@@ -32,7 +31,7 @@ struct StoredClosed {
 /// The record and its file, which only a server of a cluster has.
 pub struct ClosedRecord {
     disk: Arc<dyn Disk>,
-    inner: Mutex<levels::ClosedRecord, ClosedRecordFile>,
+    inner: Mutex<ClosedRecordFile>,
 }
 
 impl fmt::Debug for ClosedRecord {
@@ -76,9 +75,8 @@ impl ClosedRecord {
         Ok(ClosedRecord { disk, inner: Mutex::new(inner) })
     }
 
-    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, ClosedRecordFile> {
-        self.inner.lock()
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, inner: &mut ClosedRecordFile, closed: Vec<u64>) -> Result<(), Fault> {
@@ -173,5 +171,18 @@ mod tests {
         };
         remembered.keep(looked_before).unwrap();
         assert!(ClosedRecord::load(disk).unwrap().closed().is_empty());
+    }
+
+    #[test]
+    fn any_bytes_are_a_record_of_closed_instants_or_count_as_none() {
+        let seed = StoredClosed { closed: vec![0, 7, 3, u64::MAX] }.encode_to_vec();
+        frieze_harness::fuzz!([seed], |bytes: &[u8]| {
+            frieze_harness::check_stable(bytes, |bytes| StoredClosed::decode(bytes).ok(), StoredClosed::encode_to_vec);
+            let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+            StateFile::open_or_create(&*disk, FILE).unwrap().write(bytes).unwrap();
+            let remembered = ClosedRecord::load(disk.clone()).unwrap();
+            remembered.drop_chain(ChainId(3)).unwrap();
+            assert!(ClosedRecord::load(disk).unwrap().closed().as_chunks().0.iter().all(|&[chain, _]| chain != 3));
+        });
     }
 }

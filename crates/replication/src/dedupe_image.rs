@@ -110,3 +110,46 @@ pub fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> Result<
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use frieze_base::ChainId;
+    use frieze_chain::Settings;
+
+    fn chains() -> Vec<Replica> {
+        (0..3).map(|chain| Replica::new(ChainId(chain), ChainEpoch(1), Settings::default())).collect()
+    }
+
+    fn tips() -> Vec<ChainTip> {
+        let tip = |chain| ChainTip {
+            chain: ChainId(chain),
+            epoch: ChainEpoch(1),
+            n: 9,
+            stamp: Hlc(900),
+            session: SessionId(7),
+            seq: Seq(5),
+        };
+        (0..2).map(tip).collect()
+    }
+
+    #[test]
+    fn any_bytes_are_dedupe_state_that_restores_or_corrupt() {
+        let session = StoredChainSession { chain: 1, session: 7, floor: 3, done: vec![4, 0, 800, 77, 0, 4096] };
+        let epochs = StoredEpochs { chain: 0, epochs: vec![1, 5, 2, 9] };
+        let kept = StoredDedupe { sessions: vec![session], epochs: vec![epochs] };
+        frieze_harness::fuzz!([kept.encode_to_vec()], |bytes: &[u8]| {
+            frieze_harness::check_stable(bytes, |bytes| StoredDedupe::decode(bytes).ok(), StoredDedupe::encode_to_vec);
+            let mut chains = self::chains();
+            match resume(&mut chains, &tips(), bytes) {
+                Ok(()) => {
+                    // What was restored is stored again, and restores.
+                    let again = keep(&chains, &tips(), &|_| true).expect("every record is committed");
+                    assert_eq!(resume(&mut self::chains(), &tips(), &again), Ok(()));
+                }
+                Err(fault) => assert_eq!(fault.reason, Reason::Corrupt),
+            }
+        });
+    }
+}

@@ -24,6 +24,7 @@ mod dedupe_image;
 mod detach;
 mod effects;
 mod fault;
+mod fills;
 mod gather;
 mod inbound;
 mod incoming;
@@ -34,6 +35,7 @@ mod promises;
 mod reads;
 mod replay;
 mod report;
+mod request_table;
 mod sessions;
 mod status;
 mod striping;
@@ -59,3 +61,6 @@ pub use replay::{new_chains, replay};
 pub use report::{ChainEnd, ChainEvent};
 pub use striping::{HOLE_PARTS_MAX, Layout, REACH_BYTES_MAX, Spread, file_bytes_max, in_one_record, split, split_hole};
 pub use write_request::{Content, WriteAsk, WriteCallback, WritePlace, WriteResult};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();

@@ -3,14 +3,13 @@
 //! Leaves to others: every step, each in a file of its own: writes (`write`), messages of members (`inbound`), effects
 //! (`effects`), reads (`reads`, `visibility`), durability (`persist`), periodic work (`tick`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
 
 use frieze_base::{ChainEpoch, ChainId, MonoTime, NodeId};
 use frieze_chain::{Moment, Replica, ReplicaInput};
 use frieze_hlc::Hlc;
-use frieze_locks::{Condvar, Mutex, MutexGuard, RwLock, levels};
 use frieze_net::{Idle, PeersCell};
 use frieze_storage::{Device, NodeClock};
 use frieze_wire::chain::Configuration;
@@ -19,9 +18,11 @@ use crate::appender::Appender;
 use crate::bounds::{Bounds, ServingLease};
 use crate::chain_state::DriverState;
 use crate::config_store::ConfigStore;
+use crate::fills::Fills;
 use crate::observer::PublishObserver;
 use crate::replay::{FIRST_EPOCH, FIRST_NODE};
 use crate::report::ChainEvent;
+use crate::request_table::RequestTable;
 
 /// The chains of one device and the device.
 pub struct DataPlane {
@@ -30,10 +31,12 @@ pub struct DataPlane {
     pub(crate) epoch: ChainEpoch,
     /// This node's id among the members of chains.
     pub(crate) me: NodeId,
-    pub(crate) appender: Mutex<levels::Appender, Appender>,
+    pub(crate) appender: Mutex<Appender>,
+    /// Notified when a write whose bytes were copied outside of the lock has ended.
+    pub(crate) fill_ended: Condvar,
     /// For each chain the instant at which a read of now reads: `MAX`, or below its first dirty record. The holder of
     /// the appender's lock changes it for all chains of a group at once.
-    pub(crate) cuts: RwLock<levels::ReadCuts, Vec<Hlc>>,
+    pub(crate) cuts: RwLock<Vec<Hlc>>,
     pub(crate) closed: AtomicU64,
     pub(crate) observer: OnceLock<Arc<dyn PublishObserver>>,
     pub(crate) config_store: ConfigStore,
@@ -45,7 +48,7 @@ pub struct DataPlane {
     pub(crate) views: crate::chain_view::ChainViews,
     /// Notified when a chain has more room.
     pub(crate) room: Condvar,
-    pub(crate) room_lock: Mutex<levels::ChainRoom, ()>,
+    pub(crate) room_lock: Mutex<()>,
     pub(crate) peers: Arc<PeersCell>,
     /// Receiver of reports: the control plane.
     pub(crate) reports: OnceLock<Box<dyn Fn(ChainEvent) + Send + Sync>>,
@@ -89,10 +92,9 @@ impl DataPlane {
             barriers_asked: MonoTime(0),
             last_message: BTreeMap::new(),
             groups: BTreeMap::new(),
-            in_flight: BTreeMap::new(),
-            acked: BTreeMap::new(),
-            refused: BTreeSet::new(),
+            requests: RequestTable::default(),
             next_group: 1,
+            fills: Fills::default(),
         });
         let plane = DataPlane {
             device,
@@ -100,6 +102,7 @@ impl DataPlane {
             epoch,
             me,
             appender,
+            fill_ended: Condvar::new(),
             cuts,
             closed: AtomicU64::new(closed),
             observer: OnceLock::new(),
@@ -154,11 +157,5 @@ impl DataPlane {
     /// The lease.
     pub fn lease(&self) -> &ServingLease {
         &self.lease
-    }
-
-    /// Locks out every write: for operations of the namespace that decide what present bytes are.
-    #[track_caller]
-    pub fn lock_appender(&self) -> MutexGuard<'_, Appender> {
-        self.appender.lock()
     }
 }

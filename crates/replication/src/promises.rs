@@ -1,7 +1,7 @@
 //! Promises that heads of chains make on their own: to stamp nothing at or below an instant any more.
 //!
 //! Guarantees: a chain has one promise in flight at a time, and no request waits for it. Leaves to others: when to
-//! promise (`Engine::flush`, `Engine::tend`, [`crate::tick`]), and when a promise counts (`frieze_chain`).
+//! promise (`Planes::flush`, `ServerParts::tend`, [`crate::tick`]), and when a promise counts (`frieze_chain`).
 
 use frieze_base::{ChainId, Fault};
 use frieze_chain::ReplicaInput;

@@ -10,9 +10,6 @@ use crate::appender::Appender;
 use crate::chain_state::DeferredWork;
 use crate::plane::DataPlane;
 
-/// Permanently refused appends of one session whose duplicates may still arrive.
-const REFUSED_MAX: usize = 64;
-
 impl DataPlane {
     /// Ends a session: its numbers are not used again. The chain keeps the entry of an uncommitted record until the
     /// next call.
@@ -25,8 +22,7 @@ impl DataPlane {
                 self.step(&mut appender, ChainId(chain as u32), ReplicaInput::EndSession(session), None, &mut out);
             }
         }
-        appender.acked.remove(&session);
-        appender.forget_refused(session, Seq(u64::MAX));
+        appender.requests.end_session(session);
         drop(appender);
         self.run_deferred(out);
     }
@@ -35,7 +31,7 @@ impl DataPlane {
     /// that the session has acknowledged.
     pub fn refuse_append(&self, chain: ChainId, request: (SessionId, Seq), acked: Seq, fault: Fault) -> Fault {
         let mut appender = self.lock_appender();
-        appender.acknowledge(request.0, acked, request.1);
+        appender.requests.recall(request, acked);
         self.refuse(&mut appender, chain, request, fault)
     }
 
@@ -55,14 +51,11 @@ impl DataPlane {
         if let Err(fault) = self.check_stamps(appender, std::iter::once(chain)) {
             return fault;
         }
-        let (session, seq) = request;
-        let is_here = appender.in_flight.contains_key(&request) || appender.has_record(session, seq);
-        let refused = appender.refused.range((session, Seq(0))..=(session, Seq(u64::MAX))).count();
-        if is_here || refused >= REFUSED_MAX && !appender.refused.contains(&request) {
+        let is_here = appender.requests.is_in_flight(request) || appender.has_record(request.0, request.1);
+        if is_here || appender.requests.refuse(request).is_err() {
             let words = "doubles of this session's appends are on their way: send it again later";
             return Fault::new(Reason::Overloaded, words);
         }
-        appender.refused.insert(request);
         fault
     }
 
@@ -70,7 +63,7 @@ impl DataPlane {
     pub fn sessions(&self) -> BTreeSet<SessionId> {
         let appender = self.lock_appender();
         let remembered = appender.chains.iter().flat_map(Replica::sessions);
-        remembered.chain(appender.acked.keys().copied()).collect()
+        remembered.chain(appender.requests.sessions()).collect()
     }
 
     /// True if a request has a record here, committed or not.

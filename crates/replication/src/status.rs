@@ -1,5 +1,6 @@
 //! Status of the chains: roles, ends of their logs, and figures for operators.
 
+use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainEpoch, ChainId, NodeId};
@@ -55,9 +56,14 @@ impl DataPlane {
         ends_of(&self.lock_appender())
     }
 
-    /// The same without waiting for a write; `None` while the appender is locked.
+    /// The same without waiting for a write; `None` while the appender is locked or a write is under way.
     pub fn ends_now(&self) -> Option<Vec<ChainEnd>> {
-        self.appender.try_lock().map(|appender| ends_of(&appender))
+        let appender = match self.appender.try_lock() {
+            Ok(appender) => Some(appender),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        appender.filter(|appender| appender.fills.is_empty()).map(|appender| ends_of(&appender))
     }
 
     /// Stamps before and after the records of chains of several members that a power loss took and no member has

@@ -2,6 +2,8 @@
 //! under a seed.
 
 mod few;
+mod fills;
 mod lives;
 mod remains;
 mod world;
+mod writing;

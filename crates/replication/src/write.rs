@@ -1,9 +1,11 @@
 //! A write at the head of its chains: recalled if it is a retry, placed, stamped, appended, answered.
 //!
-//! Guarantees: one append runs at a time, so a stamp is visible before the next is given; a write that crosses chunks
-//! is one group with one stamp, visible wholly or not at all; a payload that does not match the client's checksum is
+//! Guarantees: records become visible in the order of their stamps; a write that crosses chunks is one group with one
+//! stamp, visible wholly or not at all; a payload that does not match the client's checksum is
 //! not appended. Leaves to others: rights and the end of the file (the caller, through [`WritePlace`]), durability
 //! (`persist`), the other members (`effects`).
+
+use std::sync::MutexGuard;
 
 use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, Reason};
@@ -20,11 +22,35 @@ use crate::chain_state::{DeferredWork, UncommittedRecord};
 use crate::fault::damaged;
 use crate::observer::PublishGuard;
 use crate::plane::DataPlane;
+use crate::request_table::KnownRequest;
 use crate::striping::{ChunkPart, Spread, fits_one_chunk, in_one_record};
 use crate::write_request::{Content, WriteAsk, WriteCallback, WritePlace, WriteResult};
 
 /// Retries that wait for one request; a further one is refused and comes later.
 const RETRIES_MAX: usize = 16;
+
+/// Smallest write whose bytes are copied without the appender's lock: a copy of this size takes about ten
+/// microseconds, a lock that another thread waits for about as long.
+const UNLOCKED_BYTES_MIN: usize = if cfg!(test) { 512 } else { 64 << 10 };
+
+/// A write that has its stamp, and no record in the log yet.
+struct StampedWrite<'a> {
+    ask: &'a WriteAsk<'a>,
+    group_id: u64,
+    moment: Moment,
+    durability: Durability,
+    /// Chains may have several members.
+    shared: bool,
+    tokens: Few<(ChainId, AppendToken)>,
+    metas: Few<RecordHeader>,
+    payloads: Few<&'a [u8]>,
+    /// Checksums of the blocks of each payload.
+    crcs: Few<Vec<u32>>,
+    /// The payload, if it was copied for the other members.
+    copied: Option<Bytes>,
+    /// How much of it has been sent to them already.
+    gone: Option<SentPrefix>,
+}
 
 impl DataPlane {
     /// Writes, and replies through `reply`: at once, or for `sync` when [`DataPlane::on_persisted`] covers the write.
@@ -60,9 +86,28 @@ impl DataPlane {
             return;
         }
         let mut out = DeferredWork::default();
-        let mut appender = self.lock_appender();
-        let appended = self.write_locked(&mut appender, ask, (ahead, bytes, gone), reply, &mut out);
-        drop(appender);
+        // Its place does not depend on what other writes do to other files.
+        let is_beside = ahead.is_some() && ask.at_end.is_none();
+        let mut appender = if is_beside { self.lock_beside_fills(ask.inode) } else { self.lock_appender() };
+        let appended = match self.stamp_write(&mut appender, &ask, (ahead, bytes, gone), reply, &mut out) {
+            Ok(Some(stamped)) => {
+                let bytes: usize = stamped.payloads.iter().map(|payload| payload.len()).sum();
+                if is_beside && (bytes >= UNLOCKED_BYTES_MIN || !appender.fills.is_empty()) {
+                    Ok(self.append_unlocked(appender, stamped, &mut out))
+                } else {
+                    let publishing = self.publish_guard(&ask);
+                    let appended = self.device.append(&stamped.metas, &stamped.payloads, &stamped.crcs);
+                    let flush = self.finish_append(&mut appender, stamped, appended, &mut out);
+                    drop(publishing);
+                    drop(appender);
+                    Ok(flush)
+                }
+            }
+            done => {
+                drop(appender);
+                done.map(|_| None)
+            }
+        };
         match appended {
             Ok(Some((end, len))) => self.device.begin_flush(end, len),
             Ok(None) => {}
@@ -72,15 +117,58 @@ impl DataPlane {
         self.run_deferred(out);
     }
 
-    /// Returns the end of the last append and its bytes, if a request waits for its durability.
-    fn write_locked(
+    /// The observer recalls caches before the bytes become visible. The caller has the appender's lock until it is
+    /// dropped.
+    fn publish_guard(&self, ask: &WriteAsk<'_>) -> Option<PublishGuard<'_>> {
+        self.observer.get().map(|observer| PublishGuard::of(&**observer, (ask.session, ask.seq), ask.inode))
+    }
+
+    /// Appends a write whose bytes are copied without the lock, and takes the lock again to publish it. Returns as
+    /// [`DataPlane::finish_append`].
+    fn append_unlocked<'a>(
+        &'a self,
+        mut appender: MutexGuard<'a, Appender>,
+        stamped: StampedWrite<'_>,
+        out: &mut DeferredWork,
+    ) -> Option<(LogPosition, u64)> {
+        let inode = stamped.ask.inode;
+        appender.fills.begin(inode);
+        let reserved = loop {
+            match self.device.reserve(&stamped.metas) {
+                Ok(Some(reserved)) => break Ok(reserved),
+                // Others have to end first. No write is stamped meanwhile: places have the order of stamps.
+                Ok(None) => appender = self.await_fills(appender, 1),
+                Err(fault) => break Err(fault),
+            }
+        };
+        let (appended, publishing) = match reserved {
+            Ok(mut reserved) => {
+                drop(appender);
+                self.device.fill(&mut reserved, &stamped.payloads, &stamped.crcs);
+                self.device.await_turn(&reserved);
+                appender = self.relock_appender();
+                let publishing = self.publish_guard(stamped.ask);
+                (self.device.publish(reserved), publishing)
+            }
+            Err(fault) => (Err(fault), None),
+        };
+        let flush = self.finish_append(&mut appender, stamped, appended, out);
+        drop(publishing);
+        appender.fills.end(inode);
+        drop(appender);
+        self.fill_ended.notify_all();
+        flush
+    }
+
+    /// Recalls, places and stamps a write. `None` if it has its answer, or waits for that of an earlier run.
+    fn stamp_write<'a>(
         &self,
         appender: &mut Appender,
-        ask: WriteAsk<'_>,
-        (ahead, copied, mut gone): (Option<Vec<u32>>, Option<Bytes>, Option<SentPrefix>),
+        ask: &'a WriteAsk<'a>,
+        (ahead, copied, gone): (Option<Vec<u32>>, Option<Bytes>, Option<SentPrefix>),
         reply: WriteCallback,
         out: &mut DeferredWork,
-    ) -> Result<Option<(LogPosition, u64)>, (WriteCallback, Fault)> {
+    ) -> Result<Option<StampedWrite<'a>>, (WriteCallback, Fault)> {
         macro_rules! try_or_reply {
             ($result:expr) => {
                 match $result {
@@ -89,21 +177,26 @@ impl DataPlane {
                 }
             };
         }
-        // A retry is answered with its first run, wherever that placed an append.
-        if let Some(group) = appender.in_flight.get(&(ask.session, ask.seq)) {
-            let group = appender.groups.get_mut(group).expect("a request in flight has its group");
-            if group.replies.len() >= RETRIES_MAX {
-                return Err((reply, Reason::Overloaded.into()));
+        let request = (ask.session, ask.seq);
+        let known = appender.requests.recall(request, ask.acked);
+        match known {
+            KnownRequest::TooOld(floor) => {
+                let (seq, session) = (ask.seq, ask.session);
+                let words = format!(
+                    "request {seq} of session {session} was acknowledged: everything below {floor} is forgotten"
+                );
+                return Err((reply, Fault::new(Reason::SequenceTooOld, words)));
             }
-            group.replies.push(reply);
-            return Ok(None);
-        }
-        let floor = appender.acknowledge(ask.session, ask.acked, ask.seq);
-        if ask.seq < floor {
-            let (seq, session) = (ask.seq, ask.session);
-            let words =
-                format!("request {seq} of session {session} was acknowledged: everything below {floor} is forgotten");
-            return Err((reply, Fault::new(Reason::SequenceTooOld, words)));
+            // A retry is answered with its first run, wherever that placed an append.
+            KnownRequest::InFlight(group) => {
+                let group = appender.groups.get_mut(&group).expect("a request in flight has its group");
+                if group.replies.len() >= RETRIES_MAX {
+                    return Err((reply, Reason::Overloaded.into()));
+                }
+                group.replies.push(reply);
+                return Ok(None);
+            }
+            KnownRequest::Refused | KnownRequest::Unknown => {}
         }
         let shared = self.is_shared();
         if let Some(written) = try_or_reply!(appender.done_before(self.me, ask.session, ask.seq, ask.layout)) {
@@ -126,7 +219,7 @@ impl DataPlane {
             // Only the head of the chain knows what was appended under this number; no other member may answer that
             // nothing was.
             try_or_reply!(self.check_stamps(appender, std::iter::once(chain)));
-            if appender.refused.contains(&(ask.session, ask.seq)) {
+            if known == KnownRequest::Refused {
                 let words = "this append was refused before, when it was sent first: ask under another number";
                 return Err((reply, Fault::new(Reason::Busy, words)));
             }
@@ -148,7 +241,7 @@ impl DataPlane {
             None => match ((ask.place)(), ask.at_end) {
                 (Ok(placed), _) => placed,
                 (Err(fault), Some(chain)) => {
-                    return Err((reply, self.refuse(appender, chain, (ask.session, ask.seq), fault)));
+                    return Err((reply, self.refuse(appender, chain, request, fault)));
                 }
                 (Err(fault), None) => return Err((reply, fault)),
             },
@@ -159,16 +252,13 @@ impl DataPlane {
         {
             let words = format!("the file ends in chunk {}.{}: append there", ask.inode, parts[0].chunk);
             let fault = Fault::new(Reason::Busy, words);
-            return Err((reply, self.refuse(appender, chain, (ask.session, ask.seq), fault)));
+            return Err((reply, self.refuse(appender, chain, request, fault)));
         }
         if shared {
             let chains = parts.iter().map(|part| ask.layout.chain(part.chunk));
             try_or_reply!(self.check_stamps(appender, chains));
             try_or_reply!(self.clock.observe(above));
         }
-        // The observer recalls caches before the bytes become visible.
-        let _publishing =
-            self.observer.get().map(|observer| PublishGuard::of(&**observer, (ask.session, ask.seq), ask.inode));
         let mut crcs: Few<Vec<u32>> = Few::new();
         match (ahead, ask.content) {
             (Some(ahead), _) => crcs.push(ahead),
@@ -204,7 +294,7 @@ impl DataPlane {
         appender.groups.insert(
             group_id,
             Group {
-                request: (ask.session, ask.seq),
+                request,
                 inode: ask.inode,
                 left: parts.len() as u8,
                 chunk_bytes: ask.layout.chunk_bytes,
@@ -214,7 +304,7 @@ impl DataPlane {
                 replies: Few::from_iter([reply]),
             },
         );
-        appender.in_flight.insert((ask.session, ask.seq), group_id);
+        appender.requests.begin(request, group_id);
         let mut effects = Vec::new();
         let (mut metas, mut payloads): (Few<RecordHeader>, Few<&[u8]>) = (Few::new(), Few::new());
         let (mut tokens, mut numbers): (Few<(ChainId, AppendToken)>, Few<usize>) = (Few::new(), Few::new());
@@ -244,7 +334,7 @@ impl DataPlane {
                 part: index as u8,
                 parts: parts.len() as u8,
             };
-            let request = WriteRequest {
+            let write = WriteRequest {
                 request: RequestId(group_id << 8 | index as u64),
                 header,
                 acked: ask.acked,
@@ -255,7 +345,7 @@ impl DataPlane {
                 newest_user_time,
                 times_after,
             };
-            appender.chains[chain.0 as usize].step(moment, ReplicaInput::Write(request), &mut effects);
+            appender.chains[chain.0 as usize].step(moment, ReplicaInput::Write(write), &mut effects);
             let mut others = Vec::new();
             for effect in effects.drain(..) {
                 match effect {
@@ -293,7 +383,34 @@ impl DataPlane {
             // Hidden before it is published: no reader sees it appear, vanish and appear again.
             self.publish_cuts(appender, tokens.iter().map(|(chain, _)| *chain));
         }
-        match self.device.append(&metas, &payloads, &crcs) {
+        Ok(Some(StampedWrite {
+            ask,
+            group_id,
+            moment,
+            durability,
+            shared,
+            tokens,
+            metas,
+            payloads,
+            crcs,
+            copied,
+            gone,
+        }))
+    }
+
+    /// Completes a write whose append has ended, or withdraws it. Returns the end of the append and its bytes, if a
+    /// request waits for its durability.
+    fn finish_append(
+        &self,
+        appender: &mut Appender,
+        stamped: StampedWrite<'_>,
+        appended: Result<LogPosition, Fault>,
+        out: &mut DeferredWork,
+    ) -> Option<(LogPosition, u64)> {
+        let StampedWrite {
+            ask, group_id, moment, durability, shared, tokens, metas, payloads, copied, mut gone, ..
+        } = stamped;
+        match appended {
             Ok(position) => {
                 let end = LogEnd { segment: position.segment, offset: position.offset };
                 let mut follows: Few<(ChainId, Vec<ReplicaEffect>)> = Few::new();
@@ -327,7 +444,7 @@ impl DataPlane {
                     .into_iter()
                     .for_each(|(chain, effects)| self.apply_effects(appender, chain, effects, None, out));
                 let last = payloads.last().map_or(0, |payload| payload.len() as u64);
-                Ok((durability == Durability::Sync).then_some((position, last)))
+                (durability == Durability::Sync).then_some((position, last))
             }
             Err(fault) => {
                 if let Some(group) = appender.groups.get_mut(&group_id) {
@@ -335,7 +452,7 @@ impl DataPlane {
                 }
                 self.withdraw(appender, &tokens, fault.reason, moment, out);
                 appender.finish(group_id, &mut out.done);
-                Ok(None)
+                None
             }
         }
     }

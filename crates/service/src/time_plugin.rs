@@ -500,4 +500,53 @@ mod tests {
             assert_eq!(plugin.to_string().parse(), Ok(plugin));
         }
     }
+
+    const PLUGINS: [&str; 8] = [
+        "binary:offset=0,width=8,order=little,signed=false,size=24,epoch=unix,unit=us",
+        "binary:offset=4,width=2,order=big,signed=true,size=any,epoch=ntp,unit=s",
+        "json:/meta/time,unit=ms",
+        "json:/t,zone=utc",
+        "csv:event_time",
+        "csv:2,unit=s,header=true,delimiter=semicolon,zone=utc",
+        "jsonl:/t",
+        "jsonl:/a/0,unit=ns,epoch=gps",
+    ];
+
+    #[test]
+    fn any_text_is_a_plug_in_that_prints_and_parses_back_or_refused() {
+        frieze_harness::fuzz!(PLUGINS, |bytes: &[u8]| {
+            frieze_harness::check_text(bytes, |text| text.parse::<TimePlugin>().ok());
+        });
+    }
+
+    #[test]
+    fn any_bytes_are_records_and_rows_with_times_or_refused() {
+        let seeds = [
+            &b"\x01\x02\x03\x04\x05\x06\x07\x08 and the rest of it"[..],
+            b"{\"meta\":{\"time\":1795255200123.5}, \"t\": \"2026-11-21T10:00:00Z\"}",
+            b"\xef\xbb\xbf{\"t\":\"2026-11-21 10:00\",\"a\":[\"1e3\"]}",
+            b"id,event_time\n7,2026-11-21T10:00:00Z\n8,\"2026-11-21T10:00:01Z\"\n\n9,x",
+            b"id;t\r\n7;1795255200.5\r\n8;-1e9\r\n",
+            b"{\"t\":1,\"a\":[5]}\n{\"t\":2.5e300}\n{\"t\":\"2026-11-21T23:59:60Z\"}\n",
+        ];
+        frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+            rows::ends_lines_by_returns(bytes);
+            for plugin in PLUGINS {
+                let plugin: TimePlugin = plugin.parse().expect("a plug-in");
+                let _time_or_refused = plugin.user_time(bytes);
+                if !plugin.has_rows() {
+                    continue;
+                }
+                let first_line = bytes.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+                let Ok(rows) = plugin.rows(first_line) else { continue };
+                let newest = rows.check(bytes, 0, None);
+                let (end, _) = rows.end_of(bytes, 0, UserTime(i64::MAX));
+                assert!(end <= bytes.len());
+                if newest.is_ok() {
+                    assert_eq!(rows.check(&bytes[..end], 0, None), newest, "what is behind the last row has no time");
+                }
+                rows.time_of_last(first_line, 9);
+            }
+        });
+    }
 }

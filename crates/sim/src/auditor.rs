@@ -11,10 +11,10 @@ use frieze_wire::message::{
 use frieze_wire::txn::{Op, OpenSession, Target};
 use prost::Message;
 
-use crate::machine::{Answer, ConnId};
-use crate::memory::{Asks, Question, Told, entries_of};
+use crate::exchange::{ClientRequest, ConnId, Handle, MachineResponse};
+use crate::past_answers::{ComparableAnswer, Question, QuestionKind, entries_of};
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{Ask, Handle, Witness};
+use crate::witness::Witness;
 
 /// The auditor.
 #[derive(Default)]
@@ -25,7 +25,7 @@ pub(crate) struct Auditor {
 }
 
 /// An answer to a remembered question, and whether it says that it is incomplete (where it can).
-type Heard = (Told, Option<bool>);
+type RepeatedAnswer = (ComparableAnswer, Option<bool>);
 
 impl Auditor {
     /// Asks one thing. `None`: the server died over it.
@@ -34,7 +34,7 @@ impl Auditor {
         witness: &mut Witness,
         request: Request,
         handle: Option<Handle>,
-    ) -> Verdict<Option<Answer>> {
+    ) -> Verdict<Option<MachineResponse>> {
         let conn = match self.conn.filter(|conn| witness.machine.is_connected(*conn)) {
             Some(conn) => conn,
             None => *self.conn.insert(witness.connect(0)),
@@ -47,8 +47,8 @@ impl Auditor {
             ..FrameHeader::of(FrameKind::Request)
         };
         let body = RequestBody { caller: None, request: Some(request) };
-        witness.deliver(conn, Ask { header, body, payload: [].into(), handle, source: None })?;
-        let mine = |answer: &Answer| answer.conn == conn && answer.header.request_id == self.requests;
+        witness.deliver(conn, ClientRequest { header, body, payload: [].into(), handle, source: None })?;
+        let mine = |answer: &MachineResponse| answer.conn == conn && answer.header.request_id == self.requests;
         let found = witness.said.iter().position(mine).map(|place| witness.said.remove(place));
         match found {
             None if !witness.machine.is_dying() => broken(Rule::Live, "a question was not answered at once"),
@@ -64,7 +64,7 @@ impl Auditor {
         self.session = 0;
         let open = OpenSession { command: "audit".to_owned(), host: "sim".to_owned(), uid: 0, keeps: false };
         let request = Request::Txn(Txn { durability: 0, op: Some(Op::OpenSession(open)) });
-        if let Some(Answer { result: Ok(Reply::Txn(reply)), .. }) = self.ask(witness, request, None)? {
+        if let Some(MachineResponse { result: Ok(Reply::Txn(reply)), .. }) = self.ask(witness, request, None)? {
             self.session = reply.id;
         }
         Ok(self.session != 0)
@@ -196,28 +196,28 @@ impl Auditor {
     /// Asks again something that was answered before, and compares. False if the server died over it.
     pub(crate) fn ask_again(&mut self, witness: &mut Witness, place: usize) -> Verdict<bool> {
         let (question, before) = witness.memory.get(place);
-        if matches!(question.what, Asks::Bytes { .. }) && !self.in_session(witness)? {
+        if matches!(question.what, QuestionKind::Bytes { .. }) && !self.in_session(witness)? {
             return Ok(true);
         }
-        let Some((told, incomplete)) = self.question(witness, &question)? else { return Ok(false) };
+        let Some((comparable_answer, incomplete)) = self.question(witness, &question)? else { return Ok(false) };
         let excused = |code: u32| witness.excused(Reason::from_code(code));
-        if told == before || told.as_ref().is_err_and(|code| excused(*code)) {
+        if comparable_answer == before || comparable_answer.as_ref().is_err_and(|code| excused(*code)) {
             return Ok(true);
         }
         // Forgotten since: that it is was judged when the answer came.
-        let lists = question.what == Asks::List && is_less_of_a_list(&before, &told);
-        if lists || told == Err(Reason::HistoryExpired as u32) {
-            witness.memory.replace(place, told);
+        let lists = question.what == QuestionKind::List && is_less_of_a_list(&before, &comparable_answer);
+        if lists || comparable_answer == Err(Reason::HistoryExpired as u32) {
+            witness.memory.replace(place, comparable_answer);
             return Ok(true);
         }
         let in_gap = question.view.instant().is_some_and(|at| witness.in_gap(at));
         if !in_gap || incomplete == Some(false) {
             return broken(
                 Rule::SameForEver,
-                format!("{question:?} was answered {} and is answered {}", brief(&before), brief(&told)),
+                format!("{question:?} was answered {} and is answered {}", brief(&before), brief(&comparable_answer)),
             );
         }
-        witness.memory.replace(place, told);
+        witness.memory.replace(place, comparable_answer);
         Ok(true)
     }
 
@@ -232,12 +232,12 @@ impl Auditor {
         Ok(true)
     }
 
-    fn question(&mut self, witness: &mut Witness, question: &Question) -> Verdict<Option<Heard>> {
+    fn question(&mut self, witness: &mut Witness, question: &Question) -> Verdict<Option<RepeatedAnswer>> {
         let Question { target, view, what } = question;
         let (target, view) = (target.clone(), *view);
         let request = match what {
-            Asks::Stat => Request::Stat(Stat { target, view, ..Stat::default() }),
-            Asks::List => Request::List(List {
+            QuestionKind::Stat => Request::Stat(Stat { target, view, ..Stat::default() }),
+            QuestionKind::List => Request::List(List {
                 target,
                 view,
                 after: Vec::new(),
@@ -245,14 +245,14 @@ impl Auditor {
                 with_attrs: true,
                 by_handle: false,
             }),
-            Asks::Link => Request::ReadLink(ReadLink { target, view }),
-            Asks::Xattr { name } => Request::GetXattr(GetXattr { target, view, name: name.clone() }),
-            Asks::Bytes { offset, len } => {
+            QuestionKind::Link => Request::ReadLink(ReadLink { target, view }),
+            QuestionKind::Xattr { name } => Request::GetXattr(GetXattr { target, view, name: name.clone() }),
+            QuestionKind::Bytes { offset, len } => {
                 let ask = Open { target: target.clone(), view, read: true, write: false, made_at: 0 };
                 let Some(answer) = self.ask(witness, Request::Open(ask), None)? else { return Ok(None) };
                 let reply = match answer.result {
                     Ok(Reply::Open(reply)) => reply,
-                    other => return Ok(Some(told(&other, &[]))),
+                    other => return Ok(Some(comparable(&other, &[]))),
                 };
                 let handle = Handle {
                     session: self.session,
@@ -271,16 +271,16 @@ impl Auditor {
                     ..Read::default()
                 };
                 let Some(answer) = self.ask(witness, Request::Read(read), Some(handle))? else { return Ok(None) };
-                return Ok(Some(told(&answer.result, &answer.payload)));
+                return Ok(Some(comparable(&answer.result, &answer.payload)));
             }
         };
         let Some(answer) = self.ask(witness, request, None)? else { return Ok(None) };
-        Ok(Some(told(&answer.result, &answer.payload)))
+        Ok(Some(comparable(&answer.result, &answer.payload)))
     }
 }
 
 /// An answer in the form that is remembered.
-pub(crate) fn told(result: &Result<Reply, frieze_base::Fault>, payload: &[u8]) -> Heard {
+pub(crate) fn comparable(result: &Result<Reply, frieze_base::Fault>, payload: &[u8]) -> RepeatedAnswer {
     let lasting = |attr: &Attr| Attr { bytes_live: 0, ..attr.clone() };
     match result {
         Err(fault) => (Err(fault.reason as u32), None),
@@ -301,7 +301,7 @@ pub(crate) fn told(result: &Result<Reply, frieze_base::Fault>, payload: &[u8]) -
 }
 
 /// True if two listings differ only in that the second has nothing but the names of some entries.
-fn is_less_of_a_list(before: &Told, now: &Told) -> bool {
+fn is_less_of_a_list(before: &ComparableAnswer, now: &ComparableAnswer) -> bool {
     let (before, now) = (entries_of(before), entries_of(now));
     let less = |(before, now): (&DirEntry, &DirEntry)| match now.attr {
         Some(_) => before == now,
@@ -310,8 +310,8 @@ fn is_less_of_a_list(before: &Told, now: &Told) -> bool {
     !now.is_empty() && before.len() == now.len() && before.iter().zip(&now).all(less)
 }
 
-fn brief(told: &Told) -> String {
-    match told {
+fn brief(comparable_answer: &ComparableAnswer) -> String {
+    match comparable_answer {
         Ok(bytes) => {
             let head = &bytes[..bytes.len().min(64)];
             format!("{} bytes {:08x} {head:02x?}", bytes.len(), frieze_base::crc32c(bytes))

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
+use crate::exchange::MachineResponse;
 use frieze_base::{Rng, Seq};
 use frieze_disk::{Disk, DiskFile, Result, SimDisk, Space};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Reply, Request, RequestBody};
 
-use crate::machine::Answer;
-
 /// A way to break the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Break {
+pub enum ServerBreak {
     /// Files whose name starts so are said to be synced and are not; of the names in the directory: `dir`.
     SyncLies(&'static str),
     /// Every third commit of the namespace's store is forgotten.
@@ -43,26 +42,26 @@ pub enum Break {
     HolesWander,
 }
 
-impl Break {
+impl ServerBreak {
     /// Every one, for the test of the tester.
-    pub const ALL: &'static [Break] = &[
-        Break::SyncLies("seg-"),
-        Break::SyncLies("meta-"),
-        Break::SyncLies("state"),
-        Break::SyncLies("dir"),
-        Break::StoreForgets,
-        Break::BootUnnoticed,
-        Break::RetriesRunAgain,
-        Break::InstantsExclusive,
-        Break::BytesRot,
-        Break::StampsOff,
-        Break::AnswersLost,
-        Break::GapsHidden,
-        Break::EditsMiss,
-        Break::UndoesAll,
-        Break::TimeForgets,
-        Break::ForgetsMore,
-        Break::HolesWander,
+    pub const ALL: &'static [ServerBreak] = &[
+        ServerBreak::SyncLies("seg-"),
+        ServerBreak::SyncLies("meta-"),
+        ServerBreak::SyncLies("state"),
+        ServerBreak::SyncLies("dir"),
+        ServerBreak::StoreForgets,
+        ServerBreak::BootUnnoticed,
+        ServerBreak::RetriesRunAgain,
+        ServerBreak::InstantsExclusive,
+        ServerBreak::BytesRot,
+        ServerBreak::StampsOff,
+        ServerBreak::AnswersLost,
+        ServerBreak::GapsHidden,
+        ServerBreak::EditsMiss,
+        ServerBreak::UndoesAll,
+        ServerBreak::TimeForgets,
+        ServerBreak::ForgetsMore,
+        ServerBreak::HolesWander,
     ];
 
     /// Breaks a request on its way in.
@@ -74,26 +73,26 @@ impl Break {
     ) -> (FrameHeader, RequestBody) {
         let mut body = body;
         match self {
-            Break::RetriesRunAgain if header.seq != Seq(0) => {
+            ServerBreak::RetriesRunAgain if header.seq != Seq(0) => {
                 header.seq = Seq(header.seq.0 << 16 | rng.between(1, 0xffff));
                 header.acked = Seq(0);
             }
-            Break::EditsMiss => match &mut body.request {
+            ServerBreak::EditsMiss => match &mut body.request {
                 Some(Request::Restore(ask)) => ask.at = Hlc(ask.at).previous().0,
                 Some(Request::Clone(ask)) if ask.at != 0 => ask.at = Hlc(ask.at).previous().0,
                 _ => {}
             },
-            Break::ForgetsMore => {
+            ServerBreak::ForgetsMore => {
                 if let Some(Request::Forget(ask)) = &mut body.request {
                     ask.before = Hlc(ask.before).next().0;
                 }
             }
-            Break::UndoesAll => {
+            ServerBreak::UndoesAll => {
                 if let Some(Request::Undo(ask)) = &mut body.request {
                     ask.sessions.clear();
                 }
             }
-            Break::InstantsExclusive => {
+            ServerBreak::InstantsExclusive => {
                 let view = match &mut body.request {
                     Some(Request::Stat(ask)) => Some(&mut ask.view),
                     Some(Request::List(ask)) => Some(&mut ask.view),
@@ -110,22 +109,22 @@ impl Break {
     }
 
     /// Breaks an answer on its way out. False: it is lost.
-    pub(crate) fn spoil(self, answer: &mut Answer) -> bool {
+    pub(crate) fn spoil(self, answer: &mut MachineResponse) -> bool {
         match (self, &mut answer.result) {
-            (Break::RetriesRunAgain, _) => answer.header.seq = Seq(answer.header.seq.0 >> 16),
-            (Break::BytesRot, Ok(Reply::Read(_))) if answer.header.request_id.is_multiple_of(7) => {
+            (ServerBreak::RetriesRunAgain, _) => answer.header.seq = Seq(answer.header.seq.0 >> 16),
+            (ServerBreak::BytesRot, Ok(Reply::Read(_))) if answer.header.request_id.is_multiple_of(7) => {
                 if let Some(byte) = answer.payload.last_mut() {
                     *byte ^= 1;
                 }
             }
-            (Break::StampsOff, Ok(Reply::Write(reply))) => reply.stamp += 1,
-            (Break::AnswersLost, Ok(Reply::Done(_))) => return false,
-            (Break::GapsHidden, Ok(Reply::Stat(reply))) => reply.answered.incomplete = false,
-            (Break::GapsHidden, Ok(Reply::List(reply))) => reply.answered.incomplete = false,
-            (Break::GapsHidden, Ok(Reply::Open(reply))) => reply.answered.incomplete = false,
-            (Break::GapsHidden, Ok(Reply::Read(reply))) => reply.answered.incomplete = false,
-            (Break::TimeForgets, Ok(Reply::Diff(reply))) => drop(reply.differences.pop()),
-            (Break::TimeForgets, Ok(Reply::Story(reply))) => drop(reply.events.pop()),
+            (ServerBreak::StampsOff, Ok(Reply::Write(reply))) => reply.stamp += 1,
+            (ServerBreak::AnswersLost, Ok(Reply::Done(_))) => return false,
+            (ServerBreak::GapsHidden, Ok(Reply::Stat(reply))) => reply.answered.incomplete = false,
+            (ServerBreak::GapsHidden, Ok(Reply::List(reply))) => reply.answered.incomplete = false,
+            (ServerBreak::GapsHidden, Ok(Reply::Open(reply))) => reply.answered.incomplete = false,
+            (ServerBreak::GapsHidden, Ok(Reply::Read(reply))) => reply.answered.incomplete = false,
+            (ServerBreak::TimeForgets, Ok(Reply::Diff(reply))) => drop(reply.differences.pop()),
+            (ServerBreak::TimeForgets, Ok(Reply::Story(reply))) => drop(reply.events.pop()),
             _ => {}
         }
         true
@@ -133,37 +132,37 @@ impl Break {
 }
 
 /// A disk that does not do what its caller asks.
-pub(crate) fn lying_disk(disk: SimDisk, lie: Lie) -> Arc<dyn Disk> {
-    Arc::new(LyingDisk { disk, lie })
+pub(crate) fn faulty_disk(disk: SimDisk, corruption: DiskCorruption) -> Arc<dyn Disk> {
+    Arc::new(FaultyDisk { disk, corruption })
 }
 
 /// A way in which a disk lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lie {
+pub(crate) enum DiskCorruption {
     /// Syncs of files whose name starts so do nothing; of the names in the directory: `dir`.
     Syncs(&'static str),
     /// Holes are longer than they should be.
     Holes,
 }
 
-struct LyingDisk {
+struct FaultyDisk {
     disk: SimDisk,
-    lie: Lie,
+    corruption: DiskCorruption,
 }
 
-struct LyingFile(Arc<dyn DiskFile>, Lie);
+struct FaultyFile(Arc<dyn DiskFile>, DiskCorruption);
 
-impl LyingDisk {
+impl FaultyDisk {
     fn wrap(&self, name: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        let lies = match self.lie {
-            Lie::Syncs(prefix) => name.starts_with(prefix),
-            Lie::Holes => true,
+        let lies = match self.corruption {
+            DiskCorruption::Syncs(prefix) => name.starts_with(prefix),
+            DiskCorruption::Holes => true,
         };
-        if lies { Arc::new(LyingFile(file, self.lie)) } else { file }
+        if lies { Arc::new(FaultyFile(file, self.corruption)) } else { file }
     }
 }
 
-impl Disk for LyingDisk {
+impl Disk for FaultyDisk {
     fn list(&self) -> Result<Vec<String>> {
         self.disk.list()
     }
@@ -185,7 +184,7 @@ impl Disk for LyingDisk {
     }
 
     fn sync_dir(&self) -> Result<()> {
-        if self.lie == Lie::Syncs("dir") { Ok(()) } else { self.disk.sync_dir() }
+        if self.corruption == DiskCorruption::Syncs("dir") { Ok(()) } else { self.disk.sync_dir() }
     }
 
     fn space(&self) -> Result<Space> {
@@ -193,7 +192,7 @@ impl Disk for LyingDisk {
     }
 }
 
-impl DiskFile for LyingFile {
+impl DiskFile for FaultyFile {
     fn len(&self) -> Result<u64> {
         self.0.len()
     }
@@ -227,11 +226,11 @@ impl DiskFile for LyingFile {
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {
-        self.0.punch(offset, if self.1 == Lie::Holes { len + HOLE_TOO_LONG_BYTES } else { len })
+        self.0.punch(offset, if self.1 == DiskCorruption::Holes { len + HOLE_TOO_LONG_BYTES } else { len })
     }
 
     fn sync(&self) -> Result<()> {
-        if self.1 == Lie::Holes { self.0.sync() } else { Ok(()) }
+        if self.1 == DiskCorruption::Holes { self.0.sync() } else { Ok(()) }
     }
 }
 

@@ -11,9 +11,10 @@ use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Durability, Punch, Read, Reply, Request, RequestBody, Seek, Sync, Txn, View, Write};
 use frieze_wire::txn::{CloseSession, Grant, Op, OpenSession, Settle};
 
-use crate::machine::{Answer, ConnId, USER};
-use crate::memory::{Asks, Question};
-use crate::witness::{Ask, CHUNK_BYTES, Handle, is_dry_run};
+use crate::exchange::{ClientRequest, ConnId, Handle, MachineResponse};
+use crate::machine::USER;
+use crate::past_answers::{Question, QuestionKind};
+use crate::witness::{CHUNK_BYTES, is_dry_run};
 
 /// One thing to do.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ pub(crate) enum Step {
     /// Opens a file and then does something with it.
     Open {
         request: Box<Request>,
-        then: Then,
+        then: AfterOpen,
     },
     Read {
         handle: Handle,
@@ -75,27 +76,27 @@ pub(crate) enum Step {
 
 /// Use of a file that was opened.
 #[derive(Clone, Debug)]
-pub(crate) enum Then {
+pub(crate) enum AfterOpen {
     Keep,
     Read { offset: u64, len: u32, question: Option<Question> },
 }
 
 /// A request on its way.
-pub(crate) struct Waiting {
+pub(crate) struct InFlightRequest {
     pub(crate) step: Step,
-    pub(crate) ask: Ask,
+    pub(crate) ask: ClientRequest,
     pub(crate) attempts: u32,
 }
 
 /// A client.
-pub(crate) struct Client {
+pub(crate) struct SimClient {
     /// On whose behalf it asks.
     pub(crate) uid: u32,
     pub(crate) conn: Option<ConnId>,
     pub(crate) session: u64,
     pub(crate) handles: Vec<Handle>,
     pub(crate) steps: VecDeque<Step>,
-    pub(crate) waiting: Option<Waiting>,
+    pub(crate) waiting: Option<InFlightRequest>,
     seq: u64,
     requests: u64,
     hlc: Hlc,
@@ -103,7 +104,7 @@ pub(crate) struct Client {
 
 /// Consequence of an answer.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum ClientAction {
     /// Not the answer it waits for.
     Nothing,
     /// The step is done; an answer about an instant is to be remembered.
@@ -115,9 +116,9 @@ pub(crate) enum Next {
 /// Files a client holds open at most.
 const HANDLES_MAX: usize = 6;
 
-impl Client {
-    pub(crate) fn new(uid: u32) -> Client {
-        Client {
+impl SimClient {
+    pub(crate) fn new(uid: u32) -> SimClient {
+        SimClient {
             uid,
             conn: None,
             session: 0,
@@ -138,11 +139,11 @@ impl Client {
         }
         let Some(step) = self.steps.pop_front() else { return false };
         let ask = self.prepare(&step);
-        self.waiting = Some(Waiting { step, ask, attempts: 0 });
+        self.waiting = Some(InFlightRequest { step, ask, attempts: 0 });
         true
     }
 
-    fn prepare(&mut self, step: &Step) -> Ask {
+    fn prepare(&mut self, step: &Step) -> ClientRequest {
         let durability = |sync: bool| if sync { Durability::Sync } else { Durability::Async } as i32;
         let mut payload: Arc<[u8]> = [].into();
         let (mut through, mut copied) = (None, None);
@@ -227,7 +228,7 @@ impl Client {
             payload_crc: frieze_base::crc32c(&payload),
             ..FrameHeader::of(FrameKind::Request)
         };
-        Ask {
+        ClientRequest {
             header,
             body: RequestBody { caller: None, request: Some(request) },
             payload,
@@ -237,7 +238,7 @@ impl Client {
     }
 
     /// The request it waits for, once more, with a name of its own.
-    pub(crate) fn attempt(&mut self) -> Option<Ask> {
+    pub(crate) fn attempt(&mut self) -> Option<ClientRequest> {
         self.requests += 1;
         let waiting = self.waiting.as_mut()?;
         waiting.attempts += 1;
@@ -246,36 +247,36 @@ impl Client {
     }
 
     /// Abandons its request: its outcome stays unknown.
-    pub(crate) fn give_up(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         self.waiting = None;
     }
 
     /// An answer has arrived.
-    pub(crate) fn hear(&mut self, answer: &Answer) -> Next {
+    pub(crate) fn on_response(&mut self, answer: &MachineResponse) -> ClientAction {
         let mine = self.conn == Some(answer.conn);
-        let of = |waiting: &Waiting| mine && waiting.ask.header.request_id == answer.header.request_id;
+        let of = |waiting: &InFlightRequest| mine && waiting.ask.header.request_id == answer.header.request_id;
         if !self.waiting.as_ref().is_some_and(of) {
-            return Next::Nothing;
+            return ClientAction::Nothing;
         }
         self.hlc = self.hlc.max(answer.hlc);
         match &answer.result {
-            Err(fault) if fault.kind() == ErrorKind::Unavailable => Next::Later,
+            Err(fault) if fault.kind() == ErrorKind::Unavailable => ClientAction::Later,
             Err(fault) => {
-                let Some(Waiting { step, .. }) = self.waiting.take() else { return Next::Nothing };
+                let Some(InFlightRequest { step, .. }) = self.waiting.take() else { return ClientAction::Nothing };
                 self.refused(step, fault.reason)
             }
             Ok(reply) => {
-                let Some(Waiting { step, .. }) = self.waiting.take() else { return Next::Nothing };
+                let Some(InFlightRequest { step, .. }) = self.waiting.take() else { return ClientAction::Nothing };
                 self.answered(step, reply)
             }
         }
     }
 
-    fn refused(&mut self, step: Step, reason: Reason) -> Next {
+    fn refused(&mut self, step: Step, reason: Reason) -> ClientAction {
         match (step, reason) {
             (_, Reason::UnknownSession) => {
                 self.lose_session();
-                return Next::Done(None);
+                return ClientAction::Done(None);
             }
             (Step::Write { handle, offset: Some(offset), bytes, sync, tries }, Reason::Busy) if tries < 3 => {
                 let first = (offset / CHUNK_BYTES) as u32;
@@ -286,7 +287,7 @@ impl Client {
                     let grant = Grant { inode, first, count: (last - first + 1).min(16) };
                     self.steps.push_front(Step::Txn { op: Box::new(Op::Grant(grant)), sync: false });
                 }
-                return Next::Done(None);
+                return ClientAction::Done(None);
             }
             (
                 Step::Write { handle, .. } | Step::Punch { handle, .. } | Step::Read { handle, .. },
@@ -294,14 +295,14 @@ impl Client {
             ) => {
                 self.handles.retain(|open| *open != handle);
             }
-            (Step::Ask { question, .. } | Step::Read { question, .. }, _) => return Next::Done(question),
-            (Step::Open { then: Then::Read { question, .. }, .. }, _) => return Next::Done(question),
+            (Step::Ask { question, .. } | Step::Read { question, .. }, _) => return ClientAction::Done(question),
+            (Step::Open { then: AfterOpen::Read { question, .. }, .. }, _) => return ClientAction::Done(question),
             _ => {}
         }
-        Next::Done(None)
+        ClientAction::Done(None)
     }
 
-    fn answered(&mut self, step: Step, reply: &Reply) -> Next {
+    fn answered(&mut self, step: Step, reply: &Reply) -> ClientAction {
         match (step, reply) {
             (Step::OpenSession, Reply::Txn(reply)) => {
                 self.lose_session();
@@ -328,7 +329,7 @@ impl Client {
                 _ => {}
             },
             (Step::Open { request, then }, Reply::Open(reply)) => {
-                let Request::Open(ask) = *request else { return Next::Done(None) };
+                let Request::Open(ask) = *request else { return ClientAction::Done(None) };
                 let handle = Handle {
                     session: self.session,
                     inode: reply.attr.inode,
@@ -339,16 +340,16 @@ impl Client {
                     capability: reply.capability.clone(),
                 };
                 match then {
-                    Then::Keep => self.keep(handle),
-                    Then::Read { offset, len, question } => {
+                    AfterOpen::Keep => self.keep(handle),
+                    AfterOpen::Read { offset, len, question } => {
                         self.steps.push_front(Step::Read { handle, offset, len, question });
                     }
                 }
             }
-            (Step::Ask { question, .. } | Step::Read { question, .. }, _) => return Next::Done(question),
+            (Step::Ask { question, .. } | Step::Read { question, .. }, _) => return ClientAction::Done(question),
             _ => {}
         }
-        Next::Done(None)
+        ClientAction::Done(None)
     }
 
     fn keep(&mut self, handle: Handle) {
@@ -367,7 +368,7 @@ impl Client {
     }
 
     /// The question that an answer about an instant answers, if it is one to remember.
-    pub(crate) fn lasting(view: View, what: Asks, target: &frieze_wire::txn::Target) -> Option<Question> {
+    pub(crate) fn lasting(view: View, what: QuestionKind, target: &frieze_wire::txn::Target) -> Option<Question> {
         view.at.map(|_| Question { target: target.clone(), view, what })
     }
 }

@@ -4,7 +4,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::txn::Op;
 
 use crate::model::Model;
-use crate::model::bytes::{Punch, Write};
+use crate::model::bytes::{FilePunch, FileWrite};
 
 /// One change.
 #[derive(Clone, Debug)]
@@ -55,9 +55,9 @@ pub(crate) enum Act {
     /// The server ended a session that was gone too long.
     Expired,
     /// Bytes.
-    Write { inode: u64, write: Write },
+    Write { inode: u64, write: FileWrite },
     /// A hole.
-    Punch { inode: u64, punch: Punch },
+    Punch { inode: u64, punch: FilePunch },
 }
 
 /// The changes so far.

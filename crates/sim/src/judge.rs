@@ -5,7 +5,7 @@
 
 mod content;
 mod edit;
-mod forget;
+mod expiry;
 mod names;
 mod timeline;
 
@@ -13,14 +13,14 @@ use frieze_base::{Fault, Reason, crc32c};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{Durability, InstantInfo, Now, NowReply, Reply, Request, View};
 
-use crate::machine::Answer;
-use crate::model::Ran;
+use crate::exchange::MachineResponse;
+use crate::model::RequestEffect;
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{Asked, CHUNK_BYTES, Expect, Witness};
+use crate::witness::{CHUNK_BYTES, Expectation, Witness, WitnessedRequest};
 
 impl Witness {
     /// Judges one answer. `at_once`: it was given within the call that asked.
-    pub(crate) fn judge(&mut self, asked: &Asked, answer: &Answer, at_once: bool) -> Verdict {
+    pub(crate) fn judge(&mut self, asked: &WitnessedRequest, answer: &MachineResponse, at_once: bool) -> Verdict {
         if crc32c(&answer.payload) != answer.payload_crc {
             return broken(Rule::PromisedErrors, "an answer's payload does not match its checksum");
         }
@@ -32,7 +32,10 @@ impl Witness {
         let request = asked.ask.body.request.as_ref().expect("simulated clients ask something");
         let header = &asked.ask.header;
         match (&asked.expect, &answer.result) {
-            (Expect::Txn { did: Ok(Ran::Txn { stamp, result: Ok(done) }), logged: true }, Ok(Reply::Txn(reply))) => {
+            (
+                Expectation::Txn { did: Ok(RequestEffect::Txn { stamp, result: Ok(done) }), logged: true },
+                Ok(Reply::Txn(reply)),
+            ) => {
                 if (reply.stamp, reply.id, reply.existed) != (stamp.0, done.id, done.existed) {
                     return broken(
                         Rule::Linearizable,
@@ -43,23 +46,23 @@ impl Witness {
                     self.check_attr_now(done.id, attr)?;
                 }
                 let sync = matches!(request, Request::Txn(txn) if txn.durability == Durability::Sync as i32);
-                self.told(header.session.0, header.seq.0, sync);
+                self.note_answered(header.session.0, header.seq.0, sync);
                 Ok(())
             }
-            (Expect::Txn { did: Ok(Ran::Txn { result: Err(reason), .. }), .. }, Err(fault))
-            | (Expect::Txn { did: Err(Err(reason)), .. }, Err(fault))
+            (Expectation::Txn { did: Ok(RequestEffect::Txn { result: Err(reason), .. }), .. }, Err(fault))
+            | (Expectation::Txn { did: Err(Err(reason)), .. }, Err(fault))
                 if fault.reason == *reason =>
             {
                 Ok(())
             }
-            (Expect::Txn { did, logged }, result) => broken(
+            (Expectation::Txn { did, logged }, result) => broken(
                 Rule::Linearizable,
                 format!(
                     "{request:?} answered {result:?}, expected {did:?}{}",
                     if *logged { "" } else { " (not logged)" }
                 ),
             ),
-            (Expect::Write { did: Some(Ran::Wrote { stamp, offset }), .. }, Ok(Reply::Write(reply))) => {
+            (Expectation::Write { did: Some(RequestEffect::Wrote { stamp, offset }), .. }, Ok(Reply::Write(reply))) => {
                 if (reply.stamp, reply.offset) != (stamp.0, *offset) {
                     return broken(
                         Rule::Linearizable,
@@ -72,10 +75,10 @@ impl Witness {
                 }
                 let sync = matches!(request, Request::Write(write) if write.durability == Durability::Sync as i32);
                 self.unsure.remove(stamp);
-                self.told(header.session.0, header.seq.0, sync);
+                self.note_answered(header.session.0, header.seq.0, sync);
                 Ok(())
             }
-            (Expect::Write { did: Some(Ran::Wrote { stamp, offset }), .. }, Ok(Reply::Punch(reply))) => {
+            (Expectation::Write { did: Some(RequestEffect::Wrote { stamp, offset }), .. }, Ok(Reply::Punch(reply))) => {
                 let Request::Punch(punch) = request else {
                     return broken(Rule::PromisedErrors, format!("{request:?} answered {reply:?}"));
                 };
@@ -86,37 +89,39 @@ impl Witness {
                     return broken(Rule::Linearizable, words);
                 }
                 self.unsure.remove(stamp);
-                self.told(header.session.0, header.seq.0, punch.durability == Durability::Sync as i32);
+                self.note_answered(header.session.0, header.seq.0, punch.durability == Durability::Sync as i32);
                 Ok(())
             }
-            (Expect::Write { refusals, .. }, Err(fault)) if refusals.contains(&fault.reason) => Ok(()),
-            (Expect::Write { did, refusals }, result) => {
+            (Expectation::Write { refusals, .. }, Err(fault)) if refusals.contains(&fault.reason) => Ok(()),
+            (Expectation::Write { did, refusals }, result) => {
                 broken(Rule::Linearizable, format!("{request:?} answered {result:?}, expected {did:?} or {refusals:?}"))
             }
-            (Expect::Planned { logged, did }, result) if matches!(request, Request::Forget(_)) => {
+            (Expectation::Planned { logged, did }, result) if matches!(request, Request::Forget(_)) => {
                 self.judge_forget(&asked.ask, request, *logged, did.as_ref(), result)
             }
-            (Expect::Planned { logged, did }, result) => {
+            (Expectation::Planned { logged, did }, result) => {
                 self.judge_edit(&asked.ask, request, *logged, did.as_ref(), result, at_once)
             }
-            (Expect::Sync { count }, Ok(Reply::Done(_))) => {
+            (Expectation::Sync { count }, Ok(Reply::Done(_))) => {
                 // A later answer can cover less than a crash has taken since, never more than there is.
                 self.journal.durable_up_to((*count).min(self.journal.effects.len()));
                 Ok(())
             }
-            (Expect::Sync { .. }, result) => broken(Rule::PromisedErrors, format!("a barrier answered {result:?}")),
-            (Expect::Read, result) => self.judge_read(asked, request, result, &answer.payload),
+            (Expectation::Sync { .. }, result) => {
+                broken(Rule::PromisedErrors, format!("a barrier answered {result:?}"))
+            }
+            (Expectation::Read, result) => self.judge_read(asked, request, result, &answer.payload),
         }
     }
 
     /// Refusals that any request may meet.
-    fn excuses_request(&self, asked: &Asked, fault: &Fault) -> bool {
+    fn excuses_request(&self, asked: &WitnessedRequest, fault: &Fault) -> bool {
         let session = asked.ask.header.session.0;
         fault.reason == Reason::UnknownSession && session != 0 && !self.model.sessions.contains_key(&session)
     }
 
     /// A client received the answer to a change.
-    fn told(&mut self, session: u64, seq: u64, sync: bool) {
+    fn note_answered(&mut self, session: u64, seq: u64, sync: bool) {
         let Some(effect) = self.journal.of_request(session, seq) else { return };
         effect.answered = true;
         if sync {
@@ -128,7 +133,7 @@ impl Witness {
 
     fn judge_read(
         &mut self,
-        asked: &Asked,
+        asked: &WitnessedRequest,
         request: &Request,
         result: &Result<Reply, Fault>,
         payload: &[u8],

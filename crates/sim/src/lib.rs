@@ -1,33 +1,36 @@
 //! A whole frieze in one thread under a seed.
 //!
-//! The real server ([`frieze_node::Engine`], built by the constructor that the command uses) runs on a simulated disk,
-//! a simulated store and a simulated clock; simulated clients call it over a network that delays, loses and duplicates
-//! messages; the seed places the faults: a crash in the middle of any effect on the disk, a power loss that tears and
-//! drops unsynced writes, clocks that jump and stop, a full disk, bit rot, failing syncs. A witness keeps a second,
-//! simplest record of everything, and compares every answer.
+//! The real server ([`frieze_node::ServerParts`], built by the constructor that the command uses) runs on a simulated
+//! disk, a simulated store and a simulated clock; simulated clients call it over a network that delays, loses and
+//! duplicates messages; the seed places the faults: a crash in the middle of any effect on the disk, a power loss that
+//! tears and drops unsynced writes, clocks that jump and stop, a full disk, bit rot, failing syncs. A witness keeps a
+//! second, simplest record of everything, and compares every answer.
 //!
-//! Guarantees: the same plan gives the same run, to the last byte of every message ([`Outcome::trace_hash`]); a run
-//! that ends without a [`Violation`] broke none of the promises of [`Rule`]. Leaves to others: threads and sockets (the
-//! tests of `node` and `client`), rights (those of `namespace`).
+//! Guarantees: the same plan gives the same run, to the last byte of every message ([`ServerOutcome::trace_hash`]); a
+//! run that ends without a [`Violation`] broke none of the promises of [`Rule`]. Leaves to others: threads and sockets
+//! (the tests of `node` and `client`), rights (those of `namespace`).
 //!
-//! Where to look: `world` (the schedule of events) and `world::faults` (the faults), `client` and `workload`
-//! (requests), `witness` and `journal` (what the server did), `model` (its expected state), `judge` (the allowed
-//! answers), `memory` and `auditor` (earlier answers), `metalog` (its members, by themselves), `machine` and `store`
-//! (the server's environment), `breakage` (how it is broken to test the tester).
+//! Where to look: `schedule` (the queue of events), `world` (one server under it) and `world::faults` (the faults),
+//! `client` and `workload` (requests), `exchange` (requests and responses), `witness` and `journal` (what the server
+//! did), `model` (its expected state), `judge` (the allowed answers), `past_answers` and `auditor` (earlier answers),
+//! `cache_leases` (clients that cache names), `metalog` (its members, by themselves), `cluster` (several servers),
+//! `machine` and `store` (the server's environment), `breakage` (how it is broken to test the tester).
 
 mod auditor;
 mod breakage;
-mod caches;
+mod cache_leases;
 mod client;
 mod cluster;
+mod exchange;
 mod journal;
 mod judge;
 mod machine;
-mod memory;
 mod metalog;
 mod model;
+mod past_answers;
 mod plan;
 mod scenarios;
+mod schedule;
 mod stage;
 mod store;
 mod trace;
@@ -36,10 +39,10 @@ mod witness;
 mod workload;
 mod world;
 
-pub use breakage::Break;
+pub use breakage::ServerBreak;
 pub use cluster::{ClusterBreak, ClusterCounts, ClusterOutcome, ClusterPlan, run_cluster};
 pub use metalog::{MetalogBreak, MetalogOutcome, MetalogPlan, run_metalog};
-pub use plan::{Counts, Outcome, Plan};
+pub use plan::{ServerCounts, ServerOutcome, ServerPlan};
 pub use scenarios::{SCENARIOS, Scenario};
 pub use violation::{Rule, Verdict, Violation};
-pub use world::run;
+pub use world::run_one_server;

@@ -11,13 +11,14 @@ use frieze_base::{Fault, LogIndex, Rng, SegmentId};
 use frieze_disk::{CrashKind, Disk, DiskFile, SimDisk, SimTime};
 use frieze_hlc::Hlc;
 use frieze_metalog::{DataEnd, Metalog, RecoverFrom, SegmentSource};
-use frieze_node::{Conn, Engine, ProcessStats, Responder, Scratch, Seams, Settings};
+use frieze_node::{Conn, ProcessStats, Responder, Scratch, Seams, ServerParts, Settings};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Hello, Reply, Request, RequestBody, Status, StatusReply};
 use frieze_wire::txn::{Batch, Caller};
 use prost::Message;
 
-use crate::breakage::{self, Break, Lie};
+use crate::breakage::{self, DiskCorruption, ServerBreak};
+use crate::exchange::{ConnId, MachineResponse};
 use crate::store::SimStore;
 
 /// The user that every simulated client is, and that owns the file system.
@@ -26,22 +27,6 @@ pub(crate) const USER: u32 = 1000;
 pub(crate) const STRANGER: u32 = 2000;
 /// The user with all rights.
 pub(crate) const SUPERUSER: u32 = 0;
-
-/// Names a connection, never used twice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ConnId(pub(crate) u64);
-
-/// An answer on its way out of the server.
-#[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) conn: ConnId,
-    pub(crate) header: FrameHeader,
-    pub(crate) result: Result<Reply, Fault>,
-    pub(crate) payload: Vec<u8>,
-    pub(crate) payload_crc: u32,
-    /// Newest stamp of the server when it answered.
-    pub(crate) hlc: Hlc,
-}
 
 /// Progress of the server: the difference before and after a call shows what the call did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +46,7 @@ pub(crate) struct Hardware {
     pub(crate) seed: u64,
     pub(crate) settings: Settings,
     pub(crate) wall_us: u64,
-    pub(crate) breakage: Option<Break>,
+    pub(crate) breakage: Option<ServerBreak>,
 }
 
 pub(crate) struct Machine {
@@ -71,34 +56,34 @@ pub(crate) struct Machine {
     hardware: Hardware,
     rng: Rng,
     boot: u64,
-    engine: Option<Engine>,
-    conns: BTreeMap<ConnId, Line>,
-    outbox: Arc<Mutex<Vec<Answer>>>,
+    engine: Option<ServerParts>,
+    conns: BTreeMap<ConnId, MachineConn>,
+    outbox: Arc<Mutex<Vec<MachineResponse>>>,
     woken: Arc<AtomicBool>,
     scratch: Scratch,
     probe: (Conn, Arc<Probe>, Arc<dyn Responder>),
 }
 
 /// A connection, and the server's state of it.
-struct Line {
+struct MachineConn {
     conn: Conn,
     responder: Arc<dyn Responder>,
     scratch: Scratch,
 }
 
-struct Outbox {
+struct MachineResponder {
     conn: ConnId,
     disk: SimDisk,
-    answers: Arc<Mutex<Vec<Answer>>>,
+    answers: Arc<Mutex<Vec<MachineResponse>>>,
 }
 
-impl Responder for Outbox {
+impl Responder for MachineResponder {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
         if self.disk.is_crashed() {
             return;
         }
         let (conn, header, payload) = (self.conn, *request, payload.to_vec());
-        let answer = Answer { conn, header, result, payload, payload_crc, hlc: Hlc::ZERO };
+        let answer = MachineResponse { conn, header, result, payload, payload_crc, hlc: Hlc::ZERO };
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
     }
 }
@@ -119,7 +104,7 @@ impl Machine {
         let mut rng = Rng::new(hardware.seed);
         let disk = SimDisk::new(rng.next());
         let store = SimStore::new(disk.clone(), rng.next());
-        if hardware.breakage == Some(Break::StoreForgets) {
+        if hardware.breakage == Some(ServerBreak::StoreForgets) {
             store.forget_commits(3);
         }
         let probe = Arc::new(Probe::default());
@@ -146,12 +131,14 @@ impl Machine {
         self.rng.fill(&mut entropy);
         let woken = self.woken.clone();
         let boot = match self.hardware.breakage {
-            Some(Break::BootUnnoticed) => 1,
+            Some(ServerBreak::BootUnnoticed) => 1,
             _ => self.boot,
         };
         let disk: Arc<dyn Disk> = match self.hardware.breakage {
-            Some(Break::SyncLies(prefix)) => breakage::lying_disk(self.disk.clone(), Lie::Syncs(prefix)),
-            Some(Break::HolesWander) => breakage::lying_disk(self.disk.clone(), Lie::Holes),
+            Some(ServerBreak::SyncLies(prefix)) => {
+                breakage::faulty_disk(self.disk.clone(), DiskCorruption::Syncs(prefix))
+            }
+            Some(ServerBreak::HolesWander) => breakage::faulty_disk(self.disk.clone(), DiskCorruption::Holes),
             _ => Arc::new(self.disk.clone()),
         };
         let seams = Seams {
@@ -165,7 +152,7 @@ impl Machine {
             keys: BTreeMap::new(),
             owner: user(),
         };
-        let engine = Engine::open(self.hardware.settings.clone(), seams)?;
+        let engine = ServerParts::open(self.hardware.settings.clone(), seams)?;
         if self.disk.is_crashed() {
             // It died while it was opening, in something whose failure it need not notice.
             return Err(frieze_base::Reason::InputOutput.into());
@@ -210,22 +197,22 @@ impl Machine {
         engine.stop()
     }
 
-    fn engine(&self) -> Result<&Engine, Fault> {
+    fn engine(&self) -> Result<&ServerParts, Fault> {
         self.engine.as_ref().ok_or_else(|| frieze_base::Reason::Unavailable.into())
     }
 
     /// Microseconds that the server wants to wait before it serves.
     pub(crate) fn restart_wait_us(&self) -> u64 {
-        self.engine.as_ref().map_or(0, Engine::restart_wait_us)
+        self.engine.as_ref().map_or(0, ServerParts::restart_wait_us)
     }
 
     /// Opens a connection of `caller`, and greets.
     pub(crate) fn connect(&mut self, id: ConnId, caller: Caller) {
         let mut challenge = [0u8; 32];
         self.rng.fill(&mut challenge);
-        let outbox = Outbox { conn: id, disk: self.disk.clone(), answers: self.outbox.clone() };
+        let outbox = MachineResponder { conn: id, disk: self.disk.clone(), answers: self.outbox.clone() };
         let conn = Conn::new(Some(caller), challenge);
-        self.conns.insert(id, Line { conn, responder: Arc::new(outbox), scratch: Scratch::default() });
+        self.conns.insert(id, MachineConn { conn, responder: Arc::new(outbox), scratch: Scratch::default() });
         let hello = RequestBody { caller: None, request: Some(Request::Hello(Hello::default())) };
         self.handle(id, &FrameHeader::of(FrameKind::Request), hello, &[]);
         self.take_answers();
@@ -238,14 +225,14 @@ impl Machine {
     /// The connection is gone.
     pub(crate) fn disconnect(&mut self, id: ConnId) {
         if let (Some(line), Some(engine)) = (self.conns.remove(&id), &self.engine) {
-            engine.disconnected(&line.conn);
+            engine.service.sessions.disconnected(&line.conn);
         }
     }
 
     /// Hands a request to the server.
     pub(crate) fn handle(&mut self, id: ConnId, header: &FrameHeader, body: RequestBody, payload: &[u8]) {
         let (Some(engine), Some(line)) = (&self.engine, self.conns.get_mut(&id)) else { return };
-        let Line { conn, responder, scratch } = line;
+        let MachineConn { conn, responder, scratch } = line;
         let (header, body) = match self.hardware.breakage {
             Some(broken) => broken.mangle(*header, body, &mut self.rng),
             None => (*header, body),
@@ -254,9 +241,9 @@ impl Machine {
     }
 
     /// The answers given since the last look.
-    pub(crate) fn take_answers(&mut self) -> Vec<Answer> {
+    pub(crate) fn take_answers(&mut self) -> Vec<MachineResponse> {
         let mut answers = std::mem::take(&mut *self.outbox.lock().unwrap_or_else(PoisonError::into_inner));
-        let hlc = self.engine.as_ref().map_or(Hlc::ZERO, Engine::newest);
+        let hlc = self.engine.as_ref().map_or(Hlc::ZERO, |engine| engine.planes.newest());
         for answer in &mut answers {
             answer.hlc = hlc;
         }
@@ -268,7 +255,7 @@ impl Machine {
 
     pub(crate) fn flush(&mut self) -> Result<(), Fault> {
         self.woken.store(false, Ordering::Relaxed);
-        self.engine()?.flush()
+        self.engine()?.planes.flush()
     }
 
     pub(crate) fn tend(&mut self) -> Result<(), Fault> {
@@ -276,7 +263,7 @@ impl Machine {
     }
 
     pub(crate) fn reclaim(&mut self) -> Result<(), Fault> {
-        self.engine()?.reclaim()
+        self.engine()?.service.upkeep.reclaim()
     }
 
     /// Problems of the stored data, as sentences.
@@ -289,23 +276,23 @@ impl Machine {
 
     pub(crate) fn close_segment(&mut self) {
         if let Ok(engine) = self.engine() {
-            engine.close_segment();
+            engine.service.upkeep.close_segment();
         }
     }
 
     pub(crate) fn shelve(&mut self) -> Result<(), Fault> {
-        while self.engine()?.shelve()? {}
-        self.engine()?.keep_to_memory()
+        while self.engine()?.service.upkeep.shelve()? {}
+        self.engine()?.service.upkeep.keep_to_memory()
     }
 
     pub(crate) fn image(&mut self) -> Result<(), Fault> {
-        while self.engine()?.image(&|_| true)? {}
+        while self.engine()?.service.upkeep.image(&|_| true)? {}
         Ok(())
     }
 
     /// True if a request waits for a flush, or something is dirty.
     pub(crate) fn wants_flush(&self) -> (bool, bool) {
-        let dirty = self.engine.as_ref().is_some_and(Engine::is_dirty);
+        let dirty = self.engine.as_ref().is_some_and(|engine| engine.planes.is_dirty());
         (self.woken.load(Ordering::Relaxed), dirty)
     }
 

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use frieze_sim::{
-    ClusterBreak, ClusterPlan, MetalogBreak, MetalogPlan, Plan, SCENARIOS, run, run_cluster, run_metalog,
+    ClusterBreak, ClusterPlan, MetalogBreak, MetalogPlan, SCENARIOS, ServerPlan, run_cluster, run_metalog,
+    run_one_server,
 };
 
 #[global_allocator]
@@ -16,8 +17,8 @@ const USAGE: &str = "usage: frieze-sim one_server [--seed 0x5eed] [--count N] [-
        frieze-sim list";
 
 fn main() -> ExitCode {
-    match told(std::env::args().skip(1)) {
-        Ok(asked) => act(&asked),
+    match parse_options(std::env::args().skip(1)) {
+        Ok(options) => run_command(&options),
         Err(()) => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
     }
 }
 
-struct Asked {
+struct SimOptions {
     what: String,
     seed: u64,
     count: u64,
@@ -35,20 +36,26 @@ struct Asked {
     only: Option<String>,
 }
 
-fn told(mut args: impl Iterator<Item = String>) -> Result<Asked, ()> {
-    let mut asked =
-        Asked { what: args.next().ok_or(())?, seed: 0x5eed, count: 1, keep_trace: false, mutants: false, only: None };
+fn parse_options(mut args: impl Iterator<Item = String>) -> Result<SimOptions, ()> {
+    let mut options = SimOptions {
+        what: args.next().ok_or(())?,
+        seed: 0x5eed,
+        count: 1,
+        keep_trace: false,
+        mutants: false,
+        only: None,
+    };
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--trace" => asked.keep_trace = true,
-            "--mutants" => asked.mutants = true,
-            "--only" => asked.only = Some(args.next().ok_or(())?),
-            "--seed" => asked.seed = number(&args.next().ok_or(())?)?,
-            "--count" => asked.count = number(&args.next().ok_or(())?)?,
+            "--trace" => options.keep_trace = true,
+            "--mutants" => options.mutants = true,
+            "--only" => options.only = Some(args.next().ok_or(())?),
+            "--seed" => options.seed = number(&args.next().ok_or(())?)?,
+            "--count" => options.count = number(&args.next().ok_or(())?)?,
             _ => return Err(()),
         }
     }
-    Ok(asked)
+    Ok(options)
 }
 
 fn number(text: &str) -> Result<u64, ()> {
@@ -59,20 +66,20 @@ fn number(text: &str) -> Result<u64, ()> {
     parsed.map_err(|_| ())
 }
 
-fn act(asked: &Asked) -> ExitCode {
-    match asked.what.as_str() {
+fn run_command(options: &SimOptions) -> ExitCode {
+    match options.what.as_str() {
         "list" => {
             println!("one_server\nmetalog\ncluster");
             SCENARIOS.iter().for_each(|scenario| println!("{}", scenario.name));
             ExitCode::SUCCESS
         }
-        "one_server" => simulate(asked),
-        "metalog" if asked.mutants => mutants(asked),
-        "metalog" => simulate_metalog(asked),
-        "cluster" if asked.mutants => cluster_mutants(asked),
-        "cluster" => simulate_cluster(asked),
+        "one_server" => simulate(options),
+        "metalog" if options.mutants => mutants(options),
+        "metalog" => simulate_metalog(options),
+        "cluster" if options.mutants => cluster_mutants(options),
+        "cluster" => simulate_cluster(options),
         name => match SCENARIOS.iter().find(|scenario| scenario.name == name) {
-            Some(scenario) => match (scenario.play)(asked.seed) {
+            Some(scenario) => match (scenario.play)(options.seed) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(violation) => {
                     println!("{name}: {violation}");
@@ -87,9 +94,9 @@ fn act(asked: &Asked) -> ExitCode {
     }
 }
 
-fn simulate(asked: &Asked) -> ExitCode {
-    for seed in asked.seed..asked.seed.saturating_add(asked.count) {
-        let outcome = run(&Plan { keep_trace: asked.keep_trace, ..Plan::of_seed(seed) });
+fn simulate(options: &SimOptions) -> ExitCode {
+    for seed in options.seed..options.seed.saturating_add(options.count) {
+        let outcome = run_one_server(&ServerPlan { keep_trace: options.keep_trace, ..ServerPlan::of_seed(seed) });
         for line in &outcome.trace {
             println!("{line}");
         }
@@ -102,9 +109,9 @@ fn simulate(asked: &Asked) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn simulate_metalog(asked: &Asked) -> ExitCode {
-    for seed in asked.seed..asked.seed.saturating_add(asked.count) {
-        let outcome = run_metalog(&MetalogPlan { keep_trace: asked.keep_trace, ..MetalogPlan::of_seed(seed) });
+fn simulate_metalog(options: &SimOptions) -> ExitCode {
+    for seed in options.seed..options.seed.saturating_add(options.count) {
+        let outcome = run_metalog(&MetalogPlan { keep_trace: options.keep_trace, ..MetalogPlan::of_seed(seed) });
         for line in &outcome.trace {
             println!("{line}");
         }
@@ -117,10 +124,10 @@ fn simulate_metalog(asked: &Asked) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn simulate_cluster(asked: &Asked) -> ExitCode {
+fn simulate_cluster(options: &SimOptions) -> ExitCode {
     let mut broken = 0;
-    for seed in asked.seed..asked.seed.saturating_add(asked.count) {
-        let outcome = run_cluster(&ClusterPlan { keep_trace: asked.keep_trace, ..ClusterPlan::of_seed(seed) });
+    for seed in options.seed..options.seed.saturating_add(options.count) {
+        let outcome = run_cluster(&ClusterPlan { keep_trace: options.keep_trace, ..ClusterPlan::of_seed(seed) });
         for line in &outcome.trace {
             println!("{line}");
         }
@@ -131,19 +138,19 @@ fn simulate_cluster(asked: &Asked) -> ExitCode {
         }
     }
     if broken > 0 {
-        println!("{broken} of {} seeds broke a promise", asked.count);
+        println!("{broken} of {} seeds broke a promise", options.count);
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
 }
 
 /// Plays clusters that are broken on purpose until each is noticed; with one seed, 10,000.
-fn cluster_mutants(asked: &Asked) -> ExitCode {
-    let count = if asked.count == 1 { 10_000 } else { asked.count };
+fn cluster_mutants(options: &SimOptions) -> ExitCode {
+    let count = if options.count == 1 { 10_000 } else { options.count };
     let mut missed = false;
-    let is_wanted = |broken: &&ClusterBreak| asked.only.as_ref().is_none_or(|only| *only == format!("{broken:?}"));
+    let is_wanted = |broken: &&ClusterBreak| options.only.as_ref().is_none_or(|only| *only == format!("{broken:?}"));
     for breakage in ClusterBreak::ALL.iter().filter(is_wanted) {
-        let found = (asked.seed..asked.seed.saturating_add(count)).find_map(|seed| {
+        let found = (options.seed..options.seed.saturating_add(count)).find_map(|seed| {
             let outcome = run_cluster(&ClusterPlan { breakage: Some(*breakage), ..ClusterPlan::of_seed(seed) });
             outcome.violation.map(|violation| (seed, violation))
         });
@@ -157,11 +164,11 @@ fn cluster_mutants(asked: &Asked) -> ExitCode {
 }
 
 /// Plays members that are broken on purpose until each is noticed; with one seed, 10,000.
-fn mutants(asked: &Asked) -> ExitCode {
-    let count = if asked.count == 1 { 10_000 } else { asked.count };
+fn mutants(options: &SimOptions) -> ExitCode {
+    let count = if options.count == 1 { 10_000 } else { options.count };
     let mut missed = false;
     for breakage in MetalogBreak::ALL {
-        let found = (asked.seed..asked.seed.saturating_add(count)).find_map(|seed| {
+        let found = (options.seed..options.seed.saturating_add(count)).find_map(|seed| {
             let outcome = run_metalog(&MetalogPlan { breakage: Some(*breakage), ..MetalogPlan::of_seed(seed) });
             outcome.violation.map(|violation| (seed, violation))
         });

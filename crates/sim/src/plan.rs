@@ -2,12 +2,12 @@
 
 use frieze_base::Rng;
 
-use crate::breakage::Break;
+use crate::breakage::ServerBreak;
 use crate::violation::Violation;
 
 /// A run. Everything in it follows from the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ServerPlan {
     /// Decides everything.
     pub seed: u64,
     /// Operations that clients finish before the faults stop. Default 320.
@@ -17,16 +17,16 @@ pub struct Plan {
     /// Faults, each after a share of the operations. Default: 5 to 9, by the seed.
     pub faults: u64,
     /// The deliberate break, for the test of the tester.
-    pub breakage: Option<Break>,
+    pub breakage: Option<ServerBreak>,
     /// True: the trace keeps its lines.
     pub keep_trace: bool,
 }
 
-impl Plan {
+impl ServerPlan {
     /// The run of a seed.
-    pub fn of_seed(seed: u64) -> Plan {
+    pub fn of_seed(seed: u64) -> ServerPlan {
         let mut rng = Rng::new(seed ^ 0x5eed);
-        Plan {
+        ServerPlan {
             seed,
             operations: 320,
             clients: rng.between(2, 5),
@@ -39,7 +39,7 @@ impl Plan {
 
 /// Outcome of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ServerOutcome {
     /// The promise that was broken first, if one was.
     pub violation: Option<Violation>,
     /// Two runs of one plan have the same.
@@ -47,12 +47,12 @@ pub struct Outcome {
     /// The lines of the trace, if they were to be kept.
     pub trace: Vec<String>,
     /// Counts of events.
-    pub counts: Counts,
+    pub counts: ServerCounts,
 }
 
 /// Counts of events in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ServerCounts {
     /// Operations that clients finished.
     pub operations: u64,
     /// Faults injected.
@@ -69,7 +69,7 @@ pub struct Counts {
     pub remembered: u64,
 }
 
-impl Outcome {
+impl ServerOutcome {
     /// Message about a broken promise: which, where, and how to replay it.
     pub fn failure(&self, seed: u64) -> Option<String> {
         let violation = self.violation.as_ref()?;

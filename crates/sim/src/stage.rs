@@ -12,11 +12,12 @@ use frieze_wire::message::{Open, Reply, Request, View};
 use frieze_wire::txn::{Make, MakeKind, Op, Remove, Rename, SetAttr, SetXattr, Settle, Target};
 
 use crate::auditor::Auditor;
-use crate::client::{Client, Next, Step, Then};
-use crate::machine::{Answer, Hardware, USER};
+use crate::client::{AfterOpen, ClientAction, SimClient, Step};
+use crate::exchange::{ClientRequest, Handle, MachineResponse};
+use crate::machine::{Hardware, USER};
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{Ask, Handle, Witness};
+use crate::witness::Witness;
 use crate::world::{WALL_US, settings};
 
 /// The stage.
@@ -24,7 +25,7 @@ pub(crate) struct Stage {
     pub(crate) witness: Witness,
     pub(crate) auditor: Auditor,
     pub(crate) rng: Rng,
-    clients: Vec<Client>,
+    clients: Vec<SimClient>,
 }
 
 impl Stage {
@@ -35,7 +36,7 @@ impl Stage {
             return broken(Rule::Restarts, "the first start died");
         }
         for client in 0..clients {
-            stage.clients.push(Client::new(USER));
+            stage.clients.push(SimClient::new(USER));
             stage.ask(client, Step::OpenSession)?;
         }
         stage.barrier()?;
@@ -60,13 +61,13 @@ impl Stage {
     }
 
     /// Sends a step and returns the request, without waiting for the answer.
-    pub(crate) fn send(&mut self, client: usize, step: Step) -> Verdict<Ask> {
+    pub(crate) fn send(&mut self, client: usize, step: Step) -> Verdict<ClientRequest> {
         self.tick();
         let known = self.clients[client].conn.filter(|conn| self.witness.machine.is_connected(*conn));
         if known.is_none() {
             self.clients[client].conn = Some(self.witness.connect(self.clients[client].uid));
         }
-        self.clients[client].give_up();
+        self.clients[client].abandon();
         self.clients[client].steps.clear();
         self.clients[client].steps.push_back(step);
         self.clients[client].begin();
@@ -76,7 +77,7 @@ impl Stage {
     }
 
     /// Hands over a message once more, as a network that doubles it.
-    pub(crate) fn deliver(&mut self, client: usize, ask: Ask) -> Verdict {
+    pub(crate) fn deliver(&mut self, client: usize, ask: ClientRequest) -> Verdict {
         let known = self.clients[client].conn.filter(|conn| self.witness.machine.is_connected(*conn));
         let conn = match known {
             Some(conn) => conn,
@@ -89,11 +90,11 @@ impl Stage {
     }
 
     /// The answer to the client's last request, if there is one.
-    pub(crate) fn heard(&mut self, client: usize) -> Option<Answer> {
+    pub(crate) fn take_response(&mut self, client: usize) -> Option<MachineResponse> {
         let mut found = None;
         for answer in std::mem::take(&mut self.witness.said) {
-            match self.clients[client].hear(&answer) {
-                Next::Nothing => self.witness.said.push(answer),
+            match self.clients[client].on_response(&answer) {
+                ClientAction::Nothing => self.witness.said.push(answer),
                 _ => found = Some(answer),
             }
         }
@@ -101,16 +102,16 @@ impl Stage {
     }
 
     /// Does a step and returns the answer, flushing if it waits for that. `None`: the server died.
-    pub(crate) fn ask(&mut self, client: usize, step: Step) -> Verdict<Option<Answer>> {
+    pub(crate) fn ask(&mut self, client: usize, step: Step) -> Verdict<Option<MachineResponse>> {
         self.send(client, step)?;
-        if let Some(answer) = self.heard(client) {
+        if let Some(answer) = self.take_response(client) {
             return Ok(Some(answer));
         }
         self.tick();
         if !self.witness.machine.is_dying() {
             self.witness.flush()?;
         }
-        match self.heard(client) {
+        match self.take_response(client) {
             None if !self.witness.machine.is_dying() && !self.witness.read_only => {
                 broken(Rule::Live, "a request was not answered by a flush")
             }
@@ -143,7 +144,7 @@ impl Stage {
     pub(crate) fn open(&mut self, client: usize, path: &str) -> Verdict<Handle> {
         let request =
             Request::Open(Open { target: target(path), view: View::NOW, read: true, write: true, made_at: 0 });
-        self.expect(client, Step::Open { request: Box::new(request), then: Then::Keep }, None)?;
+        self.expect(client, Step::Open { request: Box::new(request), then: AfterOpen::Keep }, None)?;
         match self.clients[client].handles.last() {
             Some(handle) => Ok(handle.clone()),
             None => broken(Rule::Live, "a file was opened and there is no handle"),
@@ -209,7 +210,7 @@ impl Stage {
 }
 
 /// The same request as one that was sent before it, under an older number: a message that comes late.
-pub(crate) fn late(ask: &Ask, request_id: u64) -> Ask {
+pub(crate) fn late(ask: &ClientRequest, request_id: u64) -> ClientRequest {
     let mut ask = ask.clone();
     ask.header.request_id = request_id;
     debug_assert!(ask.header.seq != Seq(0), "only changes are numbered");
@@ -303,7 +304,7 @@ pub(crate) fn stat_at(path: &str, at: Hlc) -> Step {
 }
 
 /// The stamp of an acknowledged change.
-pub(crate) fn stamp_of(answer: Option<Answer>) -> Hlc {
+pub(crate) fn stamp_of(answer: Option<MachineResponse>) -> Hlc {
     match answer.map(|answer| answer.result) {
         Some(Ok(Reply::Txn(reply))) => Hlc(reply.stamp),
         Some(Ok(Reply::Write(reply))) => Hlc(reply.stamp),

@@ -15,10 +15,10 @@ use frieze_node::{StoreItem, VersionStore};
 #[derive(Clone)]
 pub(crate) struct SimStore {
     disk: SimDisk,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimStoreState>>,
 }
 
-struct State {
+struct SimStoreState {
     rng: Rng,
     items: BTreeMap<Vec<u8>, Vec<u8>>,
     applied: LogIndex,
@@ -39,7 +39,7 @@ struct Commit {
 impl SimStore {
     /// An empty store that dies together with `disk`.
     pub(crate) fn new(disk: SimDisk, seed: u64) -> SimStore {
-        let state = State {
+        let state = SimStoreState {
             rng: Rng::new(seed),
             items: BTreeMap::new(),
             applied: LogIndex(0),
@@ -84,7 +84,7 @@ impl SimStore {
         self.state().fuse = None;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimStoreState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,7 +96,7 @@ impl SimStore {
     }
 
     /// True if the process dies before the change is done; an error if it dies just after.
-    fn burn(&self, state: &mut State) -> bool {
+    fn burn(&self, state: &mut SimStoreState) -> bool {
         let Some(left) = state.fuse.as_mut() else { return false };
         *left = left.saturating_sub(1);
         if *left > 0 {

@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use prost::Message;
 
-use crate::machine::{Answer, ConnId};
-use crate::witness::Ask;
+use crate::exchange::{ClientRequest, ConnId, MachineResponse};
 
 /// The trace of a run.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ impl Trace {
     }
 
     /// A request reached the server.
-    pub(crate) fn request(&mut self, conn: ConnId, ask: &Ask) {
+    pub(crate) fn request(&mut self, conn: ConnId, ask: &ClientRequest) {
         self.mix(&conn.0.to_le_bytes());
         self.mix(&ask.header.encode());
         self.mix(&ask.body.encode_to_vec());
@@ -104,7 +103,7 @@ impl Trace {
     }
 
     /// The server answered.
-    pub(crate) fn answer(&mut self, answer: &Answer) {
+    pub(crate) fn answer(&mut self, answer: &MachineResponse) {
         self.mix(&answer.conn.0.to_le_bytes());
         self.mix(&answer.header.request_id.to_le_bytes());
         match &answer.result {

@@ -13,64 +13,38 @@ mod planned;
 mod restart;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use frieze_base::{Fault, MonoTime, Reason};
 use frieze_disk::TimeSource;
 use frieze_hlc::Hlc;
-use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::{Reply, RequestBody, View};
+use frieze_wire::message::Reply;
 
 pub(crate) use edit::is_dry_run;
 use liveness::Liveness;
 
+use crate::exchange::{ClientRequest, ConnId, MachineResponse};
 use crate::journal::{Act, Effect, Journal, LogPlace};
-use crate::machine::{Answer, ConnId, Hardware, Machine};
-use crate::memory::Memory;
-use crate::model::{Model, Ran};
+use crate::machine::{Hardware, Machine};
+use crate::model::{Model, RequestEffect};
+use crate::past_answers::PastAnswers;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
 
-/// A request on its way in.
-#[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    pub(crate) header: FrameHeader,
-    pub(crate) body: RequestBody,
-    pub(crate) payload: Arc<[u8]>,
-    /// The open file it goes through.
-    pub(crate) handle: Option<Handle>,
-    /// The open file that a range is copied from.
-    pub(crate) source: Option<Handle>,
-}
-
-/// An open file as the client that opened it knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Handle {
-    pub(crate) session: u64,
-    pub(crate) inode: u64,
-    /// Stamp of creation: distinguishes the file from another with its number.
-    pub(crate) born: Hlc,
-    pub(crate) view: View,
-    pub(crate) read: bool,
-    pub(crate) write: bool,
-    pub(crate) capability: Vec<u8>,
-}
-
 /// A request that waits for its answer, and the allowed answers.
-pub(crate) struct Asked {
-    pub(crate) ask: Ask,
-    pub(crate) expect: Expect,
+pub(crate) struct WitnessedRequest {
+    pub(crate) ask: ClientRequest,
+    pub(crate) expect: Expectation,
 }
 
-pub(crate) enum Expect {
+pub(crate) enum Expectation {
     /// An answer that changes nothing, judged by the model when it comes.
     Read,
     /// A transaction: its effect, or the effect it would have had if it is not in the log.
-    Txn { logged: bool, did: Result<Ran, Result<(), Reason>> },
+    Txn { logged: bool, did: Result<RequestEffect, Result<(), Reason>> },
     /// A write: its effect, and the allowed refusals.
-    Write { did: Option<Ran>, refusals: Vec<Reason> },
+    Write { did: Option<RequestEffect>, refusals: Vec<Reason> },
     /// An edit or an expiry: its effect if it is in the log, now or from its first run.
-    Planned { logged: bool, did: Option<Ran> },
+    Planned { logged: bool, did: Option<RequestEffect> },
     /// A barrier after so many changes.
     Sync { count: usize },
 }
@@ -94,7 +68,7 @@ pub(crate) struct Witness {
     pub(crate) model: Model,
     pub(crate) journal: Journal,
     pub(crate) excuses: Excuses,
-    pub(crate) memory: Memory,
+    pub(crate) memory: PastAnswers,
     pub(crate) trace: Trace,
     /// Writes that may or may not be visible yet, by stamp: no client has their answers.
     pub(crate) unsure: BTreeMap<Hlc, u64>,
@@ -107,7 +81,7 @@ pub(crate) struct Witness {
     /// Changes during which a crash came: of these at most the first that is complete has happened.
     doubts: Vec<Effect>,
     lost_power: bool,
-    asked: BTreeMap<(ConnId, u64), VecDeque<Asked>>,
+    asked: BTreeMap<(ConnId, u64), VecDeque<WitnessedRequest>>,
     /// Newest stamp given to a change, and newest instant answered.
     newest_stamp: Hlc,
     pub(crate) newest_answered: Hlc,
@@ -115,7 +89,7 @@ pub(crate) struct Witness {
     /// The user whose answer is judged.
     pub(crate) asker: u32,
     /// Answers of the server that the network has not collected yet.
-    pub(crate) said: Vec<Answer>,
+    pub(crate) said: Vec<MachineResponse>,
     /// A flush failed: the server changes nothing until it is started again.
     pub(crate) read_only: bool,
     /// Changes that losses of power took.
@@ -136,7 +110,7 @@ impl Witness {
             model: Model::default(),
             journal: Journal::default(),
             excuses: Excuses::default(),
-            memory: Memory::default(),
+            memory: PastAnswers::default(),
             trace,
             unsure: BTreeMap::new(),
             gaps: Vec::new(),
@@ -179,7 +153,7 @@ impl Witness {
     }
 
     /// Gives a request to the server, and judges its effects and answers.
-    pub(crate) fn deliver(&mut self, conn: ConnId, ask: Ask) -> Verdict {
+    pub(crate) fn deliver(&mut self, conn: ConnId, ask: ClientRequest) -> Verdict {
         if !self.machine.is_up() || !self.machine.is_connected(conn) {
             return Ok(());
         }
@@ -194,7 +168,7 @@ impl Witness {
         *newest = ask.header.seq.0.max(*newest);
         let expect = self.account(&ask, before, after)?;
         let key = (conn, ask.header.request_id);
-        self.asked.entry(key).or_default().push_back(Asked { ask, expect });
+        self.asked.entry(key).or_default().push_back(WitnessedRequest { ask, expect });
         self.judge_answers(Some(key))
     }
 
@@ -232,13 +206,13 @@ impl Witness {
             return broken(Rule::Once, format!("{ended} sessions ended, {} were due: {expired:?}", expired.len()));
         }
         // One that cannot be ended now does not block others: the log says which were.
-        let (mut due, mut told) = (expired, before.index);
+        let (mut due, mut executed_upto) = (expired, before.index);
         for index in before.index + 1..=after.index {
             let Some((stamp, session)) = self.ended(index, &due)? else {
                 // The disk stopped before its entry could be read.
                 break;
             };
-            told = index;
+            executed_upto = index;
             due.retain(|other| *other != session);
             self.journal.effects.push(self.end_of(index, stamp, session));
             self.model.sessions.remove(&session);
@@ -247,7 +221,7 @@ impl Witness {
         // Changes from before the disk stopped, and the one during which it did, can all be there after the restart, in
         // their order.
         if self.doubts.is_empty() && self.machine.is_dying() {
-            let written = told + 1..=after.index + 1;
+            let written = executed_upto + 1..=after.index + 1;
             self.doubts =
                 due.iter().zip(written).map(|(session, at)| self.end_of(at, after.newest, *session)).collect();
         }
@@ -284,7 +258,7 @@ impl Witness {
         }
     }
 
-    fn notice_session(&mut self, conn: ConnId, ask: &Ask) {
+    fn notice_session(&mut self, conn: ConnId, ask: &ClientRequest) {
         let session = ask.header.session.0;
         let uid = self.sessions.conns.get(&conn).map(|(uid, _)| *uid);
         if session != 0

@@ -13,16 +13,17 @@ use frieze_wire::txn::{
     SettleAll, Target, TimeValue,
 };
 
-use crate::client::{Client, Step, Then};
+use crate::client::{AfterOpen, SimClient, Step};
+use crate::exchange::Handle;
 use crate::machine::{STRANGER, SUPERUSER};
-use crate::memory::Asks;
 use crate::model::bytes::Cut;
 use crate::model::tree::ROOT;
-use crate::witness::{CHUNK_BYTES, Handle, Witness};
+use crate::past_answers::QuestionKind;
+use crate::witness::{CHUNK_BYTES, Witness};
 
 /// How the work of a run is mixed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mix {
+pub(crate) struct WorkloadMix {
     /// One change in so many is asked for with `sync`.
     pub(crate) sync_one_in: u64,
     /// One write in so many is large.
@@ -33,7 +34,7 @@ pub(crate) struct Mix {
 pub(crate) struct Workload<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) witness: &'a Witness,
-    pub(crate) mix: Mix,
+    pub(crate) mix: WorkloadMix,
 }
 
 const DIRECTORIES: [&[u8]; 4] = [b"a", b"b", b"c", b"timed"];
@@ -47,11 +48,11 @@ const DEPTH_MAX: usize = 3;
 const OTHERS_ONE_IN: u64 = 10;
 
 /// One kind of work.
-type Work<'a> = fn(&mut Workload<'a>, &Client) -> Vec<Step>;
+type StepMaker<'a> = fn(&mut Workload<'a>, &SimClient) -> Vec<Step>;
 
 impl<'a> Workload<'a> {
     /// Kinds of work with their weights.
-    const WORK: [(u64, Work<'a>); 39] = [
+    const WORK: [(u64, StepMaker<'a>); 39] = [
         (10, Self::make_file),
         (5, Self::make_directory),
         (2, Self::make_link),
@@ -94,7 +95,7 @@ impl<'a> Workload<'a> {
     ];
 
     /// The steps of the next piece of work.
-    pub(crate) fn next(&mut self, client: &Client) -> Vec<Step> {
+    pub(crate) fn next(&mut self, client: &SimClient) -> Vec<Step> {
         match client.uid {
             // These two are rare: most of the work is that of the user that owns everything.
             STRANGER | SUPERUSER if !self.rng.chance(OTHERS_ONE_IN) => return Vec::new(),
@@ -200,19 +201,19 @@ impl<'a> Workload<'a> {
         View { at: Some(self.instant()), user_at: None }
     }
 
-    fn handle(&mut self, client: &Client, write: bool) -> Option<Handle> {
+    fn handle(&mut self, client: &SimClient, write: bool) -> Option<Handle> {
         let open: Vec<&Handle> = client.handles.iter().filter(|handle| !write || handle.write).collect();
         (!open.is_empty()).then(|| (*self.rng.choose(&open)).clone())
     }
 
-    fn make_file(&mut self, _: &Client) -> Vec<Step> {
+    fn make_file(&mut self, _: &SimClient) -> Vec<Step> {
         let target = self.fresh(Some(FileKind::File));
         let mode = *self.rng.choose(&[0o644, 0o600, 0o666]);
         let or_open = self.rng.chance(3);
         self.txn(Op::Make(Make { target, mode, or_open, kind: Some(MakeKind::File(true)), ..Make::default() }))
     }
 
-    fn make_directory(&mut self, _: &Client) -> Vec<Step> {
+    fn make_directory(&mut self, _: &SimClient) -> Vec<Step> {
         let target = self.fresh(Some(FileKind::Directory));
         self.txn(Op::Make(Make {
             target,
@@ -223,7 +224,7 @@ impl<'a> Workload<'a> {
         }))
     }
 
-    fn make_link(&mut self, _: &Client) -> Vec<Step> {
+    fn make_link(&mut self, _: &SimClient) -> Vec<Step> {
         let to = self.existing(Hlc::MAX, None).path;
         let to = if self.rng.chance(4) { FILES[0].to_vec() } else { to };
         let target = self.fresh(Some(FileKind::Symlink));
@@ -236,24 +237,24 @@ impl<'a> Workload<'a> {
         }))
     }
 
-    fn link(&mut self, _: &Client) -> Vec<Step> {
+    fn link(&mut self, _: &SimClient) -> Vec<Step> {
         let file = self.existing(Hlc::MAX, Some(FileKind::File));
         let name = self.fresh(Some(FileKind::File));
         self.txn(Op::Link(Link { file, name }))
     }
 
-    fn unlink(&mut self, _: &Client) -> Vec<Step> {
+    fn unlink(&mut self, _: &SimClient) -> Vec<Step> {
         let kind = if self.rng.chance(8) { None } else { Some(FileKind::File) };
         let target = self.existing(Hlc::MAX, kind);
         self.txn(Op::Remove(Remove { target, directory: false }))
     }
 
-    fn remove_directory(&mut self, _: &Client) -> Vec<Step> {
+    fn remove_directory(&mut self, _: &SimClient) -> Vec<Step> {
         let target = self.existing(Hlc::MAX, Some(FileKind::Directory));
         self.txn(Op::Remove(Remove { target, directory: true }))
     }
 
-    fn rename(&mut self, _: &Client) -> Vec<Step> {
+    fn rename(&mut self, _: &SimClient) -> Vec<Step> {
         let kind = if self.rng.chance(3) { Some(FileKind::Directory) } else { Some(FileKind::File) };
         let from = self.existing(Hlc::MAX, kind);
         let flags = *self.rng.choose(&[0, 0, 0, 1, 2, 2]);
@@ -262,7 +263,7 @@ impl<'a> Workload<'a> {
         self.txn(Op::Rename(Rename { from, to, flags }))
     }
 
-    fn set_attr(&mut self, _: &Client) -> Vec<Step> {
+    fn set_attr(&mut self, _: &SimClient) -> Vec<Step> {
         let target = self.existing(Hlc::MAX, None);
         let time = |rng: &mut Rng| match rng.below(3) {
             0 => None,
@@ -275,7 +276,7 @@ impl<'a> Workload<'a> {
         self.txn(Op::SetAttr(SetAttr { target, mode, size, atime, mtime, ..SetAttr::default() }))
     }
 
-    fn truncate(&mut self, client: &Client) -> Vec<Step> {
+    fn truncate(&mut self, client: &SimClient) -> Vec<Step> {
         let Some(handle) = self.handle(client, true) else { return self.open(client) };
         let size = Some(self.length(handle.inode));
         let target = Target { base: handle.inode, path: Vec::new(), follow: false };
@@ -297,7 +298,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    fn set_xattr(&mut self, _: &Client) -> Vec<Step> {
+    fn set_xattr(&mut self, _: &SimClient) -> Vec<Step> {
         let target = self.existing(Hlc::MAX, None);
         let name = self.rng.choose(&XATTRS).to_vec();
         let value = self.bytes(40).to_vec();
@@ -305,14 +306,14 @@ impl<'a> Workload<'a> {
         self.txn(Op::SetXattr(SetXattr { target, name, value, flags }))
     }
 
-    fn remove_xattr(&mut self, _: &Client) -> Vec<Step> {
+    fn remove_xattr(&mut self, _: &SimClient) -> Vec<Step> {
         let target = self.existing(Hlc::MAX, None);
         let name = self.rng.choose(&XATTRS).to_vec();
         self.txn(Op::RemoveXattr(RemoveXattr { target, name }))
     }
 
     /// Binds a directory to a user time, and makes a file in it.
-    fn bind(&mut self, _: &Client) -> Vec<Step> {
+    fn bind(&mut self, _: &SimClient) -> Vec<Step> {
         let (_, path) = self.directory(Hlc::MAX);
         let name = FILES[self.rng.below(2) as usize];
         let directory = Target { base: ROOT, path: path.clone(), follow: false };
@@ -359,7 +360,7 @@ impl<'a> Workload<'a> {
         bytes.into()
     }
 
-    fn write(&mut self, client: &Client) -> Vec<Step> {
+    fn write(&mut self, client: &SimClient) -> Vec<Step> {
         let Some(handle) = self.handle(client, true) else { return self.make_file(client) };
         if self.rng.chance(4) {
             return self.stream(&handle);
@@ -382,14 +383,14 @@ impl<'a> Workload<'a> {
         writes.collect()
     }
 
-    fn append(&mut self, client: &Client) -> Vec<Step> {
+    fn append(&mut self, client: &SimClient) -> Vec<Step> {
         let Some(handle) = self.handle(client, true) else { return self.make_file(client) };
         let bytes = self.payload(&handle);
         let sync = self.sync();
         vec![Step::Write { handle, offset: None, bytes, sync, tries: 0 }]
     }
 
-    fn punch(&mut self, client: &Client) -> Vec<Step> {
+    fn punch(&mut self, client: &SimClient) -> Vec<Step> {
         let Some(handle) = self.handle(client, true) else { return self.make_file(client) };
         let (offset, sync) = (self.length(handle.inode), self.sync());
         let len = match self.rng.below(4) {
@@ -400,11 +401,11 @@ impl<'a> Workload<'a> {
         vec![Step::Punch { handle, offset, len, sync }]
     }
 
-    fn open(&mut self, _: &Client) -> Vec<Step> {
+    fn open(&mut self, _: &SimClient) -> Vec<Step> {
         let target = self.existing(Hlc::MAX, Some(FileKind::File));
         let write = !self.rng.chance(4);
         let request = Request::Open(Open { target, view: View::NOW, read: true, write, made_at: 0 });
-        vec![Step::Open { request: Box::new(request), then: Then::Keep }]
+        vec![Step::Open { request: Box::new(request), then: AfterOpen::Keep }]
     }
 
     fn settle(&mut self, inode: u64, keep_grant: bool) -> Step {
@@ -412,7 +413,7 @@ impl<'a> Workload<'a> {
         Step::Txn { op: Box::new(Op::Settle(settle)), sync: self.sync() }
     }
 
-    fn close(&mut self, client: &Client) -> Vec<Step> {
+    fn close(&mut self, client: &SimClient) -> Vec<Step> {
         match self.handle(client, true) {
             Some(_) if self.rng.chance(3) => {
                 let of = |handle: &Handle| Settle { inode: handle.inode, ..Settle::default() };
@@ -424,32 +425,32 @@ impl<'a> Workload<'a> {
         }
     }
 
-    fn fsync(&mut self, client: &Client) -> Vec<Step> {
+    fn fsync(&mut self, client: &SimClient) -> Vec<Step> {
         match self.handle(client, true) {
             Some(handle) => vec![self.settle(handle.inode, true), Step::Sync { inode: handle.inode }],
             None => vec![Step::Sync { inode: 0 }],
         }
     }
 
-    fn read(&mut self, client: &Client) -> Vec<Step> {
+    fn read(&mut self, client: &SimClient) -> Vec<Step> {
         let Some(handle) = self.handle(client, false) else { return self.open(client) };
         let offset = if self.rng.chance(2) { 0 } else { self.length(handle.inode) };
         let len = *self.rng.choose(&[0, 100, 5000, 70_000, 300_000]);
         vec![Step::Read { handle, offset, len, question: None }]
     }
 
-    fn seek(&mut self, client: &Client) -> Vec<Step> {
+    fn seek(&mut self, client: &SimClient) -> Vec<Step> {
         let Some(handle) = self.handle(client, false) else { return self.open(client) };
         let offset = self.length(handle.inode);
         vec![Step::Seek { handle, offset, data: self.rng.chance(2) }]
     }
 
-    fn stat(&mut self, _: &Client) -> Vec<Step> {
+    fn stat(&mut self, _: &SimClient) -> Vec<Step> {
         let target = self.existing(Hlc::MAX, None);
         ask(Request::Stat(Stat { target, view: View::NOW, ..Stat::default() }))
     }
 
-    fn list(&mut self, _: &Client) -> Vec<Step> {
+    fn list(&mut self, _: &SimClient) -> Vec<Step> {
         let (_, path) = self.directory(Hlc::MAX);
         let target = self.target(path);
         let after = if self.rng.chance(4) { FILES[1].to_vec() } else { Vec::new() };
@@ -458,43 +459,43 @@ impl<'a> Workload<'a> {
         ask(Request::List(List { target, view: View::NOW, after, count_max, with_attrs, by_handle: false }))
     }
 
-    fn read_past(&mut self, _: &Client) -> Vec<Step> {
+    fn read_past(&mut self, _: &SimClient) -> Vec<Step> {
         let view = self.past();
         let at = view.instant().unwrap_or(Hlc::MAX);
         let target = self.existing(at, Some(FileKind::File));
         let inode = self.witness.model.tree.resolve(&target, at).unwrap_or(0);
         let offset = if self.rng.chance(2) { 0 } else { self.length(inode) };
         let len = *self.rng.choose(&[100, 5000, 300_000]);
-        let question = Client::lasting(view, Asks::Bytes { offset, len }, &target);
+        let question = SimClient::lasting(view, QuestionKind::Bytes { offset, len }, &target);
         let request = Request::Open(Open { target, view, read: true, write: false, made_at: 0 });
-        vec![Step::Open { request: Box::new(request), then: Then::Read { offset, len, question } }]
+        vec![Step::Open { request: Box::new(request), then: AfterOpen::Read { offset, len, question } }]
     }
 
-    fn look_at_past(&mut self, _: &Client) -> Vec<Step> {
+    fn look_at_past(&mut self, _: &SimClient) -> Vec<Step> {
         let view = self.past();
         let at = view.instant().unwrap_or(Hlc::MAX);
         let target = self.existing(at, None);
         let (request, what) = match self.rng.below(5) {
-            0 | 1 => (Request::Stat(Stat { target: target.clone(), view, ..Stat::default() }), Asks::Stat),
+            0 | 1 => (Request::Stat(Stat { target: target.clone(), view, ..Stat::default() }), QuestionKind::Stat),
             2 => {
                 let (_, path) = self.directory(at);
                 let target = self.target(path);
                 let list = List { target: target.clone(), view, with_attrs: true, ..List::default() };
-                let question = Client::lasting(view, Asks::List, &target);
+                let question = SimClient::lasting(view, QuestionKind::List, &target);
                 return vec![Step::Ask { request: Box::new(Request::List(list)), question }];
             }
-            3 => (Request::ReadLink(ReadLink { target: target.clone(), view }), Asks::Link),
+            3 => (Request::ReadLink(ReadLink { target: target.clone(), view }), QuestionKind::Link),
             _ => {
                 let name = self.rng.choose(&XATTRS).to_vec();
                 let get = GetXattr { target: target.clone(), view, name: name.clone() };
-                (Request::GetXattr(get), Asks::Xattr { name })
+                (Request::GetXattr(get), QuestionKind::Xattr { name })
             }
         };
-        let question = Client::lasting(view, what, &target);
+        let question = SimClient::lasting(view, what, &target);
         vec![Step::Ask { request: Box::new(request), question }]
     }
 
-    fn read_user_time(&mut self, _: &Client) -> Vec<Step> {
+    fn read_user_time(&mut self, _: &SimClient) -> Vec<Step> {
         let tree = &self.witness.model.tree;
         let timed: Vec<u64> = tree.ids().filter(|id| tree.newest_user_time(*id).is_some()).collect();
         if timed.is_empty() {
@@ -511,12 +512,12 @@ impl<'a> Workload<'a> {
         let view = View { at, user_at: Some(user_at) };
         let target = Target { base: inode, path: Vec::new(), follow: false };
         let (offset, len) = (0, 300_000);
-        let question = Client::lasting(view, Asks::Bytes { offset, len }, &target);
+        let question = SimClient::lasting(view, QuestionKind::Bytes { offset, len }, &target);
         let request = Request::Open(Open { target, view, read: true, write: false, made_at: 0 });
-        vec![Step::Open { request: Box::new(request), then: Then::Read { offset, len, question } }]
+        vec![Step::Open { request: Box::new(request), then: AfterOpen::Read { offset, len, question } }]
     }
 
-    fn snapshot(&mut self, _: &Client) -> Vec<Step> {
+    fn snapshot(&mut self, _: &SimClient) -> Vec<Step> {
         let name = (*self.rng.choose(&SNAPSHOTS)).to_owned();
         match self.rng.below(4) {
             0 => self.txn(Op::DeleteSnapshot(DeleteSnapshot { name })),
@@ -529,7 +530,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    fn log(&mut self, _: &Client) -> Vec<Step> {
+    fn log(&mut self, _: &SimClient) -> Vec<Step> {
         let view = if self.rng.chance(2) { self.past() } else { View::NOW };
         let target = self.existing(view.instant().unwrap_or(Hlc::MAX), Some(FileKind::File));
         let after = if self.rng.chance(3) { self.instant() } else { 0 };
@@ -539,7 +540,7 @@ impl<'a> Workload<'a> {
     }
 
     /// The end of the session, the time of now, instants that cannot be.
-    fn odd(&mut self, _: &Client) -> Vec<Step> {
+    fn odd(&mut self, _: &SimClient) -> Vec<Step> {
         let target = Target { base: ROOT, path: Vec::new(), follow: false };
         let stat = |at: u64| {
             ask(Request::Stat(Stat { target, view: View { at: Some(at), user_at: None }, ..Stat::default() }))

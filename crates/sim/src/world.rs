@@ -1,39 +1,42 @@
 //! Clients, a network between them and the server, and faults: one event after the other, in the order of the seed.
 
 mod faults;
+mod repair;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use frieze_base::{ErrorKind, Reason, Rng};
 use frieze_disk::CrashKind;
 use frieze_node::Settings;
 
-use faults::Healing;
+use repair::ServerRepair;
 
-use crate::auditor::{Auditor, told};
-use crate::client::{Client, Next};
-use crate::machine::{Answer, ConnId, Hardware, STRANGER, SUPERUSER, USER};
+use crate::auditor::{Auditor, comparable};
+use crate::client::{ClientAction, SimClient};
+use crate::exchange::{ClientRequest, ConnId, MachineResponse};
+use crate::machine::{Hardware, STRANGER, SUPERUSER, USER};
 use crate::model::tree::ROOT;
-use crate::plan::{Counts, Outcome, Plan};
+use crate::plan::{ServerCounts, ServerOutcome, ServerPlan};
+use crate::schedule::Schedule;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, Violation, broken};
-use crate::witness::{Ask, CHUNK_BYTES, SESSION_TIMEOUT_NS, Witness};
-use crate::workload::{Mix, Workload};
+use crate::witness::{CHUNK_BYTES, SESSION_TIMEOUT_NS, Witness};
+use crate::workload::{Workload, WorkloadMix};
 
 /// Something that will happen.
-enum Event {
+enum ServerEvent {
     /// A client looks for something to do.
     Think {
         client: usize,
     },
     ToServer {
         conn: ConnId,
-        ask: Box<Ask>,
+        ask: Box<ClientRequest>,
     },
     ToClient {
         client: usize,
-        answer: Box<Answer>,
+        answer: Box<MachineResponse>,
     },
     /// No answer arrived for too long.
     Timeout {
@@ -47,48 +50,21 @@ enum Event {
     Flush,
     Tend,
     Restart,
-    Heal(Healing),
+    Heal(ServerRepair),
 }
 
-struct Scheduled {
-    at_us: u64,
-    order: u64,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-
-impl Eq for Scheduled {}
-
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_us, self.order).cmp(&(other.at_us, other.order))
-    }
-}
-
-struct World {
-    plan: Plan,
+struct ServerWorld {
+    plan: ServerPlan,
     rng: Rng,
     work: Rng,
     witness: Witness,
     auditor: Auditor,
-    clients: Vec<Client>,
+    clients: Vec<SimClient>,
     conns: BTreeMap<ConnId, usize>,
     /// When the last message of a connection arrives: they do not overtake each other.
     arrivals: BTreeMap<(ConnId, bool), u64>,
-    queue: BinaryHeap<Reverse<Scheduled>>,
+    schedule: Schedule<ServerEvent>,
     now_us: u64,
-    order: u64,
     flush_at: Option<u64>,
     flush_delay_us: u64,
     /// Its value where no fault makes it longer.
@@ -97,17 +73,17 @@ struct World {
     hurried: bool,
     /// Operations after which the next faults come, last first.
     faults: Vec<u64>,
-    mix: Mix,
+    mix: WorkloadMix,
     /// Kind of crash when the device stops during a call.
     next_crash: CrashKind,
     calm: bool,
     rotten: Option<(u64, u8)>,
-    counts: Counts,
+    counts: ServerCounts,
 }
 
 /// Runs a plan to its end, or to the first promise that is broken.
-pub fn run(plan: &Plan) -> Outcome {
-    let mut world = World::new(*plan);
+pub fn run_one_server(plan: &ServerPlan) -> ServerOutcome {
+    let mut world = ServerWorld::new(*plan);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.live()));
     let violation = match caught {
         Ok(verdict) => verdict.err(),
@@ -121,7 +97,7 @@ pub fn run(plan: &Plan) -> Outcome {
     world.counts.lost = world.witness.lost;
     world.counts.remembered = world.witness.memory.len() as u64;
     let trace_hash = world.witness.trace.hash();
-    Outcome { violation, trace_hash, trace: world.witness.trace.take_lines(), counts: world.counts }
+    ServerOutcome { violation, trace_hash, trace: world.witness.trace.take_lines(), counts: world.counts }
 }
 
 /// The settings that simulated servers run with: small chunks and segments, so that their edges are met.
@@ -158,25 +134,26 @@ const ATTEMPTS_MAX: u32 = 8;
 /// Simulated time in which everything has to be answered once faults have stopped: beyond an hour's jump of the clock.
 const CALM_US_MAX: u64 = 3 * 3_600_000_000;
 
-impl World {
-    fn new(plan: Plan) -> World {
+impl ServerWorld {
+    fn new(plan: ServerPlan) -> ServerWorld {
         let mut rng = Rng::new(plan.seed);
         let hardware = Hardware { seed: rng.next(), settings: settings(), wall_us: WALL_US, breakage: plan.breakage };
         let work = rng.split();
-        let mix =
-            Mix { sync_one_in: *rng.choose(&[2, 3, 5, 20]), large_one_in: if rng.chance(8) { 12 } else { 100_000 } };
+        let mix = WorkloadMix {
+            sync_one_in: *rng.choose(&[2, 3, 5, 20]),
+            large_one_in: if rng.chance(8) { 12 } else { 100_000 },
+        };
         let usual_flush_delay_us = *rng.choose(&[50_000, 50_000, 400_000, 2_000_000]);
         let mut faults: Vec<u64> = (0..plan.faults).map(|_| rng.between(5, plan.operations.max(6) - 1)).collect();
         faults.sort_unstable_by_key(|at| Reverse(*at));
-        World {
+        ServerWorld {
             witness: Witness::new(hardware, Trace::new(plan.keep_trace)),
             auditor: Auditor::default(),
-            clients: (0..plan.clients).map(|_| USER).chain([SUPERUSER, STRANGER]).map(Client::new).collect(),
+            clients: (0..plan.clients).map(|_| USER).chain([SUPERUSER, STRANGER]).map(SimClient::new).collect(),
             conns: BTreeMap::new(),
             arrivals: BTreeMap::new(),
-            queue: BinaryHeap::new(),
+            schedule: Schedule::default(),
             now_us: 0,
-            order: 0,
             flush_at: None,
             flush_delay_us: usual_flush_delay_us,
             usual_flush_delay_us,
@@ -186,7 +163,7 @@ impl World {
             next_crash: CrashKind::Process,
             calm: false,
             rotten: None,
-            counts: Counts::default(),
+            counts: ServerCounts::default(),
             plan,
             rng,
             work,
@@ -198,9 +175,9 @@ impl World {
             return broken(Rule::Restarts, "the first start died");
         }
         for client in 0..self.clients.len() {
-            self.after(client as u64 * 100, Event::Think { client });
+            self.after(client as u64 * 100, ServerEvent::Think { client });
         }
-        self.after(500_000, Event::Tend);
+        self.after(500_000, ServerEvent::Tend);
         while self.counts.operations < self.plan.operations || !self.faults.is_empty() {
             self.step()?;
         }
@@ -210,7 +187,7 @@ impl World {
 
     /// Lets the next event happen.
     fn step(&mut self) -> Verdict {
-        let Some(Reverse(Scheduled { at_us, event, .. })) = self.queue.pop() else {
+        let Some((at_us, event)) = self.schedule.pop() else {
             return broken(Rule::Live, "nothing is left to happen");
         };
         if at_us > self.now_us {
@@ -218,7 +195,7 @@ impl World {
             self.now_us = at_us;
         }
         self.witness.trace.at(self.now_us);
-        self.happen(event)?;
+        self.handle_event(event)?;
         self.settle()?;
         while self.faults.last().is_some_and(|at| *at <= self.counts.operations) {
             self.faults.pop();
@@ -246,25 +223,24 @@ impl World {
             let at = self.now_us + delay;
             if (hurries || dirty) && self.flush_at.is_none_or(|flush_at| at < flush_at) {
                 self.flush_at = Some(at);
-                self.after(delay, Event::Flush);
+                self.after(delay, ServerEvent::Flush);
             }
         }
         Ok(())
     }
 
-    fn after(&mut self, delay_us: u64, event: Event) {
-        self.order += 1;
-        self.queue.push(Reverse(Scheduled { at_us: self.now_us + delay_us, order: self.order, event }));
+    fn after(&mut self, delay_us: u64, event: ServerEvent) {
+        self.schedule.add(self.now_us + delay_us, event);
     }
 
-    fn happen(&mut self, event: Event) -> Verdict {
+    fn handle_event(&mut self, event: ServerEvent) -> Verdict {
         match event {
-            Event::Think { client } => self.think(client),
-            Event::ToServer { conn, ask } => return self.witness.deliver(conn, *ask),
-            Event::ToClient { client, answer } => self.hear(client, &answer),
-            Event::Timeout { client, request_id } => self.time_out(client, request_id),
-            Event::Gone { conn } => self.witness.disconnect(conn),
-            Event::Flush => {
+            ServerEvent::Think { client } => self.think(client),
+            ServerEvent::ToServer { conn, ask } => return self.witness.deliver(conn, *ask),
+            ServerEvent::ToClient { client, answer } => self.on_response(client, &answer),
+            ServerEvent::Timeout { client, request_id } => self.time_out(client, request_id),
+            ServerEvent::Gone { conn } => self.witness.disconnect(conn),
+            ServerEvent::Flush => {
                 if self.flush_at.is_some_and(|at| at <= self.now_us) {
                     self.flush_at = None;
                     if !self.witness.read_only {
@@ -273,20 +249,20 @@ impl World {
                     if self.witness.read_only && self.witness.machine.is_up() {
                         // The operator of the server notices that and restarts it.
                         let delay = self.rng.between(100_000, 3_000_000);
-                        self.after(delay, Event::Restart);
+                        self.after(delay, ServerEvent::Restart);
                     }
                 }
             }
-            Event::Tend => {
+            ServerEvent::Tend => {
                 // Segments end as if they were full, so that a short run has many.
                 if self.rng.chance(3) {
                     self.witness.machine.close_segment();
                 }
                 self.witness.tend()?;
-                self.after(500_000, Event::Tend);
+                self.after(500_000, ServerEvent::Tend);
             }
-            Event::Restart => return self.restart(),
-            Event::Heal(healing) => self.heal(healing),
+            ServerEvent::Restart => return self.restart(),
+            ServerEvent::Heal(healing) => self.heal(healing),
         }
         Ok(())
     }
@@ -306,8 +282,8 @@ impl World {
         }
         match self.clients[client].begin() {
             true => self.send(client),
-            false if self.clients[client].uid == USER => self.after(1000, Event::Think { client }),
-            false => self.after(20_000, Event::Think { client }),
+            false if self.clients[client].uid == USER => self.after(1000, ServerEvent::Think { client }),
+            false => self.after(20_000, ServerEvent::Think { client }),
         }
     }
 
@@ -326,7 +302,7 @@ impl World {
                 // Connection refused.
                 let Some(ask) = self.clients[client].attempt() else { return };
                 let request_id = ask.header.request_id;
-                return self.after(100_000, Event::Timeout { client, request_id });
+                return self.after(100_000, ServerEvent::Timeout { client, request_id });
             }
         };
         let Some(ask) = self.clients[client].attempt() else { return };
@@ -334,10 +310,10 @@ impl World {
         let copies = self.copies();
         for _ in 0..copies {
             let at = self.arrival(conn, true);
-            self.after(at - self.now_us, Event::ToServer { conn, ask: Box::new(ask.clone()) });
+            self.after(at - self.now_us, ServerEvent::ToServer { conn, ask: Box::new(ask.clone()) });
         }
         let patience = self.rng.between(800_000, 1_500_000);
-        self.after(patience, Event::Timeout { client, request_id });
+        self.after(patience, ServerEvent::Timeout { client, request_id });
     }
 
     /// How often a message arrives.
@@ -367,36 +343,37 @@ impl World {
             let Some(&client) = self.conns.get(&answer.conn) else { continue };
             for _ in 0..self.copies() {
                 let at = self.arrival(answer.conn, false);
-                self.after(at - self.now_us, Event::ToClient { client, answer: Box::new(answer.clone()) });
+                self.after(at - self.now_us, ServerEvent::ToClient { client, answer: Box::new(answer.clone()) });
             }
         }
     }
 
-    fn hear(&mut self, client: usize, answer: &Answer) {
-        match self.clients[client].hear(answer) {
-            Next::Nothing => {}
-            Next::Done(question) => {
+    fn on_response(&mut self, client: usize, answer: &MachineResponse) {
+        match self.clients[client].on_response(answer) {
+            ClientAction::Nothing => {}
+            ClientAction::Done(question) => {
                 let lasting = answer.result.as_ref().err().is_none_or(|fault| {
                     !matches!(fault.kind(), ErrorKind::Corrupt | ErrorKind::Conflict)
                         && !matches!(fault.reason, Reason::Future | Reason::StaleHandle)
                 });
                 if let Some(question) = question.filter(|_| lasting) {
-                    let (told, _) = told(&answer.result, &answer.payload);
+                    let (comparable_answer, _) = comparable(&answer.result, &answer.payload);
                     // On the path to a target that is named by its number a part may have expired; root asks again by
                     // number, without a path.
-                    let by_number = question.target.base != ROOT && told == Err(Reason::HistoryExpired as u32);
+                    let by_number =
+                        question.target.base != ROOT && comparable_answer == Err(Reason::HistoryExpired as u32);
                     if !by_number {
-                        self.witness.memory.remember(question, told);
+                        self.witness.memory.remember(question, comparable_answer);
                     }
                 }
                 self.counts.operations += 1;
                 let pause = if self.rng.chance(10) { self.rng.below(100_000) } else { self.rng.between(10, 1_000) };
-                self.after(pause, Event::Think { client });
+                self.after(pause, ServerEvent::Think { client });
             }
-            Next::Later => {
+            ClientAction::Later => {
                 let pause = self.rng.between(50_000, 500_000);
                 let request_id = answer.header.request_id;
-                self.after(pause, Event::Timeout { client, request_id });
+                self.after(pause, ServerEvent::Timeout { client, request_id });
             }
         }
     }
@@ -407,9 +384,9 @@ impl World {
             return;
         }
         if waiting.attempts >= ATTEMPTS_MAX && !self.calm {
-            self.clients[client].give_up();
+            self.clients[client].abandon();
             self.counts.operations += 1;
-            return self.after(1000, Event::Think { client });
+            return self.after(1000, ServerEvent::Think { client });
         }
         if let Some(conn) = self.clients[client].conn
             && self.rng.chance(2)
@@ -417,7 +394,7 @@ impl World {
             // It opens a new connection; messages in flight on the old one may still arrive.
             self.clients[client].conn = None;
             let late = self.rng.between(0, 6_000_000);
-            self.after(late, Event::Gone { conn });
+            self.after(late, ServerEvent::Gone { conn });
         }
         self.send(client);
     }
@@ -436,7 +413,7 @@ impl World {
             client.conn = None;
         }
         let delay = self.rng.between(1_000, 2_000_000);
-        self.after(delay, Event::Restart);
+        self.after(delay, ServerEvent::Restart);
     }
 
     fn restart(&mut self) -> Verdict {
@@ -469,14 +446,14 @@ impl World {
     fn calm_down(&mut self) -> Verdict {
         self.witness.trace.line(|| "calm".to_owned());
         self.calm = true;
-        self.heal(Healing::Space);
+        self.heal(ServerRepair::Space);
         self.flush_delay_us = 50_000;
         let until = self.now_us + CALM_US_MAX;
         for client in 0..self.clients.len() {
-            self.after(0, Event::Think { client });
+            self.after(0, ServerEvent::Think { client });
         }
-        let busy = |world: &World| {
-            let waits = |client: &Client| client.waiting.is_some() || !client.steps.is_empty();
+        let busy = |world: &ServerWorld| {
+            let waits = |client: &SimClient| client.waiting.is_some() || !client.steps.is_empty();
             world.clients.iter().any(waits) || !world.witness.machine.is_up() || world.witness.excuses.device
         };
         while busy(self) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use frieze_sim::{Plan, run};
+use frieze_sim::{ServerPlan, run_one_server};
 
 /// Seeds that every run of the tests plays, and one more range for every thread of the test runner.
 const SEEDS: u64 = 40;
@@ -10,7 +10,7 @@ const SEEDS: u64 = 40;
 fn play(seeds: std::ops::Range<u64>) {
     let mut failures = String::new();
     for seed in seeds {
-        let outcome = run(&Plan::of_seed(seed));
+        let outcome = run_one_server(&ServerPlan::of_seed(seed));
         assert!(outcome.counts.operations >= 300 || outcome.violation.is_some(), "a seed is at least 300 operations");
         assert!(outcome.counts.faults >= 5 || outcome.violation.is_some(), "and 5 faults");
         if let Some(failure) = outcome.failure(seed) {
@@ -44,10 +44,10 @@ fn one_server_keeps_its_promises_under_further_seeds() {
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     for seed in [1, 2, 3] {
-        let plan = Plan::of_seed(seed);
-        let (first, second) = (run(&plan), run(&plan));
+        let plan = ServerPlan::of_seed(seed);
+        let (first, second) = (run_one_server(&plan), run_one_server(&plan));
         assert_eq!(first.trace_hash, second.trace_hash, "seed {seed}");
         assert_eq!(first.counts, second.counts);
     }
-    assert_ne!(run(&Plan::of_seed(1)).trace_hash, run(&Plan::of_seed(2)).trace_hash);
+    assert_ne!(run_one_server(&ServerPlan::of_seed(1)).trace_hash, run_one_server(&ServerPlan::of_seed(2)).trace_hash);
 }

@@ -357,4 +357,25 @@ mod tests {
         let last = (GAPS_MAX as u64 + 9) * 100;
         assert!(identity.in_gap(Hlc(last + 1)) && !identity.in_gap(Hlc(last + 50)) && !identity.in_gap(Hlc(last)));
     }
+
+    #[test]
+    fn any_bytes_are_an_identity_or_corrupt() {
+        let mut identity = Identity { format_version: 1, cluster: vec![7; 16], node: 3, ..Identity::default() };
+        identity.add_gap(Hlc(5), Hlc(9));
+        identity.set_known_first(&["1@db1:7470".to_owned()]);
+        identity.set_caching(&[SessionId(4), SessionId(5)]);
+        frieze_harness::fuzz!([identity.encode_to_vec()], |bytes: &[u8]| {
+            let decode = |bytes: &[u8]| Identity::decode(bytes).ok();
+            let Some(mut identity) = frieze_harness::check_stable(bytes, decode, Identity::encode_to_vec) else {
+                return;
+            };
+            identity.key();
+            identity.cluster_id();
+            identity.has_joined();
+            identity.in_gap(Hlc(7));
+            identity.note_caching(SessionId(9), |_| true);
+            identity.add_gap(Hlc(10), Hlc(11));
+            assert!(identity.gaps().count() <= GAPS_MAX && identity.may_cache([SessionId(9)].into_iter()).len() == 1);
+        });
+    }
 }

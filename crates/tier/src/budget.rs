@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_his_part_gets_just_that() {
+    fn a_named_part_gets_its_size() {
         let wishes = MemoryDemand { total: Some(1 << 30), ..MemoryDemand::default() };
         let shares = MemoryDemand { young: Some(64 << 10), old: Some(4096), ..wishes }.divide().unwrap();
         assert_eq!((shares.young, shares.old, sum(&shares)), (64 << 10, 4096, 1 << 30));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_number_it_is_half_of_the_machine_or_what_is_needed() {
+    fn the_default_is_half_of_the_machine_or_the_needed_size() {
         let machine = 16 << 30;
         assert_eq!(MemoryDemand { machine, ..MemoryDemand::default() }.divide().unwrap().total, machine / 2);
         assert_eq!(MemoryDemand::default().divide().unwrap().total, UNKNOWN_MACHINE_BYTES / 2);

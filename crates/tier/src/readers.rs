@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_ahead_for_whoever_reads_here_and_there() {
+    fn random_reads_cause_no_read_ahead() {
         let mut rng = frieze_base::Rng::new(5);
         for (places, runs_max) in [(1 << 20, 0), (256, 400), (64, 3000)] {
             let mut readers = Readers::new(64, 1 << 20);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lot_at_once_is_a_pass_and_is_read_ahead_of_when_it_goes_on() {
+    fn a_large_read_is_a_scan_and_the_next_one_is_read_ahead() {
         let mut readers = Readers::new(8, 8 << 20);
         let mib = 1 << 20;
         assert_eq!(readers.observe(1u32, at(0, mib)), Habit { is_sequential: true, ahead: None });

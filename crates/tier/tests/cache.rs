@@ -144,7 +144,7 @@ fn round_of_hot(driver: &mut Driver) -> u64 {
 }
 
 #[test]
-fn what_is_in_use_survives_a_scan_of_a_hundred_times_the_room() {
+fn pages_in_use_survive_a_scan_of_a_hundred_times_the_room() {
     for heat in [Heat::Wanted, Heat::Scan] {
         let mut driver = Driver::new(ROOM);
         for _ in 0..3 {
@@ -164,7 +164,7 @@ fn what_is_in_use_survives_a_scan_of_a_hundred_times_the_room() {
 }
 
 #[test]
-fn a_scan_that_goes_on_beside_takes_nothing_from_what_is_in_use() {
+fn a_concurrent_scan_evicts_no_page_in_use() {
     let mut driver = Driver::new(ROOM);
     for _ in 0..3 {
         round_of_hot(&mut driver);
@@ -250,7 +250,7 @@ fn on_skewed_requests_it_hits_no_less_than_an_lru() {
 }
 
 #[test]
-fn what_is_heavier_than_the_room_is_refused_and_pushes_nothing_out() {
+fn an_entry_larger_than_the_room_is_refused_and_evicts_nothing() {
     let mut driver = Driver::new(100);
     driver.ask(1, 60, Heat::Wanted);
     assert!(!driver.ask(2, 101, Heat::Wanted));

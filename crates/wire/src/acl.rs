@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn an_invalid_list_is_refused() {
         let base = "01000700ffffffff 04000500ffffffff 20000000ffffffff";
         for wrong in [
             "",

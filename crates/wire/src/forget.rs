@@ -1,5 +1,7 @@
 //! Forgetting: history before an instant is given up, so that its space can be used again.
 
+use frieze_base::varint::{put, take};
+
 use crate::target::Target;
 
 /// Forgets the history of a file, or of a directory with everything that lay below it, before an instant.
@@ -194,13 +196,8 @@ pub struct ForgottenHistory {
 pub fn encode_ids(ids: impl Iterator<Item = u64>) -> Vec<u8> {
     let (mut bytes, mut last) = (Vec::new(), 0);
     for id in ids {
-        let mut rest = id - last;
+        put(&mut bytes, id - last);
         last = id;
-        while rest >= 0x80 {
-            bytes.push(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        bytes.push(rest as u8);
     }
     bytes
 }
@@ -209,17 +206,7 @@ pub fn encode_ids(ids: impl Iterator<Item = u64>) -> Vec<u8> {
 pub fn decode_ids(mut bytes: &[u8]) -> Option<Vec<u64>> {
     let (mut ids, mut last) = (Vec::new(), 0u64);
     while !bytes.is_empty() {
-        let (mut value, mut shift) = (0u64, 0);
-        loop {
-            let (&byte, rest) = bytes.split_first()?;
-            bytes = rest;
-            value |= u64::from(byte & 0x7f).checked_shl(shift).filter(|_| shift < 64)?;
-            shift += 7;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        last = last.checked_add(value)?;
+        last = last.checked_add(take(&mut bytes)?)?;
         ids.push(last);
     }
     Some(ids)

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_is_read_as_it_is_told() {
+    fn usage_round_trips_through_text() {
         let quota = Quota { files_max: None, bytes_max: Some(7) };
         let used = TreeUsage { files: 1, bytes: 2 };
         assert_eq!(parse_quota(format_quota(&quota, &used).as_bytes()), Some((quota, used)));

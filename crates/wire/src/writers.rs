@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writers_are_read_as_they_are_told_but_for_what_would_end_a_line_or_a_word() {
+    fn writers_round_trip_except_line_ends_and_spaces() {
         let writer = |host: &str, command: &str| FileWriter {
             session: SessionId(7),
             uid: 1000,

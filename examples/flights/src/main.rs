@@ -58,7 +58,7 @@ struct Airport {
 }
 
 impl Airport {
-    /// How many rows the file held at an instant, by what its writer was told.
+    /// How many rows the file held at an instant, by the answers to its writer.
     fn known(&self, at: Hlc) -> usize {
         self.stamps.partition_point(|stamp| *stamp <= at)
     }

@@ -68,7 +68,7 @@ pub(super) fn figures(target: &BenchTarget, client: &Client, directories: u64, b
         figures.push((CHANGES[level], changes as f64, "changes in bytes, of names, and removals, a fourth each"));
         diffs.push(cost(target, client, || differences(&fs, interval))?);
         anyhow::ensure!(diffs[level].shown == changes, "{} of {changes} differences", diffs[level].shown);
-        deleted.push(cost(target, client, || gone(&fs, directories))?);
+        deleted.push(cost(target, client, || count_deleted(&fs, directories))?);
         logs.push(cost(target, client, || events(&fs, "/", interval))?);
         let small = cost(target, client, || events(&fs, "/small", HistoryInterval { after: Hlc::ZERO, ..interval }))?;
         anyhow::ensure!(small.shown >= SMALL, "{} events in a directory of {SMALL} files", small.shown);
@@ -137,8 +137,8 @@ fn differences(fs: &Fs, interval: HistoryInterval) -> Result<u64> {
     }
 }
 
-/// The names that went from the directories.
-fn gone(fs: &Fs, directories: u64) -> Result<u64> {
+/// The names that were deleted in the directories.
+fn count_deleted(fs: &Fs, directories: u64) -> Result<u64> {
     let mut found = 0;
     for index in 0..directories {
         let (directory, mut after) = (Path::path(format!("/d{index}")), Vec::new());

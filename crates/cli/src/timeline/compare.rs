@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_differ_are_told_in_few_spans() {
+    fn differing_bytes_are_printed_in_few_spans() {
         let check = |old: &[u8], new: &[u8], expect: &[(u64, u64)]| {
             let mut found = FoundSpans::default();
             found.piece(100, old, new);

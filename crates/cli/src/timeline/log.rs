@@ -186,14 +186,14 @@ impl LogPrinter {
         while let Some(interval) = rest.filter(|rest| self.left > 0 && rest.after < rest.upto) {
             let mut page = self.page(run, fs, interval, order)?;
             if order == LogOrder::OldestFirst && page.forgotten.is_some() {
-                self.tell_forgotten(run, page.forgotten.take())?;
+                self.print_forgotten(run, page.forgotten.take())?;
             }
             forgotten = page.forgotten;
             self.print(run, page.items)?;
             rest = page.rest;
         }
         // The oldest that can be shown.
-        if self.left > 0 { self.tell_forgotten(run, forgotten) } else { Ok(()) }
+        if self.left > 0 { self.print_forgotten(run, forgotten) } else { Ok(()) }
     }
 
     /// The newest lines, the oldest of them first, and then new events, until the process is interrupted.
@@ -215,7 +215,7 @@ impl LogPrinter {
         }
         self.left = u64::MAX;
         for page in pages.into_iter().rev() {
-            self.tell_forgotten(run, page.forgotten)?;
+            self.print_forgotten(run, page.forgotten)?;
             self.print(run, page.items)?;
         }
         self.go_on(run, fs, interval.upto)
@@ -290,9 +290,9 @@ impl LogPrinter {
         }
     }
 
-    fn tell_forgotten(&mut self, run: &mut CommandRun, forgotten: Option<ForgottenHistory>) -> Result<()> {
+    fn print_forgotten(&mut self, run: &mut CommandRun, forgotten: Option<ForgottenHistory>) -> Result<()> {
         match forgotten.filter(|_| !std::mem::replace(&mut self.told_forgotten, true)) {
-            Some(forgotten) => tell_forgotten(run, &forgotten),
+            Some(forgotten) => print_forgotten(run, &forgotten),
             None => Ok(()),
         }
     }
@@ -303,7 +303,7 @@ fn is_absent(error: &Error) -> bool {
 }
 
 /// One line for all forgotten events.
-fn tell_forgotten(run: &mut CommandRun, forgotten: &ForgottenHistory) -> Result<()> {
+fn print_forgotten(run: &mut CommandRun, forgotten: &ForgottenHistory) -> Result<()> {
     let (before, stamp) = (Hlc(forgotten.before), Hlc(forgotten.stamp));
     let user = run.names.user(forgotten.uid).to_owned();
     let (before_time, time) = (format::time_of(before), format::time_of(stamp));

@@ -74,7 +74,7 @@ pub(crate) fn run_with(run: &mut CommandRun, args: &RunWithArgs) -> Result<()> {
         run.say("something that the command started still uses the mount: it is cut off from it now");
     }
     client.close()?;
-    tell(run, session, ended, &place.path)?;
+    print_session(run, session, ended, &place.path)?;
     drop(place);
     match status_of(ended) {
         0 => Ok(()),
@@ -158,7 +158,7 @@ fn status_of(ended: ExitStatus) -> u8 {
     u8::try_from(ended.code().or(signal).unwrap_or(1)).unwrap_or(1)
 }
 
-fn tell(run: &mut CommandRun, session: SessionId, ended: ExitStatus, place: &Path) -> Result<()> {
+fn print_session(run: &mut CommandRun, session: SessionId, ended: ExitStatus, place: &Path) -> Result<()> {
     if run.json() {
         let status = status_of(ended);
         let item = json!({ "session": session.0, "status": status, "mountpoint": format::local(place) });

@@ -2,7 +2,8 @@
 //! two, and clients find the one that has a leader.
 
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+
+use frieze_harness::requirements;
 
 use super::minority::Unmounted;
 use super::removed::await_end;
@@ -40,7 +41,7 @@ fn a_server_whose_cluster_has_ended_says_so_and_ends_and_clients_go_to_the_new_o
     let mountpoint = cluster.directory.path().join("old");
     std::fs::DirBuilder::new().mode(0o755).create(&mountpoint).unwrap();
     let log = cluster.directory.path().join("mount.log");
-    let mount = Path::new("/dev/fuse").exists().then(|| {
+    let mount = requirements::fuse().then(|| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
         command.args(["--server", &cluster.addresses[1], "--timeout", "2", "mount", "--log", log.to_str().unwrap()]);
         let mounted = command.arg(&mountpoint).stdin(Stdio::null()).output().unwrap();
@@ -82,7 +83,7 @@ fn a_server_whose_cluster_has_ended_says_so_and_ends_and_clients_go_to_the_new_o
 
 /// It was cut off and recovered as a cluster of its own, while the others were a majority.
 #[test]
-fn a_majority_that_lives_is_not_ended_by_one_server_that_went_on_without_it() {
+fn a_living_majority_outlives_a_server_that_recovered_without_it() {
     let mut cluster = Cluster::of(3);
     cluster.await_whole(0);
     cluster.kill(2);

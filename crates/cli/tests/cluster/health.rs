@@ -38,7 +38,7 @@ fn a_leader_that_has_just_lost_its_majority_does_not_say_that_all_is_well() {
 
 /// Others are on their way: a script that waits for one need not begin after them.
 #[test]
-fn who_waits_for_a_server_at_one_that_is_alone_goes_on_waiting() {
+fn a_wait_for_servers_at_a_lone_server_keeps_waiting() {
     let mut cluster = Cluster::of(1);
     let short = cluster.frieze(0, &["cluster", "wait", "--for", "joined", "db2", "--timeout", "1"]);
     let words = String::from_utf8_lossy(&short.stderr).into_owned();
@@ -64,7 +64,7 @@ fn is_healthy(status: &serde_json::Value) -> bool {
 }
 
 #[test]
-fn a_server_that_is_asked_tells_its_own_figures_whoever_leads() {
+fn a_server_reports_its_own_figures_whichever_server_leads() {
     let cluster = Cluster::of(3);
     cluster.await_whole(0);
     for number in 0..3 {
@@ -158,7 +158,7 @@ fn with_the_majority_lost_a_server_says_what_it_can_vouch_for() {
 
 /// What it has counts: it is not given everything anew at each start.
 #[test]
-fn a_server_whose_disk_is_full_says_so_keeps_what_it_has_and_goes_on_from_there() {
+fn a_server_with_a_full_disk_reports_it_keeps_its_data_and_resumes() {
     let mut cluster = Cluster::of(2);
     let room = |mib: u64| format!("capacity_bytes_max = {}\nreserve_bytes = 41943040\n", mib << 20);
     cluster.configure(2, &room(140));

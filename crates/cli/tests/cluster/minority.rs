@@ -44,7 +44,7 @@ pub(super) fn free_port() -> u16 {
 }
 
 #[test]
-fn the_last_of_three_servers_answers_for_the_past_by_every_door() {
+fn the_last_of_three_servers_answers_for_the_past_by_every_gateway() {
     let mut cluster = Cluster::of(2);
     let webhdfs = format!("127.0.0.1:{}", free_port());
     let settings = format!("{SETTINGS}webhdfs = \"{webhdfs}\"\n");

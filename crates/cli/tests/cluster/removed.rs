@@ -56,7 +56,7 @@ fn a_server_that_is_drained_and_removed_ends_says_why_and_is_refused_a_start() {
 }
 
 #[test]
-fn a_server_that_was_given_up_while_it_was_down_is_told_when_it_comes_back() {
+fn a_server_declared_dead_while_it_was_down_learns_it_when_it_comes_back() {
     let mut cluster = Cluster::of(3);
     cluster.await_whole(0);
     cluster.kill(2);

@@ -13,7 +13,7 @@ fn code(output: &Output) -> i32 {
 }
 
 #[test]
-fn what_a_server_that_is_alone_is_told_of_copies_it_keeps_and_what_it_cannot_do_it_refuses() {
+fn a_lone_server_keeps_the_wanted_count_of_copies_and_refuses_other_orders() {
     let mut cluster = Cluster::of(1);
     for args in [
         &["balance", "on"][..],
@@ -64,7 +64,7 @@ fn documented(heading: &str) -> String {
 /// As the page says it, word for word; `ssh` restarts a server here as `systemctl restart` does there: it returns when
 /// the server serves.
 #[test]
-fn an_upgrade_by_the_documented_words_loses_nothing_and_nobody_notices() {
+fn an_upgrade_by_the_documented_commands_loses_nothing_and_interrupts_no_client() {
     let mut cluster = Cluster::of(3);
     let script = documented("To stop, restart or upgrade a server");
     assert!(script.contains("systemctl restart frieze") && script.contains("db1 db2 db3"), "{script}");
@@ -119,7 +119,7 @@ fn an_upgrade_by_the_documented_words_loses_nothing_and_nobody_notices() {
 }
 
 #[test]
-fn wait_goes_on_trying_while_no_server_answers_until_its_time_is_over() {
+fn wait_retries_without_any_server_until_its_timeout() {
     let mut cluster = Cluster::of(1);
     cluster.kill(0);
     let address = cluster.addresses[0].clone();

@@ -43,7 +43,7 @@ fn is_incomplete(client: &frieze_client::Client, at: Hlc) -> bool {
 }
 
 #[test]
-fn one_survivor_of_three_goes_on_and_the_lost_ones_never_mix_with_it() {
+fn one_survivor_of_three_recovers_and_the_lost_servers_never_rejoin_it() {
     let mut cluster = Cluster::of(3);
     let place = cluster.directory.path().to_owned();
     cluster.await_whole(0);

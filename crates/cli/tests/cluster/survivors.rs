@@ -7,7 +7,7 @@ use super::survivor::{json, read_at, run};
 use super::*;
 
 #[test]
-fn of_two_survivors_of_five_the_better_goes_on_and_the_other_joins_anew() {
+fn of_two_survivors_of_five_the_better_one_recovers_and_the_other_joins_anew() {
     let mut cluster = Cluster::of(5);
     let place = cluster.directory.path().to_owned();
     cluster.await_whole(0);

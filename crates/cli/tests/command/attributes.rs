@@ -1,5 +1,6 @@
 //! `chmod`, `chown`, `touch`, `rmdir`, and names as scripts want them.
 
+use frieze_harness::requirements;
 use serde_json::Value;
 
 use crate::served::Served;
@@ -60,7 +61,7 @@ fn chown_takes_numbers_and_names_and_only_root_gives_away() {
 }
 
 #[test]
-fn touch_makes_what_is_missing_and_sets_times() {
+fn touch_creates_missing_files_and_sets_times() {
     let server = Served::start();
     server.ok(&["touch", "/f", "/g"]);
     assert_eq!(stat(&server, "/f")["size"], 0);
@@ -84,7 +85,7 @@ fn touch_makes_what_is_missing_and_sets_times() {
 }
 
 #[test]
-fn rmdir_removes_what_is_empty_and_parents_if_asked() {
+fn rmdir_removes_empty_directories_and_parents_if_asked() {
     let server = Served::start();
     server.ok(&["mkdir", "-p", "/a/b/c", "/x/y"]);
     server.put("/x/f", "x");
@@ -146,7 +147,7 @@ fn df_says_what_can_be_written() {
     };
     near(&root["bytes_free"], &status["free_bytes"]);
     assert_eq!(root["bytes"], root["bytes_used"].as_u64().unwrap() + root["bytes_free"].as_u64().unwrap());
-    if nix::unistd::geteuid().is_root() {
+    if requirements::root() {
         server.ok(&["quota", "/q", "--bytes", "1M", "--files", "3"]);
         server.put("/q/f", "x".repeat(256 << 10));
         let below = room("/q/f");

@@ -15,7 +15,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_put_is_what_cat_and_get_give() {
+fn cat_and_get_return_the_bytes_that_were_put() {
     let server = Served::start();
     for len in [0, 1, 4096, (1 << 20) - 1, 1 << 20, (5 << 20) + 17] {
         let bytes = pattern(len);
@@ -40,7 +40,7 @@ fn standard_input_is_a_source_and_an_append_adds_to_the_end() {
 }
 
 #[test]
-fn an_error_names_what_is_missing_whichever_end_it_is() {
+fn an_error_names_the_missing_path_on_either_side() {
     let server = Served::start();
     server.put("/f", "x");
     let local = server.local("local");
@@ -262,7 +262,7 @@ fn every_command_that_changes_something_tells_what_it_did_as_json() {
 }
 
 #[test]
-fn nobody_reading_the_output_ends_the_command_in_silence() {
+fn a_closed_output_ends_the_command_without_a_message() {
     let server = Served::start();
     let local = server.local_file("big", pattern(8 << 20));
     server.ok(&["put", &local, "/big"]);

@@ -155,7 +155,7 @@ fn of_several_servers_the_first_that_answers_is_asked_and_if_none_does_each_says
 }
 
 #[test]
-fn the_allocator_has_heard_what_it_is_told() {
+fn the_allocator_uses_its_settings() {
     let told = frieze(&["--version"]).env("_RJEM_MALLOC_CONF", "stats_print:true").output().unwrap();
     let told = String::from_utf8(told.stderr).unwrap();
     for setting in

@@ -3,19 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use frieze_harness::requirements;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::served::Served;
-
-/// True if this process may mount; says so if not.
-fn may_mount() -> bool {
-    let may = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
-    if !may {
-        eprintln!("skipped: /dev/fuse cannot be opened here");
-    }
-    may
-}
 
 fn is_mounted(mountpoint: &Path) -> bool {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -24,7 +16,7 @@ fn is_mounted(mountpoint: &Path) -> bool {
 
 #[test]
 fn a_mount_goes_to_the_background_and_shows_present_and_past() {
-    if !may_mount() {
+    if !requirements::fuse() {
         return;
     }
     let server = Served::start();
@@ -50,7 +42,7 @@ fn a_mount_goes_to_the_background_and_shows_present_and_past() {
 
 #[test]
 fn a_mount_of_an_instant_is_of_that_instant_and_read_only() {
-    if !may_mount() {
+    if !requirements::fuse() {
         return;
     }
     let server = Served::start();
@@ -70,7 +62,7 @@ fn a_mount_of_an_instant_is_of_that_instant_and_read_only() {
 
 #[test]
 fn a_signal_unmounts() {
-    if !may_mount() {
+    if !requirements::fuse() {
         return;
     }
     let server = Served::start();
@@ -89,11 +81,10 @@ fn a_signal_unmounts() {
 
 #[test]
 fn a_mount_is_named_by_its_server_and_takes_the_options_of_mount() {
-    if !may_mount() {
+    if !requirements::fuse() {
         return;
     }
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: only root can mount with suid and dev");
+    if !requirements::root() {
         return;
     }
     let server = Served::start();

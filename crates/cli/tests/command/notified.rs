@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Stdio};
 
+use frieze_harness::requirements;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -55,7 +56,7 @@ impl Drop for Service {
 }
 
 #[test]
-fn a_service_manager_is_told_when_a_server_serves_and_when_it_stops() {
+fn a_server_notifies_its_service_manager_when_it_serves_and_when_it_stops() {
     let manager = Manager::new();
     let data = manager.directory.path().join("data");
     let socket = format!("unix:{}", manager.directory.path().join("s").display());
@@ -71,8 +72,7 @@ fn a_service_manager_is_told_when_a_server_serves_and_when_it_stops() {
 
 #[test]
 fn a_service_manager_is_told_when_a_mount_is_there() {
-    if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-        eprintln!("skipped: this part mounts a file system, and /dev/fuse cannot be opened here: {error}");
+    if !requirements::fuse() {
         return;
     }
     let server = Served::start();
@@ -89,9 +89,7 @@ fn a_service_manager_is_told_when_a_mount_is_there() {
 
 #[test]
 fn the_units_of_systemd_are_what_it_understands() {
-    let installed = std::process::Command::new("systemd-analyze").arg("--version").stdout(Stdio::null()).status();
-    if installed.is_err() {
-        eprintln!("skipped: there is no systemd-analyze here to look at the units");
+    if !requirements::program("systemd-analyze") {
         return;
     }
     let units = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/systemd");

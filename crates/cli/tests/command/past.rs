@@ -80,7 +80,7 @@ fn an_instant_equal_to_a_stamp_holds_that_write_and_the_one_before_does_not() {
 }
 
 #[test]
-fn the_present_is_closed_for_whoever_asks_and_the_future_is_refused() {
+fn a_query_closes_the_present_and_the_future_is_refused() {
     let server = Served::start();
     server.put("/f", "x");
     assert_eq!(server.cat_at("/f", "now"), "x");
@@ -99,7 +99,7 @@ fn before_the_first_instant_nothing_is_kept() {
 }
 
 #[test]
-fn a_table_is_put_over_itself_and_what_is_refused_leaves_what_was() {
+fn a_table_is_put_over_itself_and_a_refused_put_changes_nothing() {
     let server = Served::start();
     server.ok(&["mkdir", "/t"]);
     server.ok(&["time", "bind", "/t", "csv:t"]);
@@ -341,7 +341,7 @@ fn a_hundred_instants_give_what_was_written_then() {
 }
 
 #[test]
-fn rows_are_cut_at_user_time_and_late_ones_are_seen_from_when_they_came() {
+fn rows_are_cut_at_user_time_and_late_rows_show_from_their_arrival() {
     let server = Served::start();
     server.ok(&["mkdir", "/flights"]);
     server.ok(&["time", "bind", "/flights", "csv:when"]);

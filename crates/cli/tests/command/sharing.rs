@@ -149,7 +149,7 @@ fn leaves(server: &Served, args: &[&str]) -> String {
 }
 
 #[test]
-fn an_undo_takes_no_name_that_somebody_else_has_taken_since() {
+fn an_undo_replaces_no_name_that_another_session_created_since() {
     let server = Served::start();
     for name in ["/deleted", "/free", "/renamed"] {
         server.put(name, "of old");

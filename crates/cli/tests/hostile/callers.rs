@@ -8,6 +8,7 @@ use std::process::Command;
 
 use frieze_base::{InodeId, Reason, SessionId};
 use frieze_client::{Client, CreateMode, Key, Options, SetAttr, Target};
+use frieze_harness::requirements;
 use frieze_wire::message::{Hello, List, Open, Ping, Prove, Read, Reply, Request, Stat, Status, View, Write};
 use frieze_wire::txn::{
     Caller, CloseSession, DeleteSnapshot, Format, Grant, Make, MakeKind, MakeNameless, Op, OpenSession, Settle,
@@ -29,8 +30,7 @@ pub(super) fn as_stranger(act: impl FnOnce() + Send) -> bool {
 
 /// The same as any user.
 pub(super) fn as_user(user: u32, act: impl FnOnce() + Send) -> bool {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+    if !requirements::root() {
         return false;
     }
     std::thread::scope(|scope| {
@@ -66,7 +66,7 @@ fn owned(address: &str, path: &str) -> Owned {
 }
 
 #[test]
-fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
+fn a_caller_has_the_identity_from_the_kernel_whatever_its_frames_claim() {
     let mut server = server("", "127.0.0.1:0");
     let root = client(&server.address);
     let fs = root.fs();
@@ -201,8 +201,7 @@ fn the_command_of_a_stranger_is_refused_in_words() {
     let root = client(&server.address);
     root.fs().mkdir(&Target::path("/private"), 0o700).unwrap();
     put(&root, "/private/secret", b"secret");
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+    if !requirements::root() {
         return;
     }
     // Where anybody may run it.
@@ -240,9 +239,9 @@ fn outside() -> Option<String> {
 }
 
 #[test]
-fn a_caller_from_outside_is_nobody_until_a_key_proves_it() {
+fn a_remote_caller_has_no_identity_until_a_key_proves_it() {
     let Some(address) = outside() else {
-        eprintln!("skipped: this machine has no address but loopback");
+        requirements::missing("address", "an address beside loopback", "give the machine a network interface");
         return;
     };
     let secret = "0123456789abcdef0123456789abcdef";

@@ -66,7 +66,7 @@ fn beginnings() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn who_begins_and_does_not_go_on_is_hung_up_on_and_holds_up_nobody() {
+fn a_connection_that_stalls_in_its_handshake_is_closed_and_delays_no_other() {
     let mut server = server("", "127.0.0.1:0");
     let address = server.addresses[1].clone();
     let begun = clock();
@@ -118,7 +118,7 @@ fn who_begins_and_does_not_go_on_is_hung_up_on_and_holds_up_nobody() {
 }
 
 #[test]
-fn who_has_not_proven_who_he_is_makes_the_server_keep_a_few_kib() {
+fn an_unproven_caller_costs_the_server_a_few_kib() {
     let mut server = server("memory_bytes_max = 268435456\n", "127.0.0.1:0");
     let good = client(&server.address);
     let resident = good.status().unwrap().resident_bytes;
@@ -152,7 +152,7 @@ fn who_has_not_proven_who_he_is_makes_the_server_keep_a_few_kib() {
 }
 
 #[test]
-fn a_user_keeps_nobody_from_the_server_and_root_has_places_of_its_own() {
+fn a_user_cannot_exhaust_connections_and_root_has_reserved_ones() {
     let mut server = server("connections_max = 64\n", "127.0.0.1:0");
     let address = server.addresses[1].clone();
     let mut open = Vec::new();
@@ -186,7 +186,7 @@ fn a_user_keeps_nobody_from_the_server_and_root_has_places_of_its_own() {
 }
 
 #[test]
-fn who_asks_and_never_reads_is_hung_up_on_and_holds_up_nobody() {
+fn a_connection_that_never_reads_is_closed_and_delays_no_other() {
     let mut server = server("", "127.0.0.1:0");
     let mut deaf = Raw::greeted(&server.addresses[1]);
     deaf.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();

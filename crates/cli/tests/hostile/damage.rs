@@ -133,7 +133,7 @@ fn a_flipped_bit_is_named_and_costs_what_it_hit_and_nothing_else() {
 }
 
 #[test]
-fn a_bit_flipped_while_nobody_looked_is_no_end_of_the_log() {
+fn a_bit_flipped_while_the_server_is_down_is_no_end_of_the_log() {
     // In the first segment, which is sealed, and in the last, which is open.
     for (path, hit) in [("/a", 100_000), ("/c", LEN - 3_000_000)] {
         let mut server = filled();
@@ -151,7 +151,7 @@ fn set_len(file: &Path, len: u64) {
 }
 
 #[test]
-fn a_last_segment_that_was_cut_where_nothing_is_goes_on() {
+fn a_last_segment_cut_in_its_free_part_is_continued() {
     let mut server = filled();
     let (file, _) = place_of(&server, "/c", LEN - 100);
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
@@ -171,7 +171,7 @@ fn a_last_segment_that_was_cut_where_nothing_is_goes_on() {
 }
 
 #[test]
-fn a_segment_that_was_cut_or_is_gone_is_missed_and_never_a_hole() {
+fn a_cut_or_missing_segment_is_reported_and_never_read_as_a_hole() {
     type Damage = fn(&Path);
     let damages: [(&str, Damage); 3] = [
         ("cut", |file| set_len(file, 1 << 20)),

@@ -74,7 +74,7 @@ fn a_directory_of_another_format_or_of_an_unreleased_build_is_refused_with_what_
 }
 
 #[test]
-fn a_directory_whose_state_is_damaged_or_gone_is_refused_and_not_made_anew() {
+fn a_directory_with_a_damaged_or_missing_state_is_refused_and_not_formatted() {
     let mut server = server("", "127.0.0.1:0");
     assert_eq!(server.end(Signal::SIGTERM), Some(0));
     let path = server.data().join("state");
@@ -97,7 +97,7 @@ fn a_directory_whose_state_is_damaged_or_gone_is_refused_and_not_made_anew() {
 }
 
 #[test]
-fn files_of_somebody_else_are_left_alone() {
+fn foreign_files_stay_untouched() {
     let mut server = server("", "127.0.0.1:0");
     assert_eq!(server.end(Signal::SIGTERM), Some(0));
     let data = server.data();
@@ -163,7 +163,7 @@ fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
 }
 
 #[test]
-fn what_is_no_directory_cannot_be_served() {
+fn a_file_cannot_be_served_as_a_directory() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("file");
     fs::write(&file, "not a directory").unwrap();

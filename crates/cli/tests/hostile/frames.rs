@@ -83,7 +83,7 @@ fn every_changed_byte_of_a_header_is_noticed() {
 }
 
 #[test]
-fn frames_that_are_no_requests_are_refused_and_the_connection_goes_on() {
+fn frames_that_are_no_requests_are_refused_and_the_connection_survives() {
     let mut server = server("", "127.0.0.1:0");
     let mut raw = Raw::connect(&server.addresses[1]);
     let early = raw.ask(Request::Ping(Ping {})).unwrap_err();

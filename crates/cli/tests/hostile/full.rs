@@ -6,6 +6,7 @@ use std::path::Path;
 
 use frieze_base::Reason;
 use frieze_client::{Client, CreateMode, Error, Hlc, OpenFlags, RenameMode, SetAttr, Target};
+use frieze_harness::requirements;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
@@ -159,7 +160,8 @@ impl SmallDisk<'_> {
         match mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::empty(), Some(size.as_str())) {
             Ok(()) => Some(SmallDisk(path)),
             Err(errno) => {
-                eprintln!("skipped: a small file system cannot be mounted here: {errno}");
+                let what = format!("a small file system in memory, which cannot be mounted: {errno}");
+                requirements::missing("tmpfs", &what, "run the tests as root, with the right to mount");
                 None
             }
         }
@@ -173,7 +175,7 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[test]
-fn a_disk_that_somebody_else_fills_refuses_writes_and_nothing_else() {
+fn a_disk_filled_by_another_program_refuses_writes_and_nothing_else() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("disk");
     let Some(_disk) = SmallDisk::at(&path, 160) else { return };

@@ -51,7 +51,7 @@ fn lose_power(server: &mut Served) {
 }
 
 #[test]
-fn after_a_loss_of_power_every_door_tells_of_the_gap_and_knows_the_last_whole_instant() {
+fn after_a_power_loss_every_gateway_reports_the_gap_and_the_last_whole_instant() {
     let mut server = server(SETTINGS, "127.0.0.1:0");
     server.put("/doc", "whole");
     assert_eq!(server.run(&["mkdir", "/d"]).status, 0);

@@ -67,7 +67,7 @@ fn a_path_that_cannot_be_one_is_refused_for_every_use() {
 }
 
 #[test]
-fn the_name_dot_at_is_given_to_nothing_by_whatever_door() {
+fn no_gateway_creates_the_name_dot_at() {
     let mut server = server("", "127.0.0.1:0");
     let client = client(&server.address);
     let at = client.now().unwrap();

@@ -83,7 +83,7 @@ fn check_known(server: &Served, damaged: u64) {
 }
 
 #[test]
-fn a_scrub_keeps_to_its_rate_serves_others_goes_on_over_a_restart_and_stops_when_told() {
+fn a_scrub_keeps_its_rate_yields_to_requests_survives_a_restart_and_can_be_stopped() {
     let mut server = filled();
     let (status, begun) = run(&server, &["--rate", "4", "--background"]);
     assert_eq!((status, &begun["state"]), (0, &Value::from("running")));

@@ -242,7 +242,7 @@ fn juggle(load: &Load<'_>, client: &Client, directory: &str, mut rng: Rng) -> Ve
 }
 
 #[test]
-fn what_clients_were_told_is_so_after_any_number_of_kills() {
+fn every_answer_to_a_client_holds_after_any_number_of_kills() {
     let mut rng = Rng::new(seed());
     let mut server = Served::with(SETTINGS, "127.0.0.1:0");
     let address = server.address.clone();

@@ -7,11 +7,12 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use frieze_base::Rng;
+use frieze_harness::requirements;
 use nix::sys::signal::Signal;
 
 use crate::loads::{EndOfLoads, Load, Loads, State};
 use crate::support::served::Served;
-use crate::support::{Mount, is_installed, scrambled};
+use crate::support::{Mount, scrambled};
 use crate::{SETTINGS, number_of, seed, version};
 
 const KILLS: u64 = 4;
@@ -115,7 +116,7 @@ fn programs_on_a_mount_ride_out_kills_and_lose_nothing() {
     let mut server = Served::with(SETTINGS, "127.0.0.1:0");
     let Some(mount) = Mount::of(&server) else { return };
     let state = State::default();
-    let (with_sqlite, with_git) = (is_installed("sqlite3"), is_installed("git"));
+    let (with_sqlite, with_git) = (requirements::program("sqlite3"), requirements::program("git"));
 
     std::thread::scope(|scope| {
         let loads = Loads { scope, state: &state };

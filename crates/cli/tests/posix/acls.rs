@@ -5,12 +5,13 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::process::Command;
 
+use frieze_harness::requirements;
 use rustix::fs::{XattrFlags, setxattr};
 use rustix::io::Errno;
 
 use crate::World;
 use crate::rights::{as_user, mode, set_mode};
-use crate::support::{Mount, is_installed};
+use crate::support::Mount;
 
 /// What a program prints, which has to succeed without a word to its errors.
 fn run(program: &str, args: &[&str], path: &Path) -> String {
@@ -34,8 +35,7 @@ fn may(world: &World, uid: u32, groups: &str, command: &str) -> bool {
 
 /// A world where these programs are, and where root runs the test.
 fn world() -> Option<World> {
-    if !is_installed("setfacl") || !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: it takes root, getfacl and setfacl");
+    if !requirements::programs(&["setfacl", "getfacl"]) || !requirements::root() {
         return None;
     }
     World::new()
@@ -83,7 +83,7 @@ fn an_access_list_lets_named_users_and_groups_in_and_keeps_them_out() {
 }
 
 #[test]
-fn what_is_made_in_a_directory_begins_with_its_default_list() {
+fn new_entries_inherit_the_default_list_of_their_directory() {
     let Some(world) = world() else { return };
     let dir = world.path("d");
     fs::create_dir(&dir).unwrap();
@@ -118,7 +118,7 @@ fn copies_keep_access_lists_and_the_past_has_those_of_then() {
     let copied = Command::new("cp").arg("-a").args([&dir, &world.path("copy")]).output().unwrap();
     assert!(copied.status.success() && copied.stderr.is_empty(), "{copied:?}");
     assert_eq!(copies("copy"), (of_dir.clone(), of_file.clone()));
-    if is_installed("rsync") {
+    if requirements::program("rsync") {
         let args = ["-aA".to_owned(), format!("{}/", dir.display()), format!("{}/", world.path("synced").display())];
         assert!(Command::new("rsync").args(args).status().unwrap().success());
         assert_eq!(copies("synced"), (of_dir.clone(), of_file.clone()));
@@ -168,7 +168,7 @@ fn another_mount_sees_an_access_list_at_once() {
 }
 
 #[test]
-fn what_is_no_access_list_is_refused() {
+fn an_invalid_access_list_is_refused() {
     let Some(world) = World::new() else { return };
     let path = world.path("f");
     fs::write(&path, "text").unwrap();
@@ -176,7 +176,7 @@ fn what_is_no_access_list_is_refused() {
     // The kernel looks at it first.
     assert_eq!(set("system.posix_acl_access", b"none"), Err(Errno::OPNOTSUPP));
     assert_eq!(set("system.posix_acl_access", &[2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255]), Err(Errno::INVAL));
-    if is_installed("setfacl") {
+    if requirements::program("setfacl") {
         let default = Command::new("setfacl").args(["-d", "-m", "u:1001:r"]).arg(&path).output().unwrap();
         assert!(!default.status.success(), "only a directory has a default list");
         let named: Vec<String> = (2000..2029).map(|uid| format!("u:{uid}:r")).collect();

@@ -7,10 +7,11 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use frieze_harness::requirements;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, StatxFlags, open, statx};
 
 use crate::World;
-use crate::support::{Mount, is_installed};
+use crate::support::Mount;
 
 /// The mode by a question for nothing else, which the kernel may answer from what it keeps.
 fn mode_alone(path: &Path) -> u32 {
@@ -52,8 +53,7 @@ fn a_directory_that_is_rewound_shows_the_names_made_since_it_was_opened() {
 #[test]
 fn the_mode_is_right_at_once_when_a_write_of_another_user_ends_its_set_id_bits() {
     let Some(world) = World::new() else { return };
-    if !rustix::process::geteuid().is_root() || !is_installed("python3") {
-        eprintln!("skipped: only root can become another user");
+    if !requirements::root() || !requirements::program("python3") {
         return;
     }
     fs::set_permissions(world.server.local("."), PermissionsExt::from_mode(0o755)).unwrap();
@@ -156,7 +156,7 @@ sys.exit(0 if rounds and not stale else 1)
 #[test]
 fn bytes_written_past_the_page_cache_are_read_at_once_beside_other_readers() {
     let Some(world) = World::new() else { return };
-    if !is_installed("python3") {
+    if !requirements::program("python3") {
         return;
     }
     let ran = Command::new("python3").args(["-c", DIRECT_WRITES]).arg(world.path("f")).output().unwrap();

@@ -8,8 +8,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use frieze_harness::requirements;
+
 use crate::World;
-use crate::support::{is_installed, scrambled};
+use crate::support::scrambled;
 
 /// Runs a program with `mmap`, `os` and `sys` at hand; it fails by `assert`.
 #[track_caller]
@@ -21,7 +23,7 @@ fn python(program: &str, arguments: &[&Path]) {
 
 #[test]
 fn a_shared_store_reaches_the_file_and_its_past() {
-    if !is_installed("python3") {
+    if !requirements::program("python3") {
         return;
     }
     let Some(world) = World::new() else { return };
@@ -53,7 +55,7 @@ m.close()",
 
 #[test]
 fn a_private_store_reaches_nobody() {
-    if !is_installed("python3") {
+    if !requirements::program("python3") {
         return;
     }
     let Some(world) = World::new() else { return };
@@ -86,7 +88,7 @@ assert r[0:7] != b'private'",
 
 #[test]
 fn a_file_open_for_appending_is_mapped_and_agrees_with_what_is_read() {
-    if !is_installed("python3") {
+    if !requirements::program("python3") {
         return;
     }
     let Some(world) = World::new() else { return };
@@ -113,7 +115,7 @@ assert os.pread(f.fileno(), 6000, 4990) == first[4990:4998] + b'overpended and m
 
 #[test]
 fn a_map_goes_on_when_the_file_has_no_name_and_is_closed() {
-    if !is_installed("python3") {
+    if !requirements::program("python3") {
         return;
     }
     let Some(world) = World::new() else { return };

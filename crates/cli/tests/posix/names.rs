@@ -212,7 +212,7 @@ fn a_file_that_never_had_a_name_is_refused_or_works() {
 }
 
 #[test]
-fn what_is_changed_between_opening_a_directory_and_reading_it_is_shown_as_it_is() {
+fn a_change_after_opening_a_directory_shows_in_its_listing() {
     let Some(world) = World::new() else { return };
     let dir = world.path("d");
     fs::create_dir(&dir).unwrap();

@@ -6,6 +6,8 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
+use frieze_harness::requirements;
+
 use crate::World;
 
 fn now(world: &World) -> String {
@@ -13,7 +15,7 @@ fn now(world: &World) -> String {
 }
 
 #[test]
-fn files_of_the_past_have_numbers_that_doubles_tell_apart() {
+fn files_of_the_past_have_inode_numbers_exact_in_doubles() {
     let Some(world) = World::new() else { return };
     let mut instants = Vec::new();
     for round in 0..3 {
@@ -85,8 +87,7 @@ fn a_relative_link_leads_to_what_it_led_to_then_by_whatever_at_it_is_reached() {
 #[test]
 fn a_copy_of_a_directory_of_the_past_holds_the_links_as_they_were() {
     let Some(world) = World::new() else { return };
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root is sure to see what another process asks for");
+    if !requirements::root() {
         return;
     }
     fs::create_dir_all(world.path("d")).unwrap();
@@ -181,10 +182,9 @@ fn directories_that_come_back_or_are_cloned_have_their_times_of_then() {
 }
 
 #[test]
-fn who_does_not_own_a_directory_restores_names_in_it_all_the_same() {
+fn a_user_restores_names_in_a_directory_of_another_owner() {
     let Some(world) = World::new() else { return };
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+    if !requirements::root() {
         return;
     }
     use std::os::unix::fs::{PermissionsExt, chown};

@@ -91,7 +91,7 @@ fn a_long_run_of_records_is_cut_between_them() {
 }
 
 #[test]
-fn why_a_row_was_refused_is_told_until_one_is_taken() {
+fn the_reason_of_a_refused_row_shows_until_a_row_is_accepted() {
     let Some(world) = World::new() else { return };
     bind(&world, "/s", "csv:t,unit=s");
     fs::write(world.path("s/f"), "t,v\n5,a\n").unwrap();

@@ -6,15 +6,14 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Output};
 
+use frieze_harness::requirements;
 use rustix::fs::{FallocateFlags, StatVfsMountFlags, fallocate, statvfs};
 
 use crate::World;
-use crate::support::is_installed;
 
 /// Runs a shell command as another user, with these groups besides its own; `None` where only root could.
 pub(crate) fn as_user(world: &World, uid: u32, groups: &str, command: &str) -> Option<Output> {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+    if !requirements::root() {
         return None;
     }
     fs::set_permissions(world.server.local("."), Permissions::from_mode(0o755)).unwrap();
@@ -34,7 +33,7 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn what_is_made_in_a_set_group_id_directory_belongs_to_its_group() {
+fn new_entries_of_a_set_group_id_directory_belong_to_its_group() {
     let Some(world) = World::new() else { return };
     let shared = world.path("shared");
     fs::create_dir(&shared).unwrap();
@@ -53,7 +52,7 @@ fn what_is_made_in_a_set_group_id_directory_belongs_to_its_group() {
     assert_eq!((below.gid(), below.mode() & 0o7777), (2002, 0o2755));
     // A user outside the group makes no program of the group.
     let make = "python3 -c \"import os; os.close(os.open('shared/program', os.O_CREAT | os.O_WRONLY, 0o2775))\"";
-    if is_installed("python3") {
+    if requirements::program("python3") {
         let made = as_user(&world, 1001, "", make).unwrap();
         assert!(made.status.success(), "{made:?}");
         assert_eq!(mode(&shared.join("program")) & 0o2000, 0);
@@ -64,7 +63,7 @@ fn what_is_made_in_a_set_group_id_directory_belongs_to_its_group() {
 }
 
 #[test]
-fn the_umask_of_who_asks_counts() {
+fn the_umask_of_the_caller_counts() {
     let Some(world) = World::new() else { return };
     set_mode(&world.mount.path, 0o777);
     let make = "umask 027; echo > f; mkdir d; mkfifo p; umask 0; echo > open; mkdir wide";

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use frieze_harness::requirements;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
@@ -65,7 +66,7 @@ fn a_punched_hole_reads_as_zeros_takes_no_room_and_is_there_in_the_past() {
 }
 
 #[test]
-fn a_hole_punched_through_one_mount_is_seen_through_the_other_at_once() {
+fn a_hole_punched_through_one_mount_shows_through_the_other_at_once() {
     let Some(world) = World::new() else { return };
     let second = Mount::at(&world.server, "second").unwrap();
     let (path, file) = (second.path("f"), world.file("f"));
@@ -111,7 +112,7 @@ fn a_file_that_shares_bytes_is_changed_like_any_other_and_its_source_stays() {
 }
 
 #[test]
-fn zeroing_a_range_extends_the_file_unless_told_not_to() {
+fn zeroing_a_range_extends_the_file_unless_keep_size_is_set() {
     let Some(world) = World::new() else { return };
     let (path, file) = (world.path("f"), world.file("f"));
     let bytes = scrambled(2, 3000);
@@ -195,8 +196,7 @@ fn a_file_ends_where_the_largest_file_ends() {
 #[test]
 fn df_shows_what_a_quota_above_leaves_to_write() {
     let Some(world) = World::new() else { return };
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root sets quotas");
+    if !requirements::root() {
         return;
     }
     fs::create_dir_all(world.path("d/sub")).unwrap();

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::is_installed;
+use frieze_harness::requirements;
+
 use crate::{World, succeed};
 
 /// The sources of `base`, in a workspace of its own.
@@ -16,14 +17,18 @@ fn unpack(to: &Path) {
     // Without the profiles: they optimise, which is the compiler's work and not the file system's.
     let manifest = manifest.split("[profile").next().unwrap();
     let members = manifest.lines().find(|line| line.starts_with("members")).unwrap();
-    fs::write(to.join("Cargo.toml"), manifest.replace(members, "members = [\"crates/base\"]")).unwrap();
+    fs::write(to.join("Cargo.toml"), manifest.replace(members, "members = [\"crates/base\", \"crates/harness\"]"))
+        .unwrap();
     fs::copy(root.join("Cargo.lock"), to.join("Cargo.lock")).unwrap();
-    succeed(Command::new("cp").arg("-r").arg(root.join("crates/base")).arg(to.join("crates")));
+    // The tests of the one use the other.
+    for name in ["crates/base", "crates/harness"] {
+        succeed(Command::new("cp").arg("-r").arg(root.join(name)).arg(to.join("crates")));
+    }
 }
 
 #[test]
 fn a_crate_is_built_and_tested_on_the_mount() {
-    if !is_installed("cargo") {
+    if !requirements::program("cargo") {
         return;
     }
     let Some(world) = World::new() else { return };

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::is_installed;
+use frieze_harness::requirements;
+
 use crate::{World, succeed};
 
 fn fio(directory: &Path, options: &[&str]) {
@@ -17,7 +18,7 @@ fn fio(directory: &Path, options: &[&str]) {
 
 #[test]
 fn fio_reads_back_what_it_wrote() {
-    if !is_installed("fio") {
+    if !requirements::program("fio") {
         return;
     }
     let Some(world) = World::new() else { return };
@@ -40,7 +41,7 @@ fn fio_reads_back_what_it_wrote() {
 
 #[test]
 fn fio_finds_in_the_past_what_it_wrote_before_it_was_written_over() {
-    if !is_installed("fio") {
+    if !requirements::program("fio") {
         return;
     }
     let Some(world) = World::new() else { return };

@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::is_installed;
+use frieze_harness::requirements;
+
 use crate::{SETTINGS, World, succeed};
 
 const OPERATIONS: &str = "1500";
@@ -32,7 +33,7 @@ punch_hole = 4
 /// `World::new` with room to see chunks and segments change often.
 #[test]
 fn fsx_finds_no_byte_that_is_not_as_it_must_be() {
-    if !is_installed("fsx") {
+    if !requirements::program("fsx") {
         return;
     }
     assert!(SETTINGS.contains("chunk_bytes = 1048576"), "the file is longer than a chunk");

@@ -9,8 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use frieze_harness::requirements;
+
 use crate::World;
-use crate::support::is_installed;
 
 /// The kernel knows how many names a file may have of the file systems it has itself, and of none behind FUSE.
 const UNKNOWABLE: &str = "link::link_count_max";
@@ -47,7 +48,7 @@ fn pjdfstest(config: &str, at: &Path) -> Results {
 
 #[test]
 fn every_case_of_pjdfstest_that_passes_in_a_plain_directory_passes_on_the_mount() {
-    if !is_installed("pjdfstest") {
+    if !requirements::program("pjdfstest") {
         return;
     }
     let Some(world) = World::new() else { return };

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use frieze_harness::requirements;
 use nix::sys::signal::Signal;
 use nix::unistd::{Group, User, geteuid};
 
@@ -17,7 +18,7 @@ fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found = versions.map(|version| version.path().join("bin")).find(|bin| bin.join("pgbench").exists());
     if found.is_none() {
-        eprintln!("skipped: this part needs PostgreSQL, which is not installed");
+        requirements::missing("postgresql", "PostgreSQL with pgbench", "`scripts/bootstrap.sh --tests` installs it");
     }
     found
 }

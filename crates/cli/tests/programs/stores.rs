@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{is_installed, scrambled};
+use frieze_harness::requirements;
+
+use crate::support::scrambled;
 use crate::{World, succeed};
 
 fn say(directory: &Path, program: &str, arguments: &[&str]) -> String {
@@ -14,7 +16,7 @@ fn say(directory: &Path, program: &str, arguments: &[&str]) -> String {
 
 #[test]
 fn sqlite_keeps_its_tables_in_every_journal_mode() {
-    if !is_installed("sqlite3") {
+    if !requirements::program("sqlite3") {
         return;
     }
     let Some(world) = World::new() else { return };
@@ -53,7 +55,7 @@ fn sums() -> String {
 
 #[test]
 fn git_keeps_a_history_and_a_clone_of_it() {
-    if !is_installed("git") {
+    if !requirements::program("git") {
         return;
     }
     let Some(world) = World::new() else { return };

@@ -4,7 +4,8 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::is_installed;
+use frieze_harness::requirements;
+
 use crate::{World, succeed};
 
 /// Stressors that use a file system by its calls. Not among them: those for other kinds of files (`binderfs`,
@@ -20,7 +21,7 @@ const STRESSORS: &str = "access aio chattr chdir chmod chown copy-file dentry di
 
 #[test]
 fn every_file_stressor_runs_clean_beside_all_the_others() {
-    if !is_installed("stress-ng") {
+    if !requirements::program("stress-ng") {
         return;
     }
     let Some(world) = World::new() else { return };
@@ -50,7 +51,7 @@ fn every_file_stressor_runs_clean_beside_all_the_others() {
 #[test]
 fn dbench_runs_its_script_to_the_end() {
     let script = "/usr/share/dbench/client.txt";
-    if !is_installed("dbench") {
+    if !requirements::program("dbench") {
         return;
     }
     let Some(world) = World::new() else { return };

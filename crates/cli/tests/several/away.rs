@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::{World, clock};
 
 #[test]
-fn requests_wait_for_the_server_and_handles_go_on() {
+fn requests_wait_for_the_server_and_handles_stay_valid() {
     let Some(mut world) = World::new(1) else { return };
     let path = world.path(0, "file");
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -54,7 +54,7 @@ fn a_request_fails_when_its_time_is_over_and_the_mount_lives_on() {
 }
 
 #[test]
-fn unmounting_works_while_the_server_is_gone() {
+fn unmounting_works_while_the_server_is_down() {
     let Some(mut world) = World::with_timeout(2, Duration::from_secs(2)) else { return };
     let file = fs::File::create(world.path(1, "open")).unwrap();
     world.stop_server();

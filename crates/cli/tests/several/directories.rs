@@ -73,7 +73,7 @@ fn a_directory_looks_as_the_last_change_left_it() {
 }
 
 #[test]
-fn a_directory_that_another_mount_changes_is_seen_changed_at_once() {
+fn a_change_by_another_mount_shows_in_a_directory_at_once() {
     let Some(world) = World::new(2) else { return };
     let client = world.client();
     fs::create_dir(world.path(0, "a")).unwrap();
@@ -114,7 +114,7 @@ fn threads_that_change_one_directory_leave_it_as_the_server_has_it() {
 }
 
 #[test]
-fn who_walks_through_a_tree_sees_what_is_changed_meanwhile() {
+fn a_walk_through_a_tree_shows_concurrent_changes() {
     let Some(world) = World::new(2) else { return };
     for directory in 0..4 {
         fs::create_dir(world.path(0, &format!("d{directory}"))).unwrap();

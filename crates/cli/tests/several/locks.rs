@@ -56,7 +56,7 @@ fn mounts_contend_for_flock_and_for_ranges() {
 }
 
 #[test]
-fn who_waits_gets_the_lock_when_the_other_mount_gives_it_up() {
+fn a_waiter_gets_the_lock_when_the_other_mount_releases_it() {
     let Some(world) = World::new(2) else { return };
     let here = open(&world.path(0, "file"));
     flock(&here, FlockOperation::LockExclusive).unwrap();
@@ -73,7 +73,7 @@ fn who_waits_gets_the_lock_when_the_other_mount_gives_it_up() {
 }
 
 #[test]
-fn who_waits_can_be_killed() {
+fn a_waiter_can_be_killed() {
     let Some(world) = World::new(2) else { return };
     let here = open(&world.path(0, "file"));
     flock(&here, FlockOperation::LockExclusive).unwrap();
@@ -119,7 +119,7 @@ fn locks_outlive_a_restart_of_the_server() {
 }
 
 #[test]
-fn a_lock_given_back_while_the_server_restarts_is_held_by_nobody() {
+fn a_lock_released_during_a_restart_of_the_server_is_free() {
     let Some(mut world) = World::new(2) else { return };
     let names: Vec<String> = (0..8).map(|n| format!("file{n}")).collect();
     let is_over = AtomicBool::new(false);

@@ -33,7 +33,7 @@ fn is_answered(client: &Client) -> bool {
 }
 
 #[test]
-fn who_prefers_the_socket_needs_the_tcp_port_no_more() {
+fn a_client_that_prefers_the_socket_needs_no_tcp_port() {
     let dir = tempfile::tempdir().unwrap();
     let first = serve(dir.path());
     let (near, far) = (connect(&first, true), connect(&first, false));
@@ -49,7 +49,7 @@ fn who_prefers_the_socket_needs_the_tcp_port_no_more() {
 }
 
 #[test]
-fn without_the_socket_or_with_that_of_another_server_it_goes_on_over_tcp() {
+fn without_the_socket_or_with_that_of_another_server_the_client_uses_tcp() {
     let (dir, other_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (server, other) = (serve(dir.path()), serve(other_dir.path()));
     let client = connect(&server, true);

@@ -1,22 +1,10 @@
 //! A server within the test's own process, and clients of it by its socket.
 
-use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
 
 use frieze_client::{Client, Options};
 use frieze_node::{Server, Settings};
-
-/// True where a file system can be mounted; where not, a line says why.
-pub(crate) fn can_mount() -> bool {
-    match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-        Ok(_) => true,
-        Err(error) => {
-            eprintln!("skipped: this test mounts a file system, and /dev/fuse cannot be opened here: {error}");
-            false
-        }
-    }
-}
 
 /// Starts a server on `dir/data`, which may have been one before, with small chunks and segments.
 pub(crate) fn start(dir: &Path) -> Server {

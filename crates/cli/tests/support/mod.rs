@@ -3,13 +3,14 @@
 #[path = "../command/served.rs"]
 pub(crate) mod served;
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use frieze_client::{Client, Options};
+use frieze_harness::requirements;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -66,8 +67,7 @@ impl Mount {
 
     /// As [`Mount::of`], on a mountpoint of this name: there may be several.
     pub(crate) fn at(server: &Served, name: &str) -> Option<Mount> {
-        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-            eprintln!("skipped: this part mounts a file system, and /dev/fuse cannot be opened here: {error}");
+        if !requirements::fuse() {
             return None;
         }
         let path = server.local(name);
@@ -105,15 +105,6 @@ impl Drop for Mount {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// True if `program` is there; says so if not.
-pub(crate) fn is_installed(program: &str) -> bool {
-    let installed = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    if !installed {
-        eprintln!("skipped: this part needs {program}, which is not installed");
-    }
-    installed
 }
 
 /// Bytes that look random and are the same for the same seed.

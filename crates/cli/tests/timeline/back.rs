@@ -9,7 +9,7 @@ fn proposed(said: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_proposed_for_a_directory_that_was_emptied_first_brings_back_all_of_it() {
+fn the_proposed_restore_of_an_emptied_directory_restores_all_of_it() {
     let server = Served::start();
     server.ok(&["mkdir", "-p", "/d/sub"]);
     server.put("/d/old", "removed before");

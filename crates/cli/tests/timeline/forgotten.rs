@@ -123,7 +123,7 @@ fn what_was_forgotten_is_refused_everywhere_and_what_was_kept_is_as_before() {
 }
 
 #[test]
-fn a_program_goes_on_reading_a_deleted_file_that_was_forgotten() {
+fn a_program_keeps_reading_an_open_deleted_file_whose_history_expired() {
     let mut server = Served::start();
     server.ok(&["mkdir", "/d"]);
     server.put("/d/f", state(1));

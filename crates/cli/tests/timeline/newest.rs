@@ -60,7 +60,7 @@ fn made(items: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_followed_goes_on_until_it_is_interrupted() {
+fn a_followed_log_runs_until_it_is_interrupted() {
     let server = Served::start();
     for number in 0..4 {
         server.put(&format!("/{number}"), "text");

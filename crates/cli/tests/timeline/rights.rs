@@ -46,7 +46,7 @@ fn told(fs: &Fs, interval: HistoryInterval) -> (Vec<String>, bool) {
 }
 
 #[test]
-fn names_in_a_directory_that_may_not_be_read_are_told_to_nobody_else() {
+fn names_in_an_unreadable_directory_show_only_to_its_readers() {
     let server = Served::start();
     let root = client(&server.address);
     let fs = root.fs();
@@ -79,7 +79,7 @@ fn names_in_a_directory_that_may_not_be_read_are_told_to_nobody_else() {
 }
 
 #[test]
-fn what_was_open_then_and_is_shut_now_is_not_told_nor_what_was_shut_then() {
+fn changes_show_only_where_the_modes_of_then_and_of_now_allow_it() {
     let server = Served::start();
     let root = client(&server.address);
     let fs = root.fs();
@@ -113,7 +113,7 @@ fn what_was_open_then_and_is_shut_now_is_not_told_nor_what_was_shut_then() {
 }
 
 #[test]
-fn bytes_are_told_only_to_who_may_read_them_and_a_way_out_of_sight_is_no_way() {
+fn changed_bytes_show_only_to_readers_of_the_file_and_of_its_path() {
     let server = Served::start();
     let root = client(&server.address);
     let fs = root.fs();

@@ -1,14 +1,14 @@
 //! `frieze run`: a mount and a session for one command.
 
-use std::fs::OpenOptions;
 use std::os::unix::fs::PermissionsExt;
+
+use frieze_harness::requirements;
 
 use crate::support::served::{Served, lines_of_json};
 
 #[test]
 fn a_command_runs_on_a_mount_of_its_own_and_its_session_tells_what_it_did() {
-    if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-        eprintln!("skipped: this test mounts a file system, and /dev/fuse cannot be opened here: {error}");
+    if !requirements::fuse() {
         return;
     }
     let server = Served::start();
@@ -94,9 +94,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups "$0/frieze" --server "$1
 
 #[test]
 fn an_ordinary_user_runs_a_command_as_himself() {
-    let is_root = nix::unistd::geteuid().is_root();
-    if !is_root || !["unshare", "setpriv", "fusermount3"].into_iter().all(crate::support::is_installed) {
-        eprintln!("skipped: this test becomes another user, which takes root, unshare, setpriv and fusermount3");
+    if !requirements::root() || !requirements::programs(&["unshare", "setpriv", "fusermount3"]) {
         return;
     }
     let server = Served::with("", "127.0.0.1:0");
@@ -114,7 +112,7 @@ fn an_ordinary_user_runs_a_command_as_himself() {
         command.args(["--mount", "sh", "-c", AS_NOBODY]).arg(&here).args([&server.address, script]).output().unwrap();
     let err = String::from_utf8_lossy(&out.stderr);
     if err.contains("mknod") || err.contains("mount:") {
-        eprintln!("skipped: no device can be made here: {err}");
+        requirements::missing("device", &format!("a device of its own: {err}"), "allow mknod and mounts");
         return;
     }
     assert_eq!((out.status.code(), String::from_utf8_lossy(&out.stdout).as_ref()), (Some(3), "65534\nmine\n"), "{err}");

@@ -126,3 +126,36 @@ fn bytes_that_are_no_state_are_refused() {
         let _ = ClusterState::decode(&changed);
     }
 }
+
+#[test]
+fn any_bytes_are_a_state_of_the_cluster_or_refused() {
+    let mut rng = Rng::new(7);
+    let mut state = founded(4, 3, 3);
+    let fresh = state.encode();
+    for _ in 0..200 {
+        state.apply(&any_decision(&mut rng, &state), STAMP);
+    }
+    frieze_harness::fuzz!([fresh, state.encode()], |bytes: &[u8]| {
+        let decode = |bytes: &[u8]| ClusterState::decode(bytes).ok();
+        frieze_harness::check_stable(bytes, decode, ClusterState::encode);
+    });
+}
+
+#[test]
+fn any_bytes_are_a_decision_that_reads_back_or_unknown() {
+    use frieze_wire::control::DecisionProto;
+    use prost::Message;
+    let (mut rng, state) = (Rng::new(8), founded(4, 2, 3));
+    let seeds: Vec<Vec<u8>> = (0..200).map(|_| any_decision(&mut rng, &state).to_wire().encode_to_vec()).collect();
+    frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+        let decode = |bytes: &[u8]| DecisionProto::decode(bytes).ok().map(|decision| Decision::from_wire(&decision));
+        if let Some(decision) =
+            frieze_harness::check_stable(bytes, decode, |decision| decision.to_wire().encode_to_vec())
+        {
+            // Any node applies what the log holds.
+            let mut state = founded(4, 2, 3);
+            state.apply(&decision, STAMP);
+            assert_eq!(ClusterState::decode(&state.encode()), Ok(state));
+        }
+    });
+}

@@ -52,7 +52,7 @@ fn told(effects: &[LeaseEffect]) -> Vec<(PollId, Recall)> {
 }
 
 #[test]
-fn what_one_change_takes_is_told_in_one_recall() {
+fn all_leases_that_one_change_revokes_are_in_one_recall() {
     let mut grants = with(&[ONE, TWO, THREE]);
     for key in [DIR, FILE] {
         assert!(grants.give(ms(1), ONE, key) > 0);
@@ -91,7 +91,7 @@ fn own_changes_recall_nothing_of_ones_own() {
 }
 
 #[test]
-fn what_a_session_has_changed_itself_it_drops_before_another_is_told_of_it() {
+fn a_session_drops_its_own_change_before_another_session_is_recalled() {
     let mut grants = with(&[ONE, TWO]);
     grants.give(ms(10), ONE, DIR);
     grants.give(ms(10), ONE, FILE);
@@ -142,7 +142,7 @@ fn nothing_is_granted_without_a_lease_and_nothing_beyond_its_end() {
 }
 
 #[test]
-fn what_two_change_is_granted_to_nobody_until_one_has_been_alone_for_a_second() {
+fn an_item_that_two_sessions_change_is_not_leased_until_one_is_alone_for_a_second() {
     let mut grants = with(&[ONE, TWO]);
     grants.give(ms(0), ONE, DIR);
     change(&mut grants, 100, TWO, &[DIR]);
@@ -158,7 +158,7 @@ fn what_two_change_is_granted_to_nobody_until_one_has_been_alone_for_a_second() 
 }
 
 #[test]
-fn a_recall_that_was_lost_is_told_again_and_an_old_acknowledgement_is_not_taken_for_it() {
+fn a_lost_recall_is_sent_again_and_an_old_acknowledgement_does_not_count() {
     let mut grants = with(&[ONE, TWO]);
     grants.give(ms(0), ONE, DIR);
     grants.give(ms(0), ONE, FILE);
@@ -208,7 +208,7 @@ fn a_full_table_grants_nothing_more() {
 }
 
 #[test]
-fn after_a_restart_a_change_waits_for_whoever_may_believe_anything() {
+fn after_a_restart_a_change_waits_for_every_session_that_may_hold_leases() {
     let mut grants = CacheLeases::new(settings());
     grants.found(ms(0), [ONE]);
     change(&mut grants, 10, TWO, &[DIR]);
@@ -251,7 +251,7 @@ fn a_session_that_ends_is_waited_for_no_more() {
 /// Sessions that cache under their grants, over a network that delays, reorders and loses messages: when a change is
 /// answered, every cached state is the state after that change.
 #[test]
-fn random_histories_show_nobody_a_state_older_than_an_answered_change() {
+fn no_random_history_shows_a_state_older_than_an_answered_change() {
     for seed in 0..3000 {
         World::new(seed).run(300);
     }

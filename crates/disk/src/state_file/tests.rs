@@ -135,3 +135,73 @@ fn a_full_disk_does_not_stop_a_record_from_being_replaced() {
     state.write(b"bound").unwrap();
     assert_eq!(state.read().as_deref(), Some(&b"bound"[..]));
 }
+
+#[test]
+fn a_record_written_to_a_file_that_was_cut_is_read_back() {
+    let disk = SimDisk::new(1);
+    let state = reopened(&disk);
+    state.write(b"one").unwrap();
+    state.write(b"two").unwrap();
+    let mut slot = vec![0; SLOT_BYTES];
+    disk.open("bound").unwrap().read_at(0, &mut slot).unwrap();
+    // Of the second slot, in which the next record goes, the beginning is left.
+    let cut = SimDisk::new(2);
+    cut.create("bound", SLOT_BYTES as u64 + 100).unwrap().write_at(0, &[&slot]).unwrap();
+    let state = reopened(&cut);
+    assert_eq!(state.read().as_deref(), Some(&b"two"[..]));
+    state.write(b"three").unwrap();
+    assert_eq!(reopened(&cut).read().as_deref(), Some(&b"three"[..]));
+}
+
+#[test]
+fn a_record_with_the_last_number_of_all_is_none() {
+    let disk = SimDisk::new(1);
+    let state = reopened(&disk);
+    state.write(b"one").unwrap();
+    let mut slot = vec![0; SLOT_BYTES];
+    disk.open("bound").unwrap().read_at(SLOT_BYTES as u64, &mut slot).unwrap();
+    slot[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
+    let mut forged = [vec![0; SLOT_BYTES], slot].concat();
+    seal(&mut forged);
+    disk.open("bound").unwrap().write_at(SLOT_BYTES as u64, &[&forged[SLOT_BYTES..]]).unwrap();
+    // The next write needs a number above that of the newest record.
+    let state = reopened(&disk);
+    assert_eq!(state.read(), None);
+    state.write(b"two").unwrap();
+    assert_eq!(reopened(&disk).read().as_deref(), Some(&b"two"[..]));
+}
+
+/// Makes the checksums of both slots right.
+fn seal(bytes: &mut Vec<u8>) {
+    bytes.resize(2 * SLOT_BYTES, 0);
+    for slot in bytes.chunks_exact_mut(SLOT_BYTES) {
+        let len = (word(slot, 4) as usize).min(SLOT_BYTES - HEADER_BYTES);
+        let crc = frieze_base::crc32c(&[&slot[..16], &slot[HEADER_BYTES..HEADER_BYTES + len]].concat());
+        slot[16..20].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+#[test]
+fn any_bytes_in_place_of_a_record_are_read_or_corrupt() {
+    let disk = SimDisk::new(1);
+    let state = reopened(&disk);
+    state.write(b"one").unwrap();
+    state.write(&[7; 300]).unwrap();
+    let mut seed = vec![0; 2 * SLOT_BYTES];
+    disk.open("bound").unwrap().read_at(0, &mut seed).unwrap();
+    frieze_harness::fuzz!(frieze_harness::Inputs::from([seed]).resealed(seal), |bytes: &[u8]| {
+        let disk = SimDisk::new(1);
+        disk.create("bound", bytes.len() as u64).unwrap().write_at(0, &[bytes]).unwrap();
+        match StateFile::open_or_create(&disk, "bound") {
+            Ok(state) => {
+                let before = state.read();
+                assert_eq!(reopened(&disk).read(), before);
+                // It takes the next record, whatever it held.
+                if state.write(b"next").is_ok() {
+                    assert_eq!(reopened(&disk).read().as_deref(), Some(&b"next"[..]));
+                }
+            }
+            Err(error) => assert_eq!(error.reason(), Reason::Corrupt),
+        }
+    });
+}

@@ -82,7 +82,7 @@ fn entry(file: u64) -> DirEntry {
 }
 
 #[test]
-fn who_walks_through_a_directory_asks_a_few_times() {
+fn a_walk_through_a_directory_costs_a_few_requests() {
     let mut world = World::new();
     for file in 0..FILES {
         world.look_up(file);
@@ -91,7 +91,7 @@ fn who_walks_through_a_directory_asks_a_few_times() {
 }
 
 #[test]
-fn who_walks_through_a_tree_asks_once_a_directory() {
+fn a_walk_through_a_tree_costs_a_request_a_directory() {
     let mut world = World::new();
     for directory in 0..5 {
         world.directory = InodeId(DIR.0 + directory);
@@ -110,7 +110,7 @@ fn who_walks_through_a_tree_asks_once_a_directory() {
 }
 
 #[test]
-fn who_looks_here_and_there_is_left_alone() {
+fn random_lookups_prefetch_nothing() {
     let mut world = World::new();
     for file in [3, 1, 9, 2, 19, 0, 7, 18, 4, 11, 5] {
         world.look_up(file);
@@ -124,7 +124,7 @@ fn who_looks_here_and_there_is_left_alone() {
 }
 
 #[test]
-fn what_is_known_is_said_once() {
+fn cached_attributes_are_returned_once() {
     let mut world = World::new();
     for file in 0..4 {
         world.look_up(file);
@@ -172,7 +172,7 @@ fn a_name_that_is_not_there_is_asked_for() {
 }
 
 #[test]
-fn still_is_only_what_nobody_changes() {
+fn only_unchanged_directories_count_as_still() {
     let own = LocalChanges::default();
     let before = own.still().unwrap();
     let touching = own.touch(InodeId(77));
@@ -192,7 +192,7 @@ fn directories_are_bounded() {
 }
 
 #[test]
-fn who_has_just_walked_through_all_of_a_directory_need_not_ask_to_list_it() {
+fn after_a_walk_through_a_directory_its_listing_needs_no_request() {
     let mut world = World::new();
     for directory in 0..3 {
         world.directory = InodeId(DIR.0 + directory);

@@ -50,7 +50,7 @@ fn a_name_that_was_not_listed_is_absent() {
 }
 
 #[test]
-fn a_recall_ends_what_is_known() {
+fn a_recall_ends_a_complete_listing() {
     let world = World::listed();
     world.take(RecallsReply { number: 1, directories: vec![OTHER.0], ..RecallsReply::default() });
     assert!(world.is_absent(b"c"));
@@ -85,7 +85,7 @@ fn own_changes_are_known_when_they_have_run_and_nothing_is_said_before() {
 }
 
 #[test]
-fn a_change_that_may_have_failed_ends_what_is_known() {
+fn a_change_that_may_have_failed_ends_a_complete_listing() {
     let world = World::listed();
     drop(world.complete_dirs.change(OTHER, Some(DIR)));
     assert!(!world.is_absent(b"c"));
@@ -137,7 +137,7 @@ fn a_grant_is_prolonged_only_while_it_lasts() {
 }
 
 #[test]
-fn what_is_about_to_run_out_is_asked_again_and_what_has_run_out_is_forgotten() {
+fn leases_are_renewed_before_they_expire_and_expired_ones_dropped() {
     let world = World::listed();
     world.complete_dirs.look().complete(world.promise(900), std::iter::empty());
     assert!(!world.is_absent(b"c"));
@@ -208,7 +208,7 @@ fn a_directory_is_not_known_after_what_may_have_changed_it_otherwise() {
 }
 
 #[test]
-fn of_changes_that_overlap_nobody_knows_which_was_last() {
+fn overlapping_changes_have_no_known_last_one() {
     let world = World::listed();
     let (one, other) = (world.complete_dirs.change(DIR, None), world.complete_dirs.change(DIR, None));
     one.done(&[], said(&world, 3));

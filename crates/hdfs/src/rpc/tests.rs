@@ -123,3 +123,40 @@ fn no_bytes_make_the_reader_panic() {
         let _ = frame(&random);
     }
 }
+
+#[test]
+fn any_bytes_are_a_frame_of_a_call_or_refused() {
+    let context = [delimited(&header(CALL_CONTEXT)), vec![0]].concat();
+    let sasl = RpcSasl { version: Some(0), state: sasl::NEGOTIATE, token: None, auths: Vec::new() };
+    let seeds = [call_bytes(), context, [delimited(&header(CALL_SASL)), delimited(&sasl)].concat()];
+    frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+        match frame(bytes) {
+            Ok(RpcFrame::Call(call)) => {
+                assert!(call.id.number >= 0 && call.parameters.len() < bytes.len());
+                answer(&call.id, call.retry, &call.parameters);
+            }
+            Ok(_) => {}
+            Err((id, error)) => drop(refusal(id.as_ref(), &error)),
+        }
+        if let Some(first) = bytes.first_chunk() {
+            drop(greeting(first));
+        }
+        if let Some(first) = bytes.first_chunk() {
+            assert!(frame_len(*first).is_ok_and(|len| len <= FRAME_BYTES_MAX) || frame_len(*first).is_err());
+        }
+    });
+}
+
+#[test]
+fn any_bytes_are_a_message_that_its_length_precedes_or_refused() {
+    frieze_harness::fuzz!([call_bytes(), vec![0xff, 0xff, 0xff, 0x7f]], |bytes: &[u8]| {
+        let mut rest = bytes;
+        while let Ok(message) = crate::framing::read_message(&mut rest) {
+            assert!(message.len() < bytes.len());
+        }
+        for len in [0, 7, FRAME_BYTES_MAX] {
+            let frame = crate::framing::read_frame(&mut &*bytes, len);
+            assert_eq!(frame.is_ok(), len <= bytes.len());
+        }
+    });
+}

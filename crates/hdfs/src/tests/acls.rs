@@ -63,7 +63,7 @@ fn an_access_list_is_set_listed_and_removed() {
 }
 
 #[test]
-fn what_is_made_begins_with_the_default_list_and_the_mode_without_the_umask() {
+fn new_entries_inherit_the_default_list_and_the_mode_without_the_umask() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.call::<ResultResponse>("mkdirs", &mkdirs("/d"));
@@ -86,7 +86,7 @@ fn what_is_made_begins_with_the_default_list_and_the_mode_without_the_umask() {
 }
 
 #[test]
-fn what_is_no_access_list_is_the_exception_that_clients_know() {
+fn an_invalid_access_list_raises_the_exception_that_clients_know() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/f", b"x");

@@ -38,7 +38,7 @@ fn open_files_are_listed_for_administrators() {
     let hindering = ListOpenFilesRequest { id: 0, types: vec![2], path: None };
     assert_eq!(client.call::<ListOpenFilesResponse>("listOpenFiles", &hindering).entries, []);
 
-    if nix::unistd::geteuid().is_root() {
+    if frieze_harness::requirements::root() {
         let mut other = opened.connect_as("daemon", 0);
         let every = ListOpenFilesRequest { id: 0, types: vec![open_files::ALL], path: None };
         assert_eq!(other.refused("listOpenFiles", &every), "AccessControlException");

@@ -90,7 +90,7 @@ pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_handed_on_is_what_was_written_however_it_was_cut() {
+fn forwarded_packets_equal_written_bytes_however_they_were_cut() {
     let opened = HdfsFixture::with(Settings { segment_bytes: 8 << 20, reserve_bytes: 16 << 20, ..Settings::default() });
     let mut client = opened.connect();
     for seed in 1..=12 {

@@ -37,7 +37,7 @@ fn a_file_is_found_by_its_number_wherever_it_is_moved() {
 
 #[test]
 fn a_number_gives_no_right_that_its_path_does_not_give() {
-    if !nix::unistd::geteuid().is_root() {
+    if !frieze_harness::requirements::root() {
         // There is one user alone.
         return;
     }

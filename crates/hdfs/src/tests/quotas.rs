@@ -88,7 +88,7 @@ fn operators_alone_set_quotas_of_directories_in_whole_numbers() {
         storage_type: Some(DISK),
     };
     assert_eq!(client.refused("setQuota", &of_disks), "UnsupportedOperationException");
-    if nix::unistd::geteuid().is_root() {
+    if frieze_harness::requirements::root() {
         let mut other = opened.connect_as("daemon", 0);
         assert_eq!(class(set(&mut other, "/d", 9, 9)), "AccessControlException");
         set(&mut client, "/d", 9, 9).unwrap();

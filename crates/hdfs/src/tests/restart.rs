@@ -78,7 +78,7 @@ pub(super) fn recover(client: &mut HadoopClient, block: &LocatedBlock, acknowled
 }
 
 #[test]
-fn a_writer_goes_on_when_its_server_is_restarted() {
+fn a_writer_continues_when_its_server_is_restarted() {
     let mut kept = RestartedServer::new();
     let mut client = kept.connect();
     let data = bytes(4000);

@@ -109,7 +109,7 @@ fn the_owner_of_a_directory_manages_its_snapshots_and_lists_those_of_the_whole_t
     assert_eq!(names_in(&mut client, "/d/.snapshot"), ["before-release"]);
     assert_eq!(client.read("/d/.snapshot/before-release/f"), b"then");
     assert_eq!(client.info("/d/.snapshot/1m-ago/f"), None, "an instant is no snapshot");
-    if nix::unistd::geteuid().is_root() {
+    if frieze_harness::requirements::root() {
         let mut other = opened.connect_as("daemon", 0);
         assert_eq!(other.refused("createSnapshot", &snapshot_of("/d", "s")), "AccessControlException");
         let _: CreateSnapshotResponse = client.call("createSnapshot", &snapshot_of("/d", "s"));

@@ -28,7 +28,7 @@ fn writers_in_a_removed_tree_lose_their_leases() {
 
 #[test]
 fn a_tree_that_may_not_be_removed_completely_stays_whole() {
-    if !nix::unistd::geteuid().is_root() {
+    if !frieze_harness::requirements::root() {
         // There is one user alone.
         return;
     }

@@ -148,3 +148,25 @@ fn no_bytes_make_the_reader_panic() {
         let _ = read(&random, SUMS);
     }
 }
+
+#[test]
+fn any_bytes_are_a_packet_or_refused() {
+    let mut seeds = Vec::new();
+    for sums in [SUMS, ChecksumKind::Crc32(512), ChecksumKind::None] {
+        let mut bytes = Vec::new();
+        put_packet(&header(5, 512, 900), &[7; 900], sums, &mut bytes);
+        seeds.push(bytes);
+    }
+    frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+        for sums in [SUMS, ChecksumKind::Crc32(512), ChecksumKind::Crc32c(1), ChecksumKind::None] {
+            if let Ok((header, data)) = read(bytes, sums) {
+                let mut again = Vec::new();
+                put_packet(&header, &data, sums, &mut again);
+                assert_eq!(read(&again, sums), Ok((header, data)));
+            }
+        }
+        if let Some(first) = bytes.first_chunk() {
+            drop(operation(*first));
+        }
+    });
+}

@@ -287,7 +287,7 @@ fn a_clock_that_keeps_jumping_stays_fenced() {
 }
 
 #[test]
-fn the_present_is_not_taken_from_a_jumped_clock_before_anybody_looked() {
+fn the_present_is_not_taken_from_a_jumped_clock_before_its_first_check() {
     let mut machine = TestMachine::new();
     let clock = running(&mut machine);
     let reading = machine.jump(3_600 * 1_000_000);
@@ -295,7 +295,7 @@ fn the_present_is_not_taken_from_a_jumped_clock_before_anybody_looked() {
 }
 
 #[test]
-fn reads_go_on_while_the_clock_is_fenced() {
+fn reads_are_served_while_the_clock_is_fenced() {
     let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let stamp = clock.newest();

@@ -135,3 +135,16 @@ fn every_stamp_has_a_date() {
     assert_eq!(format_instant(Hlc::ZERO), "1970-01-01T00:00:00.000000Z");
     assert_eq!(format_instant(Hlc::MAX), "2112-09-17T23:53:47.370495Z");
 }
+
+#[test]
+fn any_text_is_an_instant_that_prints_and_parses_back_or_an_error() {
+    // The table of instants, its first column.
+    let table = include_str!("../../testdata/instants.txt");
+    let mut seeds: Vec<&str> = table.lines().filter_map(|line| line.split(" | ").next()).collect();
+    seeds.extend(["2026-11-21T10:00:00.5Z", "@1439845200.1", "-1500ns", "5 min ago", "yesterday", "hlc-12"]);
+    frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+        for zone in [ZonePolicy::Refuse, ZonePolicy::Local] {
+            frieze_harness::check_text(bytes, |text| Instant::parse(text, zone).ok());
+        }
+    });
+}

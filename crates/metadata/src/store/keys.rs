@@ -128,3 +128,33 @@ pub(super) fn is_erasure(stored: &[u8], value: &[u8]) -> Result<bool, Fault> {
     let (key, stamp) = parse_stored_key(stored)?;
     Ok(erases(&key, stamp))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_a_stored_key_or_malformed() {
+        let seeds = [stored_key(b"Eab\0cd\0\0", Hlc(77)), stored_key(b"", Hlc::MAX), stored_key(b"S\xff", Hlc(0))];
+        frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+            let decode = |bytes: &[u8]| parse_stored_key(bytes).ok();
+            if let Some((key, stamp)) =
+                frieze_harness::check_stable(bytes, decode, |(key, stamp)| stored_key(key, *stamp))
+            {
+                assert!(stored_key(&key, stamp).starts_with(&start(&key, b"")), "a key begins with its prefix");
+            }
+            prefix_end(bytes);
+        });
+    }
+
+    #[test]
+    fn any_bytes_are_a_stored_value_or_none() {
+        let seeds = [encode_value(Some(b"value")), encode_value(None), encode_in_place(Hlc(77), b"value")];
+        frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+            if let Some((stamp, value)) = decode_item(Hlc(5), bytes) {
+                assert!(encode_value(Some(value)) == bytes || encode_in_place(stamp, value) == bytes);
+            }
+            decode_value(bytes);
+        });
+    }
+}

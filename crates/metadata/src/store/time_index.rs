@@ -5,6 +5,7 @@
 //! anyway. Values of a page: for each change the stamp as a difference to the one before (the first: to the key) and
 //! the length of the key, both as variable-length integers, then the key.
 
+use frieze_base::varint::{put, take, take_bytes};
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{KeyVersion, is_timed};
@@ -61,37 +62,15 @@ pub(super) fn read(item: &StoreItem, visit: &mut dyn FnMut(Hlc, &[u8]) -> bool) 
     let mut read = 0;
     while !rest.is_empty() {
         let since = take(&mut rest).ok_or_else(corrupt)?;
-        let len = take(&mut rest).ok_or_else(corrupt)? as usize;
-        let (key, tail) = rest.split_at_checked(len).ok_or_else(corrupt)?;
+        let len = take(&mut rest).and_then(|len| usize::try_from(len).ok()).ok_or_else(corrupt)?;
+        let key = take_bytes(&mut rest, len).ok_or_else(corrupt)?;
         stamp = stamp.checked_add(since).ok_or_else(corrupt)?;
-        rest = tail;
         read += 1;
         if !visit(Hlc(stamp), key) {
             return Ok((false, read));
         }
     }
     Ok((true, read))
-}
-
-fn put(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn take(from: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = from.split_first()?;
-        *from = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -140,5 +119,23 @@ mod tests {
             let found = read(&bad, &mut |_, _| true);
             assert_eq!(found.map_err(|fault| fault.reason), Err(Reason::Corrupt), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn any_bytes_are_a_page_or_corrupt() {
+        let seed = pages_of(&[(Hlc(0x0102), b"Ia"), (Hlc(0x0302), b"X"), (Hlc(0x0302), b"")]).remove(0).1;
+        frieze_harness::fuzz!([seed], |bytes: &[u8]| {
+            let item = (page_key(Hlc(0x0102)), bytes.to_vec());
+            let mut found = Vec::new();
+            let read = read(&item, &mut |stamp, key| {
+                found.push((stamp, key.to_vec()));
+                true
+            });
+            match read {
+                Ok((whole, count)) => assert!(whole && count == found.len() as u64),
+                Err(fault) => assert_eq!(fault.reason, Reason::Corrupt),
+            }
+            assert!(found.windows(2).all(|pair| pair[0].0 <= pair[1].0), "stamps rise");
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! The bytes as `docs/formats.md` draws them. If one of these fails, the format has changed: raise its version.
 
 use frieze_base::{LogIndex, SegmentId};
+use frieze_harness::{Inputs, check_stable};
 use frieze_hlc::Hlc;
 
 use crate::format::{EntryHeader, JournalHeader, SegmentStart, entry_size};
@@ -89,4 +90,38 @@ fn a_short_header_is_none() {
 #[test]
 fn entries_begin_at_multiples_of_eight() {
     assert_eq!([entry_size(0), entry_size(1), entry_size(8), entry_size(9)], [72, 80, 80, 88]);
+}
+
+fn seal_segment(bytes: &mut Vec<u8>) {
+    bytes.resize(64, 0);
+    let crc = frieze_base::crc32c(&bytes[..60]);
+    bytes[60..].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn seal_entry(bytes: &mut Vec<u8>) {
+    bytes.resize(72, 0);
+    let crc = frieze_base::crc32c(&[&0x11u64.to_le_bytes(), &bytes[..68]].concat());
+    bytes[68..].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[test]
+fn any_bytes_are_a_segment_header_or_none() {
+    frieze_harness::fuzz!(Inputs::from([SEGMENT.encode()]).resealed(seal_segment), |bytes: &[u8]| {
+        let decode = |bytes: &[u8]| match JournalHeader::decode(bytes) {
+            SegmentStart::Begun(header) => Some(header),
+            SegmentStart::OtherVersion(_) | SegmentStart::NotBegun => None,
+        };
+        check_stable(bytes, decode, |header| header.encode().to_vec());
+    });
+}
+
+#[test]
+fn any_bytes_are_an_entry_header_or_none() {
+    let segment = SegmentId(0x11);
+    frieze_harness::fuzz!(Inputs::from([ENTRY.encode(segment)]).resealed(seal_entry), |bytes: &[u8]| {
+        let decode = |bytes: &[u8]| EntryHeader::decode(bytes, segment);
+        if let Some(header) = check_stable(bytes, decode, |header| header.encode(segment).to_vec()) {
+            assert!(header.size() >= 72 && header.last_stamp() >= header.stamp);
+        }
+    });
 }

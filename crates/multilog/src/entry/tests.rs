@@ -132,3 +132,52 @@ fn another_write_of_the_same_session_takes_15_bytes_or_fewer() {
     }
     assert!(bytes <= 16 * records, "{} bytes a record", bytes as f64 / records as f64);
 }
+
+#[test]
+fn any_bytes_are_a_record_head_or_none() {
+    let header = header();
+    let mut cursor = RecordCursor::new(&header);
+    let mut seeds = Vec::new();
+    for meta in &records(&mut Rng::new(5))[..40] {
+        let entry = cursor.encode(meta);
+        seeds.push(head(&header, cursor.at, meta, cursor.stamp, &entry, &[7; 3]));
+        cursor.pass(&header, meta, &entry);
+    }
+    frieze_harness::fuzz!(seeds, |bytes: &[u8]| {
+        let header = self::header();
+        let first = RecordCursor::new(&header);
+        if let HeadRead::Found(found) = first.read(&header, bytes) {
+            found.is_sound(&header, bytes);
+            assert!(first.span(&header, &found.meta, &found.entry).end >= first.at);
+        }
+        read_alone(&header, 64, bytes);
+        // As an entry: it tells the same record again.
+        if let Some((meta, _, entry)) = bytes.get(6..).and_then(|rest| first.decode(rest)) {
+            let again = first.encode(&meta);
+            let (meta_again, _, entry_again) = first.decode(again.bytes()).expect("what was encoded");
+            assert_eq!((&meta_again, entry_again.bytes()), (&meta, again.bytes()));
+            assert!(entry.bytes().len() <= ENTRY_BYTES_MAX);
+        }
+    });
+}
+
+#[test]
+fn any_bytes_are_the_entries_of_a_footer_or_none() {
+    let header = header();
+    let mut cursor = RecordCursor::new(&header);
+    let mut entries = Vec::new();
+    for meta in &records(&mut Rng::new(6))[..60] {
+        let entry = cursor.encode(meta);
+        entries.extend_from_slice(entry.bytes());
+        cursor.pass(&header, meta, &entry);
+    }
+    frieze_harness::fuzz!([entries], |bytes: &[u8]| {
+        let header = self::header();
+        let count = FooterEntries::new(&header, bytes).count() as u64;
+        for records in [0, 1, count, count + 1, u64::MAX] {
+            if let Some(all) = FooterEntries::new(&header, bytes).all(records) {
+                assert_eq!(all.len() as u64, records);
+            }
+        }
+    });
+}

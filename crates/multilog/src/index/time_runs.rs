@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_wherever_a_chain_has_brought_its_history() {
+    fn files_are_found_wherever_a_chain_put_its_history() {
         let mut rng = Rng::new(12);
         let mut index_runs: Vec<TimeRuns> = Vec::new();
         let mut records: Vec<(Hlc, InodeId)> = Vec::new();
@@ -356,5 +356,22 @@ mod tests {
             streams.push(InodeId(number % 8), Hlc(number));
         }
         assert!(streams.heap_bytes() < 20_000, "{} bytes for streams", streams.heap_bytes());
+    }
+
+    #[test]
+    fn any_bytes_are_an_index_of_time_or_none() {
+        let mut rng = Rng::new(9);
+        let mut time_runs = TimeRuns::default();
+        for number in 0..1500 {
+            time_runs.push(InodeId(rng.below(50)), Hlc(1000 + number * 10 + rng.below(100)));
+        }
+        time_runs.close();
+        frieze_harness::fuzz!([time_runs.encode()], |bytes: &[u8]| {
+            if let Some(decoded) = TimeRuns::decode(bytes) {
+                let again = decoded.encode();
+                let decoded = TimeRuns::decode(&again).expect("what was encoded");
+                assert_eq!(decoded.encode(), again);
+            }
+        });
     }
 }

@@ -164,7 +164,10 @@ impl RunHead {
             log_bytes: long(bytes, 48),
             contents_crc: word(bytes, 56),
         };
-        if head.key == index_run { Ok(head) } else { Err(Error::DamagedIndexRun { run: index_run }) }
+        // Places behind the head are sums of these.
+        let ends =
+            head.blocks_bytes.checked_add(head.contents_bytes).and_then(|end| end.checked_add(HEAD_BYTES as u64));
+        if head.key == index_run && ends.is_some() { Ok(head) } else { Err(Error::DamagedIndexRun { run: index_run }) }
     }
 
     pub(crate) fn contents_at(&self) -> u64 {
@@ -240,7 +243,7 @@ pub(crate) fn open(head: &RunHead, bytes: &[u8]) -> Option<(IndexRun, RunContent
     let named = contents.facts.first().zip(contents.facts.last());
     let sound = offset == head.contents_at()
         && named.is_some_and(|(first, last)| (first.header.id, last.header.id) == (head.key.first, head.key.last))
-        && contents.facts.iter().map(|facts| facts.records).sum::<u64>() == head.records;
+        && contents.facts.iter().try_fold(0u64, |sum, facts| sum.checked_add(facts.records)) == Some(head.records);
     sound.then_some((index_run, contents))
 }
 

@@ -214,4 +214,30 @@ mod tests {
         encode(records.iter(), &mut bytes);
         assert!(bytes.len() < 18 * records.len(), "{} bytes a record", bytes.len() / records.len());
     }
+
+    fn record(stamp: u64, index: u32, segment: u64) -> RunRecord {
+        let chunk = ChunkId { inode: InodeId(77), index };
+        let meta = RecordMeta { chunk, stamp: Hlc(stamp), n: stamp, seq: Seq(3), len: 600, ..RecordMeta::ZERO };
+        RunRecord { meta, segment: SegmentId(segment), at: 70, head: 6 }
+    }
+
+    #[test]
+    fn any_bytes_are_a_piece_of_an_index_run_or_none() {
+        let mut punch = record(1000, 2, 6);
+        (punch.meta.kind, punch.meta.user_time, punch.meta.parts) = (RecordKind::Punch, Some(UserTime(-5)), 3);
+        let mut seed = Vec::new();
+        encode([record(900, 0, 5), record(901, 0, 5), punch].iter(), &mut seed);
+        frieze_harness::fuzz!([seed], |bytes: &[u8]| {
+            let read = |bytes: &[u8]| {
+                let mut records = Vec::new();
+                decode(InodeId(77), bytes, &mut records).map(|()| records)
+            };
+            let write = |records: &Vec<RunRecord>| {
+                let mut bytes = Vec::new();
+                encode(records.iter(), &mut bytes);
+                bytes
+            };
+            frieze_harness::check_stable(bytes, read, write);
+        });
+    }
 }

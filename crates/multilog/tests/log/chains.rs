@@ -132,7 +132,7 @@ fn what_was_discarded_is_nowhere_and_its_numbers_are_used_again() {
 }
 
 #[test]
-fn a_part_of_a_group_that_came_by_itself_comes_back_by_itself() {
+fn a_part_of_a_group_that_arrived_alone_is_recovered_alone() {
     let mut device = LogDevice::new(settings(8 << 10));
     let part = |chain, part, n, stamp| RecordMeta { part, parts: 0, ..record(chain, n, stamp) };
     let records = [part(1, 0, 1, 500), part(2, 1, 1, 500), part(1, 2, 2, 500), record(1, 3, 700), part(2, 1, 2, 600)];

@@ -87,7 +87,7 @@ fn a_sound_segment_has_no_damage_open_or_sealed() {
 }
 
 #[test]
-fn every_flipped_byte_of_what_is_stored_is_found_where_it_is() {
+fn every_flipped_stored_byte_is_found_at_its_place() {
     for sealed in [false, true] {
         let mut device = device(sealed);
         let content = device.log.content(SEGMENT).unwrap();
@@ -126,7 +126,7 @@ fn damaged_bytes_are_named_by_record_and_block_and_neighbours_are_one() {
 }
 
 #[test]
-fn without_its_footer_a_segment_is_checked_all_the_same_and_what_is_lost_is_told() {
+fn a_segment_without_footer_is_checked_and_its_losses_are_reported() {
     // Behind a head that is damaged, records can be told from the next one that is told alone: at most 16 KiB further.
     let (mut device, next) = (device_of(20, true), 8);
     let bytes = device.log.content(SEGMENT).unwrap().bytes();
@@ -196,7 +196,7 @@ fn a_file_that_was_cut_is_damaged_from_there_on() {
 }
 
 #[test]
-fn a_check_ends_when_it_is_told_to() {
+fn a_check_can_be_stopped() {
     let device = device(true);
     let content = device.log.content(SEGMENT).unwrap();
     let file = &device.files.bytes[&device.files.keys[&SEGMENT]];

@@ -119,7 +119,7 @@ fn check_told(whole: &LogDevice, compact: &LogDevice, after: Hlc, upto: Hlc) {
 }
 
 #[test]
-fn nobody_who_asks_for_an_instant_that_is_kept_can_tell_that_buried_records_left_memory() {
+fn reads_at_kept_instants_do_not_change_when_dead_records_leave_memory() {
     for seed in 0..20 {
         let mut rng = Rng::new(seed);
         let sessions = rng.between(2, 40);

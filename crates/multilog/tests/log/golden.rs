@@ -15,7 +15,7 @@ fn same(bytes: &[u8], expect: &str) {
     assert_eq!(found, expect, "the bytes found are\n{found}");
 }
 
-fn unhex(text: &str) -> Vec<u8> {
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.bytes().filter_map(|byte| (byte as char).to_digit(16)).map(|digit| digit as u8).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
@@ -125,8 +125,8 @@ fn stored_bytes_are_those_of_format_version_1() {
     same(&seal.footer, FOOTER);
 }
 
-#[test]
-fn bytes_of_format_version_1_are_read() {
+/// A segment of format version 1 without a footer, and where its records end.
+pub(crate) fn golden_segment() -> (DeviceFiles, u64) {
     let mut files = DeviceFiles::default();
     files.make(SegmentId(1), 4096, &mut Vec::new());
     let mut at = 0;
@@ -134,11 +134,22 @@ fn bytes_of_format_version_1_are_read() {
         files.put(SegmentId(1), at, &part);
         at += part.len() as u64;
     }
+    (files, at)
+}
+
+/// Puts the footer into it, at its end.
+pub(crate) fn put_golden_footer(files: &mut DeviceFiles) {
+    let footer = unhex(FOOTER);
+    files.put(SegmentId(1), 4096 - footer.len() as u64, &footer);
+}
+
+#[test]
+fn bytes_of_format_version_1_are_read() {
+    let (mut files, at) = golden_segment();
     let expect: Vec<RecordMeta> = records().into_iter().map(|(meta, _)| meta).collect();
     let (_, report, seen) = recover(files.clone(), settings(4096));
     assert_eq!((seen, report.cut, report.end.offset), (expect.clone(), None, at));
-    let footer = unhex(FOOTER);
-    files.put(SegmentId(1), 4096 - footer.len() as u64, &footer);
+    put_golden_footer(&mut files);
     files.put(SegmentId(1), 64, &[0; 700]);
     let (_, report, seen) = recover(files, settings(4096));
     assert_eq!((seen, report.scanned_bytes), (expect, 0));

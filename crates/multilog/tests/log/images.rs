@@ -275,7 +275,7 @@ fn every_record_of_a_page_is_walked_over_once_and_images_are_few() {
 }
 
 #[test]
-fn images_of_what_is_buried_are_named_and_made_without_it() {
+fn images_of_dead_records_are_listed_and_rebuilt_without_them() {
     let mut rng = Rng::new(3);
     let mut device = LogDevice::new(settings(1 << 20));
     for write in small_writes(300, &mut rng) {

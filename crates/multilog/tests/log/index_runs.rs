@@ -200,7 +200,7 @@ fn device_with(count: u64) -> LogDevice {
 }
 
 #[test]
-fn what_is_shelved_is_not_read_at_a_restart() {
+fn a_restart_does_not_read_records_in_index_runs() {
     let mut device = device_with(1000);
     let segments = device.log.segments_to_index().len();
     while device.make_index_run(4, b"kept") > 0 {}
@@ -243,7 +243,7 @@ fn a_file_that_is_away_is_never_answered_for() {
 }
 
 #[test]
-fn memory_of_what_is_shelved_is_given_back_and_buried_records_keep_theirs() {
+fn index_runs_free_memory_and_dead_records_keep_theirs() {
     let mut device = device_with(4000);
     while device.make_index_run(8, b"") > 0 {}
     let dead_records = device.log.dead_records(InodeId(1), Hlc(100), &std::collections::BTreeSet::new());
@@ -317,7 +317,7 @@ fn a_merge_of_a_damaged_shelf_names_it() {
 }
 
 /// Records enough for two full segments.
-fn device_to_be_shelved(records: u64) -> LogDevice {
+pub(crate) fn device_to_be_shelved(records: u64) -> LogDevice {
     let mut device = LogDevice::new(settings(4096));
     for stamp in 1..=records {
         let meta = RecordMeta { user_time: Some(UserTime(-5)), ..write_of(stamp % 3 + 1, 2, stamp * 1000, 700, 300) };

@@ -3,6 +3,7 @@
 mod chains;
 mod check;
 mod cost;
+mod decoders;
 mod gc;
 mod golden;
 mod images;
@@ -11,3 +12,5 @@ mod model;
 mod recovery;
 mod reservations;
 mod support;
+
+frieze_harness::count_allocations!();

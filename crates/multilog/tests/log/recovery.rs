@@ -143,7 +143,7 @@ fn a_flipped_bit_in_a_vouched_record_costs_that_record_only() {
 }
 
 #[test]
-fn a_checkpoint_names_only_what_is_durable() {
+fn a_checkpoint_names_only_durable_records() {
     let mut device = device_with(3);
     let durable = device.log.end();
     device.write(&[with_payload(nth(4))]);

@@ -1,6 +1,10 @@
+use frieze_base::Seq;
 use frieze_wire::acl::AclNamedEntry;
 
 use super::*;
+use crate::key::VersionKey;
+use crate::load::LoadedNames;
+use crate::namespace::Namespace;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -210,4 +214,64 @@ fn damaged_values_are_refused_and_never_panic() {
     // A kind and a chunk size that do not exist.
     assert!(StoredInode::read(Hlc(5), &[8, 99], Arc::new).is_err());
     assert!(StoredInode::read(Hlc(5), &[0x70, 63], Arc::new).is_err());
+}
+
+#[test]
+fn any_bytes_are_an_inode_or_corrupt() {
+    frieze_harness::fuzz!([encoded(&full()), encoded(&fresh())], |bytes: &[u8]| {
+        for from in [full().from, Hlc(5), Hlc::MAX] {
+            let decode = |bytes: &[u8]| StoredInode::read(from, bytes, Arc::new).ok().map(|(inode, _)| inode);
+            let encode = |inode: &Inode| StoredInode::of(inode, SessionId(9), 1000, Vec::new()).encode_to_vec();
+            frieze_harness::check_stable(bytes, decode, encode);
+        }
+    });
+}
+
+/// The value of a key of each kind, as a start loads them: the first byte of the input chooses the key.
+#[test]
+fn any_bytes_are_the_value_of_a_key_or_corrupt() {
+    let entry = StoredEntry { inode: 300, kind: FileKind::Directory as i32, session: 9, uid: 1000 };
+    let outcome = StoredOutcome { id: 5, existed: true, reason: 2, message: "no".to_owned(), acked: 7, replaced: 300 };
+    let session = StoredSession { uid: 1, command: "ls".to_owned(), host: "h".to_owned(), ..StoredSession::default() };
+    let forgotten =
+        StoredForgotten { before: 77, pins: vec![5, 6], path: b"/d".to_vec(), ..StoredForgotten::default() };
+    let inodes = StoredForgottenInodes { named: vec![3, 1], nameless: vec![9], owners: Vec::new() };
+    let values = [
+        entry.encode_to_vec(),
+        StoredFormat { chunk_bytes: 4096, chain_count: 8, uid: 1, gid: 2, mode: 0o755 }.encode_to_vec(),
+        forgotten.encode_to_vec(),
+        inodes.encode_to_vec(),
+        encoded(&full()),
+        StoredSnapshot { at: 300, uid: 1 }.encode_to_vec(),
+        outcome.encode_to_vec(),
+        session.encode_to_vec(),
+        StoredXattr { value: b"files=9".to_vec(), session: 9, uid: 1000 }.encode_to_vec(),
+    ];
+    let seeds: Vec<Vec<u8>> = (0..).zip(&values).map(|(which, value)| [&[which][..], value].concat()).collect();
+    // Room for 4096 inodes at once.
+    frieze_harness::fuzz!(frieze_harness::Inputs::from(seeds).with_buffers(1 << 20), |bytes: &[u8]| {
+        let Some((which, value)) = bytes.split_first() else { return };
+        let id = InodeId(300);
+        let key = match which % 9 {
+            0 => VersionKey::Entry(InodeId::ROOT, b"name"),
+            1 => VersionKey::Format,
+            2 => VersionKey::Forgotten(Hlc(99), 0),
+            3 => VersionKey::Forgotten(Hlc(99), 1),
+            4 => VersionKey::Inode(id),
+            5 => VersionKey::Snapshot(b"monday"),
+            6 => VersionKey::Outcome(SessionId(7), Seq(9)),
+            7 => VersionKey::Session(SessionId(7)),
+            _ => VersionKey::Xattr(id, b"user.frieze.quota"),
+        };
+        let mut namespace = Namespace::default();
+        let before = StoredForgotten { before: 77, ..StoredForgotten::default() }.encode_to_vec();
+        namespace.load(&VersionKey::Forgotten(Hlc(99), 0).encode(), Hlc(99), &before).expect("a forgotten instant");
+        namespace.load(&VersionKey::Inode(id).encode(), full().from, &encoded(&fresh())).expect("an inode");
+        let loaded = namespace.load(&key.encode(), full().from, value);
+        assert!(loaded.is_ok() || loaded.is_err_and(|fault| fault.reason == frieze_base::Reason::Corrupt));
+        let mut apart = LoadedNames::default();
+        if apart.load(&key.encode(), full().from, value).is_ok() {
+            namespace.take_apart(apart);
+        }
+    });
 }

@@ -83,10 +83,10 @@ fn the_page_of_the_documentation_lists_every_figure() {
 const PAGE: &str = "\
 # Metrics of a server
 
-`frieze serve --metrics ADDR` serves them at `http://ADDR/metrics` in Prometheus' text format;
-[operating.md](operating.md) says how to set it up and which alerts to begin with. Times are in seconds and sizes in
-bytes. Counters begin at 0 when the process does. Metrics of the metalog's leader, of leases, chains and other servers are
-there once the server is one of a cluster; with more than 1,024 chains only their sums are. This page is made from
+`frieze serve --metrics ADDR` serves metrics at `http://ADDR/metrics` in Prometheus' text format;
+[operating.md](operating.md) describes the setup and the first alerts. Times are in seconds, sizes in bytes. Counters
+start at 0 with the process. Only a server of a cluster exports metrics of the metalog's leader, of leases, chains and
+other servers; with more than 1,024 chains it exports only their sums. This page is generated from
 `crates/node/src/metrics.rs`: change it there.
 
 | name | kind | labels | what it is | alert when |

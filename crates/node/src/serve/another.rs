@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use frieze_base::{ClusterId, Fault, Reason};
 use frieze_net::{Limits, ServerAddr};
+use frieze_planes::Settings;
+use frieze_storage::{Identity, MetalogRole};
 use frieze_wire::message::HelloReply;
 use tracing::warn;
 
 use super::asker::Asker;
 use super::spawn;
-use crate::settings::Settings;
-use frieze_storage::{Identity, MetalogRole};
 
 /// Time to connect and to answer: a start waits no longer for all of them together.
 const ANSWERING: Duration = Duration::from_secs(1);

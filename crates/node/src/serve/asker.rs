@@ -6,7 +6,7 @@ use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, 
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
 
-use crate::engine::SOFTWARE;
+use crate::parts::SOFTWARE;
 
 /// A connection to another server, with one request at a time.
 pub(super) struct Asker {

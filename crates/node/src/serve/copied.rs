@@ -9,9 +9,9 @@ use std::path::Path;
 
 use frieze_base::{Fault, Reason};
 use frieze_disk::FileDisk;
-
-use crate::engine::Engine;
 use frieze_storage::{Identity, MetalogRole, STATE_FILE};
+
+use crate::parts::ServerParts;
 
 /// Refuses a directory that was copied.
 ///
@@ -37,12 +37,12 @@ pub(super) fn check(disk: &FileDisk, dir: &Path) -> Result<(), Fault> {
 ///
 /// # Errors
 /// The disk's.
-pub(super) fn note(disk: &FileDisk, engine: &Engine) -> Result<(), Fault> {
+pub(super) fn note(disk: &FileDisk, parts: &ServerParts) -> Result<(), Fault> {
     let place = disk.place(STATE_FILE)?;
-    if engine.keeper.with(|identity| identity.place == place) {
+    if parts.planes.keeper.with(|identity| identity.place == place) {
         return Ok(());
     }
-    engine.keeper.update(|identity| identity.place = place)
+    parts.planes.keeper.update(|identity| identity.place = place)
 }
 
 /// True if both are the same, or one is empty; the time may be missing where the system does not report it.

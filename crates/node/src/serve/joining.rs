@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a retry after any failure joins as the same node, because the token that names it is on disk before the
 //! first request. Nothing else is in the directory before the cluster has accepted it.
-//! Leaves to others: whether it may join, and its number (the cluster's leader); everything after that (`engine`).
+//! Leaves to others: whether it may join, and its number (the cluster's leader); everything after that (`parts`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,14 +15,13 @@ use std::time::Duration;
 use frieze_base::{ClusterId, ErrorKind, Fault, NodeId, Reason};
 use frieze_disk::FILE_MODE;
 use frieze_net::{Key, Limits, ServerAddr, random_nonce};
+use frieze_storage::Wake;
 use frieze_wire::control::{DeviceProto, NodeInfoProto};
 use frieze_wire::message::{ClusterMap, ClusterMapReply, Join, JoinReply, Reply, Request};
-
 use tracing::info;
 
 use super::asker::Asker;
-use crate::engine::Joining;
-use frieze_storage::Wake;
+use crate::parts::Joining;
 
 /// File with the token that names the server until it is a node.
 const TOKEN_FILE: &str = "joining";

@@ -2,8 +2,9 @@
 //!
 //! Guarantees: each thread ends soon after the server is told to stop; one that fails logs each reason once, and
 //! continues.
-//! Leaves to others: the work itself (the engine); connections, and the threads of a cluster ([`super::together`]).
+//! Leaves to others: the work itself (the parts); connections, and the threads of a cluster ([`super::together`]).
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -23,23 +24,23 @@ const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) fn flush(shared: &Shared) {
     let mut tended = frieze_net::mono();
     let mut failed = false;
-    let mut servers = shared.engine.servers();
+    let mut servers = shared.parts.servers();
     while !shared.stopping.load(Ordering::Acquire) {
-        let woken = shared.wake.wait(shared.engine.flush_delay());
-        shared.engine.tick();
+        let woken = shared.wake.wait(shared.parts.flush_delay());
+        shared.parts.service.sessions.tick();
         if !failed
-            && (woken || shared.engine.is_dirty())
-            && let Err(fault) = shared.engine.flush()
+            && (woken || shared.parts.planes.is_dirty())
+            && let Err(fault) = shared.parts.planes.flush()
         {
             error!("flush failed, the server is read-only from now on: {fault}");
             failed = true;
         }
         if frieze_net::mono().since_ns(tended) > TEND_EVERY_NS {
             tended = frieze_net::mono();
-            if let Err(fault) = shared.engine.tend() {
+            if let Err(fault) = shared.parts.tend() {
                 warn!("looking after clock and sessions failed: {fault}");
             }
-            let now = shared.engine.servers();
+            let now = shared.parts.servers();
             if now != servers {
                 servers = now;
                 end_conversations_with_clients(shared);
@@ -51,7 +52,7 @@ pub(super) fn flush(shared: &Shared) {
 /// Closes the connections of clients, each after the requests that have arrived: a client that greets again receives
 /// the new list of servers, and which server to ask when this one is lost. An idle client would never learn of it.
 fn end_conversations_with_clients(shared: &Shared) {
-    let open = shared.open.lock();
+    let open = shared.open.lock().unwrap_or_else(PoisonError::into_inner);
     let of_clients = open.values().filter(|open| open.conn.node().is_none());
     let count = of_clients.map(|open| open.stream.shut_in()).count();
     debug!(count, "the servers of the cluster are others than before: clients greet again");
@@ -62,7 +63,7 @@ fn end_conversations_with_clients(shared: &Shared) {
 pub(super) fn journal(shared: &Shared) {
     let mut failed = false;
     while !shared.stopping.load(Ordering::Acquire) {
-        match shared.engine.journal(Duration::from_nanos(TEND_EVERY_NS)) {
+        match shared.parts.journal(Duration::from_nanos(TEND_EVERY_NS)) {
             Err(fault) if !failed => {
                 error!("the metalog's journal cannot be written, the server is read-only from now on: {fault}");
                 failed = true;
@@ -78,18 +79,24 @@ pub(super) fn reclaim(shared: &Shared) {
     let (mut said, mut left, mut trouble, mut untidy) = (None, None, None, None);
     let mut trimmed = frieze_net::mono();
     while !shared.stopping.load(Ordering::Acquire) {
-        let found = shared.engine.reclaim().err();
+        let found = shared.parts.service.upkeep.reclaim().err();
         if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
             warn!("giving back what was forgotten failed: {fault}");
         }
         said = found;
-        let found = shared.engine.give_up_remains().and_then(|()| shared.engine.give_back_remains()).err();
+        let found = shared
+            .parts
+            .service
+            .upkeep
+            .give_up_remains()
+            .and_then(|()| shared.parts.service.upkeep.give_back_remains())
+            .err();
         if let Some(fault) = found.as_ref().filter(|fault| left.as_ref() != Some(*fault)) {
             warn!("giving back what other servers have by now failed: {fault}");
         }
         left = found;
         shelve(shared, &mut trouble);
-        let found = shared.engine.keep_to_memory().err();
+        let found = shared.parts.service.upkeep.keep_to_memory().err();
         if let Some(fault) = found.as_ref().filter(|fault| untidy.as_ref() != Some(*fault)) {
             warn!("giving memory back failed: {fault}");
         }
@@ -114,7 +121,7 @@ pub(super) fn scrub(shared: &Shared) {
     };
     let mut said = None;
     while goes_on(SCRUB_LOOK_EVERY) {
-        let found = shared.engine.scrub(&goes_on).err();
+        let found = shared.parts.service.upkeep.scrub(&goes_on).err();
         if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
             warn!("scrubbing failed: {fault}");
         }
@@ -135,7 +142,7 @@ pub(super) fn image(shared: &Shared) {
     let mut said = None;
     while goes_on(Duration::from_nanos(TEND_EVERY_NS)) {
         loop {
-            let found = shared.engine.image(&goes_on);
+            let found = shared.parts.service.upkeep.image(&goes_on);
             if let Some(fault) = found.as_ref().err().filter(|fault| said.as_ref() != Some(*fault)) {
                 warn!("making images of old states failed: {fault}");
             }
@@ -151,8 +158,8 @@ pub(super) fn image(shared: &Shared) {
 /// Moves the index of old records to the disk, as long as there is work.
 fn shelve(shared: &Shared, said: &mut Option<Fault>) {
     loop {
-        let found = shared.engine.shelve();
-        for words in shared.engine.mended() {
+        let found = shared.parts.service.upkeep.shelve();
+        for words in shared.parts.service.upkeep.mended() {
             warn!("{words}");
         }
         match found {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use frieze_base::{Fault, MonoTime, Reason};
 use frieze_httpd::{PageConnection, PageListener};
 use frieze_net::{Admission, ServerAddr};
+use frieze_service::{Responder, Steps, class_of};
 use frieze_wire::FrameKind;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Reply, Request};
@@ -20,10 +21,7 @@ use prometheus::{CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounterVe
 use tracing::{debug, warn};
 
 use super::{Shared, spawn};
-use crate::engine::Responder;
-use crate::engine::requests::class_of;
 use crate::metrics::{FIGURES, Figure, Kind, REQUEST_SECONDS, Values};
-use crate::steps::Steps;
 
 /// Path of the page.
 const PATH: &str = "/metrics";
@@ -177,7 +175,7 @@ fn admit(shared: &Arc<Shared>, door: &Arc<Door>, connection: PageConnection) {
     // If no thread can be spawned the connection is closed; the scraper connects again.
     let spawned = spawn("figures", move || {
         let text = || {
-            let mut values = shared.engine.figures();
+            let mut values = shared.parts.figures();
             shared.traffic.tell(&mut values);
             place.0.text(values).map(|text| (TEXT_KIND, text)).map_err(|error| error.to_string())
         };

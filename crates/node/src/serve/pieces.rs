@@ -138,7 +138,7 @@ pub(super) fn receive(
 
 /// Forwards pieces to the next member of their chain.
 pub(super) fn next_of(shared: &Shared, chain: ChainId, len: usize) -> Option<Arc<Going>> {
-    shared.engine.next_of(chain).and_then(|to| shared.links.get()?.set_off(to, chain, len))
+    shared.parts.planes.data.successor_of(chain).and_then(|to| shared.links.get()?.set_off(to, chain, len))
 }
 
 /// Destination of the payload of a request, if it is worth forwarding ahead.
@@ -148,7 +148,7 @@ pub(super) fn goes_to(
     request: Option<&Request>,
     len: usize,
 ) -> Option<(ChainId, NodeId)> {
-    if len < AHEAD_BYTES_MIN { None } else { shared.engine.goes_to(header, request?, len) }
+    if len < AHEAD_BYTES_MIN { None } else { shared.parts.service.write.goes_to(header, request?, len) }
 }
 
 fn malformed(what: &str) -> Trouble {

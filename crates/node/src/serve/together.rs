@@ -7,23 +7,22 @@ use std::time::Duration;
 
 use frieze_base::{Fault, NodeId};
 use frieze_net::{Key, Listener, ServerAddr};
+use frieze_planes::{KeySettings, Settings};
+use frieze_storage::Identity;
 use tracing::{info, warn};
 
-use super::another;
 use super::joining::{Applicant, ask_to_join};
 use super::links::{Links, Notices};
-use super::{Shared, TEND_EVERY_NS, spawn};
-use crate::engine::{Engine, Joining, Seams};
+use super::{Shared, TEND_EVERY_NS, another, spawn};
+use crate::parts::{Joining, Seams, ServerParts};
 use crate::removal::check_may_start;
-use crate::settings::{KeySettings, Settings};
-use frieze_storage::Identity;
 
 /// Opens the data directory; an empty one as that of a new node of the cluster that the settings name. `listening`:
 /// address of this server, which a joining server sends before it has opened anything.
 ///
 /// # Errors
-/// Those of [`Engine::open`], and the cluster's refusal.
-pub(super) fn open(settings: Settings, seams: Seams, listening: Option<&Listener>) -> Result<Engine, Fault> {
+/// Those of [`ServerParts::open`], and the cluster's refusal.
+pub(super) fn open(settings: Settings, seams: Seams, listening: Option<&Listener>) -> Result<ServerParts, Fault> {
     let known = Identity::load(&*seams.disk)?;
     if let Some((identity, _)) = &known {
         check_may_start(&settings.dir, identity)?;
@@ -31,11 +30,11 @@ pub(super) fn open(settings: Settings, seams: Seams, listening: Option<&Listener
     }
     if settings.join.is_empty() || known.is_some() {
         drop(known);
-        return Engine::open(settings, seams);
+        return ServerParts::open(settings, seams);
     }
     let joining = join(&settings, &seams, listening)?;
     info!("this server is node {} of cluster {}", joining.node, joining.cluster);
-    Engine::join(settings, seams, &joining)
+    ServerParts::join(settings, seams, &joining)
 }
 
 fn join(settings: &Settings, seams: &Seams, listening: Option<&Listener>) -> Result<Joining, Fault> {
@@ -64,37 +63,37 @@ fn key_of(settings: &KeySettings) -> Result<Key, Fault> {
 /// # Errors
 /// If the system refuses another thread.
 pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> {
-    let engine = &shared.engine;
+    let parts = &shared.parts;
     let noticing: Weak<Shared> = Arc::downgrade(shared);
     let noticed = Box::new(move |node: NodeId, stands: bool| {
         if let Some(shared) = noticing.upgrade() {
-            shared.engine.link_changed(node, stands);
+            shared.parts.link_changed(node, stands);
         }
     });
     let removed: Weak<Shared> = Arc::downgrade(shared);
     let removed = Box::new(move |fault| {
         if let Some(shared) = removed.upgrade() {
-            shared.engine.removed(fault);
+            shared.parts.removed(fault);
         }
     });
     let ended: Weak<Shared> = Arc::downgrade(shared);
     let went_on = Box::new(move |successor| {
         if let Some(shared) = ended.upgrade() {
-            shared.engine.went_on(successor);
+            shared.parts.went_on(successor);
         }
     });
     let links = Links::new(
-        engine.node(),
-        engine.cluster(),
-        engine.node_keys(),
-        engine.clock.clone(),
+        parts.planes.node(),
+        parts.planes.cluster(),
+        parts.node_keys(),
+        parts.planes.clock.clone(),
         Notices { link: noticed, removed, went_on },
         shared.traffic.clone(),
     );
-    engine.connect(links.clone());
+    parts.connect(links.clone());
     // Called once, at the start.
     let _ = shared.links.set(links);
-    engine.begin_node()?;
+    parts.begin_node()?;
     let leases = spawn("leases", {
         let shared = shared.clone();
         move || lease_loop(&shared)
@@ -104,7 +103,7 @@ pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> 
         move || {
             while !shared.stopping.load(Ordering::Acquire) {
                 // Returns at once on a single server.
-                shared.engine.control_jobs();
+                shared.parts.control_jobs();
                 shared.patience.wait(Duration::from_nanos(TEND_EVERY_NS));
             }
         }
@@ -112,7 +111,7 @@ pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> 
     let mut threads = vec![leases, decisions];
     for number in 0..ANSWERING {
         let shared = shared.clone();
-        threads.push(spawn(&format!("answers-{number}"), move || shared.engine.answer_questions())?);
+        threads.push(spawn(&format!("answers-{number}"), move || shared.parts.service.files.answer_questions())?);
     }
     Ok(threads)
 }
@@ -125,9 +124,9 @@ fn lease_loop(shared: &Shared) {
     let mut connected = None;
     let mut said = None;
     while !shared.stopping.load(Ordering::Acquire) {
-        let next = shared.engine.beat_control();
-        shared.engine.end_if_succeeded();
-        let others = shared.engine.others();
+        let next = shared.parts.beat_control();
+        shared.parts.end_if_succeeded();
+        let others = shared.parts.others();
         if connected.as_ref() != Some(&others)
             && let Some(links) = shared.links.get()
         {

@@ -1,4 +1,4 @@
-//! Connections of gateways in this process: the calling thread runs the engine, and replies go into an inbox.
+//! Connections of gateways in this process: the calling thread runs the parts, and replies go into an inbox.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,14 +10,12 @@ use frieze_disk::DiskFile;
 use frieze_net::{
     FileRange, InProcess, InProcessConn, Inbox, PayloadPart, ReceivedPayload, Response, random_nonce, user_of,
 };
+use frieze_service::{Conn, Portion, Responder, Scratch, Steps};
+use frieze_storage::NodeClock;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Reply, RequestBody};
 
 use super::{SHARED_BYTES_MIN, Shared, header_of_answer};
-use crate::engine::{Responder, Scratch};
-use crate::session::Conn;
-use crate::steps::{Portion, Steps};
-use frieze_storage::NodeClock;
 
 /// The server, for callers in its process. It may end before they do.
 pub(super) struct Here(Weak<Shared>);
@@ -33,8 +31,11 @@ impl InProcess for Here {
         let shared = self.0.upgrade().filter(|shared| !shared.stopping.load(Ordering::Acquire)).ok_or_else(stopping)?;
         // As the kernel would prove for a socket of this process.
         let caller = user_of(rustix::process::getuid().as_raw())?;
-        let answers =
-            Arc::new(Answers { inbox, clock: shared.engine.clock.clone(), epoch: shared.engine.data.epoch() });
+        let answers = Arc::new(Answers {
+            inbox,
+            clock: shared.parts.planes.clock.clone(),
+            epoch: shared.parts.planes.data.epoch(),
+        });
         let conn = Conn::new(Some(caller), random_nonce()?);
         Ok(Box::new(Line { shared: self.0.clone(), conn, answers, scratch: Scratch::default() }))
     }
@@ -65,7 +66,7 @@ impl InProcessConn for Line {
         let timed = shared.door.as_ref().map(|door| door.timed(body.request.as_ref(), &responder));
         let responder = timed.as_ref().unwrap_or(&responder);
         let kept;
-        let brought: ReceivedPayload<'_> = if payload.len() >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
+        let brought: ReceivedPayload<'_> = if payload.len() >= SHARED_BYTES_MIN && shared.parts.planes.is_in_chains() {
             // The payload may be forwarded, or sent again, after the caller has reused its buffer.
             let mut room = shared.pool.take(payload.len());
             room.clear();
@@ -76,7 +77,7 @@ impl InProcessConn for Line {
             payload.into()
         };
         let header = FrameHeader { payload_len: payload.len() as u32, ..*header };
-        shared.engine.handle(&self.conn, &header, body, brought.unsent(), responder, &mut self.scratch);
+        shared.parts.handle(&self.conn, &header, body, brought.unsent(), responder, &mut self.scratch);
         drop(asking);
     }
 }
@@ -86,7 +87,7 @@ impl Drop for Line {
         if let Some(shared) = self.shared.upgrade() {
             let _asking = Asking::begin(&shared);
             if !shared.stopping.load(Ordering::Acquire) {
-                shared.engine.disconnected(&self.conn);
+                shared.parts.service.sessions.disconnected(&self.conn);
             }
         }
     }

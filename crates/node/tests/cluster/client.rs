@@ -104,9 +104,9 @@ impl Client {
         self.world.until("a request is answered", || {
             // Only what waits for a flush gets one.
             let answered = || self.answers.0.lock().unwrap().contains_key(&id);
-            answered() || (engine.flush().is_ok() && answered())
+            answered() || (engine.planes.flush().is_ok() && answered())
         });
-        engine.disconnected(&conn);
+        engine.service.sessions.disconnected(&conn);
         self.answers.0.lock().unwrap().remove(&id).unwrap()
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn spread_over(seed: u64, members: &[&[u32]]) -> Arc<World> {
         incarnation: 1,
         devices: vec![NodeDevice { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
     };
-    let cluster = world.engine(ONE).cluster();
+    let cluster = world.engine(ONE).planes.cluster();
     let (epoch, first) = (ChainEpoch(1), newcomer(1));
     let mut decisions = vec![
         Decision::Found { cluster, replicas: 3, chain_count: 3, epoch, first, gaps: vec![] },
@@ -258,7 +258,7 @@ fn who_has_left_tells_nothing_of_an_instant_after_that() {
     world.share_chains(&[&[1, 2, 3], &[3], &[3, 1, 2]]);
     client.write_at(THREE, &capability, offset(chunk), b"newer").unwrap();
     world.run(100);
-    let then = View { at: Some(world.engine(ONE).newest().0), user_at: None };
+    let then = View { at: Some(world.engine(ONE).planes.newest().0), user_at: None };
     assert_eq!(len_at(&mut client, ONE, then), offset(chunk) + 5);
 }
 
@@ -271,7 +271,7 @@ fn what_is_asked_about_an_instant_is_told_of_it_and_closed() {
     let (_, capability, chunk) = file_elsewhere(&mut client);
     client.write_at(TWO, &capability, offset(chunk), b"one").unwrap();
     world.run(50);
-    let first = View { at: Some(world.engine(ONE).newest().0), user_at: None };
+    let first = View { at: Some(world.engine(ONE).planes.newest().0), user_at: None };
     world.run(50);
     client.write_at(TWO, &capability, offset(chunk), b"longer").unwrap();
     assert_eq!(len_at(&mut client, ONE, first), offset(chunk) + 3, "as it was");

@@ -55,7 +55,7 @@ fn a_crash_while_a_metalog_is_founded_leaves_the_one_or_the_other() {
         for name in names(5) {
             client.make(&name).unwrap();
         }
-        world.engine(ONE).flush().unwrap();
+        world.engine(ONE).planes.flush().unwrap();
         let disk = world.disk(ONE);
         disk.fail_after(changes);
         let done = world.engine(ONE).found_metalog();
@@ -87,7 +87,7 @@ fn inode_numbers_go_on_where_a_founder_left_some_out() {
     world.add_machine(ONE, None);
     let mut client = Client::new(&world);
     client.make("before").unwrap();
-    world.engine(ONE).flush().unwrap();
+    world.engine(ONE).planes.flush().unwrap();
     // The numbers that it loses may have been assigned: it skips them.
     let lost = client.make("lost").unwrap().id;
     world.crash(ONE, CrashKind::Power);

@@ -50,7 +50,7 @@ fn turn(world: &World, node: NodeId, place: &(String, u64), from_first: i64) {
 
 /// How far the log of the second chain goes at a node.
 fn last(world: &World, node: NodeId) -> u64 {
-    world.engine(node).chains()[1].last
+    world.engine(node).planes.chains()[1].last
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn who_is_brought_up_to_date_by_a_server_with_a_damaged_record_gets_it_when_anot
         assert!(last(&world, ONE) < last(&world, TWO), "nobody is given what is damaged");
         let refused = client.read_from(TWO, &capability, at, LEN).unwrap_err();
         assert_eq!(refused.reason, Reason::Corrupt, "{refused}");
-        world.engine(TWO).scrub(&|_| true).unwrap();
+        world.engine(TWO).service.upkeep.scrub(&|_| true).unwrap();
         assert_eq!(client.read_from(TWO, &capability, at, LEN).unwrap(), BYTES, "{from_first}");
         world.until("node 1 has all of it", || last(&world, ONE) == last(&world, TWO));
     }
@@ -85,13 +85,13 @@ fn what_nobody_has_whole_is_not_mended_and_asked_for_again_later() {
         for node in [TWO, THREE] {
             let refused = client.read_from(node, &capability, at, LEN).unwrap_err();
             assert_eq!(refused.reason, Reason::Corrupt, "{refused}");
-            world.engine(node).scrub(&|_| true).unwrap();
+            world.engine(node).service.upkeep.scrub(&|_| true).unwrap();
         }
         world.run(100);
     }
     // One of them is put right.
     turn(&world, THREE, &places[1].1, THREE.0.into());
     world.run(10_000);
-    world.engine(TWO).scrub(&|_| true).unwrap();
+    world.engine(TWO).service.upkeep.scrub(&|_| true).unwrap();
     assert_eq!(client.read_from(TWO, &capability, at, LEN).unwrap(), BYTES);
 }

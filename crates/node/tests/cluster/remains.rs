@@ -54,7 +54,7 @@ impl Told {
         }
         self.world.run(5);
         // It is closed at every server.
-        let at = self.world.engine(ONE).newest();
+        let at = self.world.engine(ONE).planes.newest();
         for node in [ONE, TWO, THREE] {
             for chunk in self.chunks {
                 drop(self.read(node, chunk, at));
@@ -98,7 +98,7 @@ impl Told {
 
     /// Number of the last record that the third server has of the chain.
     fn last(&self) -> u64 {
-        self.world.engine(THREE).chain_ends()[GONE.0 as usize].n
+        self.world.engine(THREE).planes.chain_ends()[GONE.0 as usize].n
     }
 
     fn free(&self) -> u64 {
@@ -108,7 +108,7 @@ impl Told {
     /// Frees everything that is due.
     fn give_back(&self) {
         for _ in 0..10 {
-            self.world.engine(THREE).give_back_remains().unwrap();
+            self.world.engine(THREE).service.upkeep.give_back_remains().unwrap();
             self.world.run(60);
         }
     }
@@ -155,7 +155,7 @@ impl Told {
 fn what_others_have_is_given_up_when_the_log_says_so_and_a_majority_that_it_is_so_now() {
     let mut told = Told::new(201);
     let last = told.last();
-    let give_up = |told: &Told| told.world.engine(THREE).give_up_remains().unwrap();
+    let give_up = |told: &Told| told.world.engine(THREE).service.upkeep.give_up_remains().unwrap();
     assert!(last >= 12);
     give_up(&told);
     assert_eq!(told.last(), last, "it has its part");
@@ -185,7 +185,7 @@ fn what_is_given_up_is_given_back_to_the_disk_and_comes_again() {
     let mut told = Told::new(202);
     told.leave();
     let before = told.free();
-    told.world.engine(THREE).give_up_remains().unwrap();
+    told.world.engine(THREE).service.upkeep.give_up_remains().unwrap();
     told.give_back();
     let freed = told.free() - before;
     let written = 12 * BYTES as u64;
@@ -218,8 +218,8 @@ fn a_crash_while_it_is_given_back_leaves_what_a_restart_goes_on_with() {
             told.world.disk(THREE).fail_after(change);
             for _ in 0..6 {
                 // Its thread logs the error and continues; the disk accepts nothing more.
-                drop(told.world.engine(THREE).give_up_remains());
-                drop(told.world.engine(THREE).give_back_remains());
+                drop(told.world.engine(THREE).service.upkeep.give_up_remains());
+                drop(told.world.engine(THREE).service.upkeep.give_back_remains());
                 told.world.run(60);
             }
             let is_over = !told.world.disk(THREE).is_crashed();
@@ -231,7 +231,7 @@ fn a_crash_while_it_is_given_back_leaves_what_a_restart_goes_on_with() {
             } else {
                 kept += 1
             }
-            told.world.engine(THREE).give_up_remains().unwrap();
+            told.world.engine(THREE).service.upkeep.give_up_remains().unwrap();
             told.give_back();
             assert_eq!(told.last(), 0, "after {change} changes");
             let freed = told.free().saturating_sub(before);

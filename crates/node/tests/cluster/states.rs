@@ -201,7 +201,7 @@ fn decisions_are_executed_alike_and_stay() {
         devices: vec![NodeDevice { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
     };
     let second = NodeInfo { name: "b".into(), token: 6, ..first.clone() };
-    let cluster = world.engine(NodeId(1)).cluster();
+    let cluster = world.engine(NodeId(1)).planes.cluster();
     let found = Decision::Found { cluster, replicas: 2, chain_count: 3, epoch: ChainEpoch(1), first, gaps: vec![] };
     let decisions = [found, Decision::Join(second)];
     // One that does not lead puts nothing into the log.
@@ -226,7 +226,7 @@ fn decisions_are_executed_alike_and_stay() {
     assert_eq!(world.engine(follower).take_control_news(), []);
     world.settle();
     for node in [1, 2, 3].map(NodeId) {
-        world.engine(node).flush().unwrap();
+        world.engine(node).planes.flush().unwrap();
         world.crash(node, CrashKind::Power);
     }
     for node in [1, 2, 3].map(NodeId) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, Fault, LogIndex, MonoTime, NodeId, Rng, crc32c};
 use frieze_disk::{CrashKind, SimDisk, SimTime};
 use frieze_node::{
-    Engine, Joining, MemoryStore, MetalogStatus, PeerPayload, Peers, ProcessStats, Seams, Settings, no_wake,
+    Joining, MemoryStore, MetalogStatus, PeerPayload, Peers, ProcessStats, Seams, ServerParts, Settings, no_wake,
 };
 use frieze_wire::chain::Configuration;
 use frieze_wire::frame::{FrameHeader, FrameKind};
@@ -70,7 +70,7 @@ pub(crate) struct Machine {
     has_chains: bool,
     lives: u8,
     joining: Option<NodeId>,
-    engine: Option<Arc<Engine>>,
+    engine: Option<Arc<ServerParts>>,
     settings: Settings,
 }
 
@@ -302,7 +302,7 @@ impl World {
     }
 
     /// Runs something at the current leader, until it works.
-    pub(crate) fn as_leader(&self, ask: impl Fn(&Engine) -> Result<(), Fault>) {
+    pub(crate) fn as_leader(&self, ask: impl Fn(&ServerParts) -> Result<(), Fault>) {
         for _ in 0..1000 {
             if let Some(leader) = self.leader()
                 && ask(&self.engine(leader)).is_ok()
@@ -336,13 +336,17 @@ impl World {
         };
         let engine = match joining {
             Some(node) => {
-                let cluster = self.machines()[&NodeId(1)].engine.as_ref().map(|engine| engine.cluster());
+                let cluster = self.machines()[&NodeId(1)].engine.as_ref().map(|engine| engine.planes.cluster());
                 let cluster = cluster.unwrap_or_default();
                 // The key that node 1 drew when its directory was made.
                 let secret = [17; 32];
-                Engine::join(settings, seams, &Joining { cluster, node, secret, chain_count: 3, known: Vec::new() })?
+                ServerParts::join(
+                    settings,
+                    seams,
+                    &Joining { cluster, node, secret, chain_count: 3, known: Vec::new() },
+                )?
             }
-            None => Engine::open(settings, seams)?,
+            None => ServerParts::open(settings, seams)?,
         };
         let engine = Arc::new(engine);
         if id != NodeId(1) && self.machines()[&id].has_chains {
@@ -396,11 +400,11 @@ impl World {
         self.machines()[&id].time.clone()
     }
 
-    pub(crate) fn engine(&self, id: NodeId) -> Arc<Engine> {
+    pub(crate) fn engine(&self, id: NodeId) -> Arc<ServerParts> {
         self.machines()[&id].engine.clone().unwrap()
     }
 
-    pub(crate) fn alive(&self) -> Vec<(NodeId, Arc<Engine>)> {
+    pub(crate) fn alive(&self) -> Vec<(NodeId, Arc<ServerParts>)> {
         let machines = self.machines();
         machines.iter().filter_map(|(id, machine)| Some((*id, machine.engine.clone()?))).collect()
     }
@@ -415,7 +419,7 @@ impl World {
 
     /// The leader, if it is not cut off.
     pub(crate) fn leader(&self) -> Option<NodeId> {
-        let leads = |(id, engine): &(NodeId, Arc<Engine>)| {
+        let leads = |(id, engine): &(NodeId, Arc<ServerParts>)| {
             let heard = !self.net.lock().unwrap().cut_off.contains(id);
             heard && engine.metalog().is_some_and(|status| status.leads)
         };
@@ -470,7 +474,7 @@ impl World {
         }
         for (id, engine) in self.alive() {
             engine.beat();
-            engine.answer_what_is_asked();
+            engine.service.files.answer_what_is_asked();
             if number.is_multiple_of(20) {
                 engine.tick_chains();
             }
@@ -479,8 +483,8 @@ impl World {
                 let _ = engine.journal(Duration::ZERO);
             }
             let held = self.flushes_held.load(Ordering::Relaxed);
-            if !held && (number + u64::from(id.0) * 7).is_multiple_of(50) && engine.is_dirty() {
-                let _ = engine.flush();
+            if !held && (number + u64::from(id.0) * 7).is_multiple_of(50) && engine.planes.is_dirty() {
+                let _ = engine.planes.flush();
             }
             if (number + u64::from(id.0) * 90).is_multiple_of(500) && !self.tending.swap(true, Ordering::Relaxed) {
                 let _ = engine.tend();

@@ -455,7 +455,7 @@ fn what_a_head_acknowledges_to_a_session_that_is_being_ended_counts_at_once() {
     world.run(3_000);
     assert_eq!(reader.len("f"), offset(chunk) + 61);
     // It goes for good: what it wrote since it was back counts as well.
-    world.engine(ONE).disconnected(&staying);
+    world.engine(ONE).service.sessions.disconnected(&staying);
     world.run(30_000);
     let late = client.write_at(TWO, &capability, offset(chunk) + 61, b"2").unwrap_err();
     assert_eq!(late.reason, Reason::UnknownSession, "{late}");
@@ -515,7 +515,7 @@ fn what_servers_remember_of_sessions_ends_with_them() {
     }
     world.run(6_000);
     for (id, engine) in world.alive() {
-        assert_eq!(engine.sessions_remembered(), 0, "node {id}");
+        assert_eq!(engine.service.sessions.sessions_remembered(), 0, "node {id}");
     }
     // It comes late: it is not written again, nor anything else.
     let (mut client, capability, chunk) = last.unwrap();
@@ -524,7 +524,7 @@ fn what_servers_remember_of_sessions_ends_with_them() {
         assert!([Reason::UnknownSession, Reason::Elsewhere].contains(&fault.reason), "{fault}");
     }
     world.run(6_000);
-    assert_eq!(world.engine(TWO).sessions_remembered(), 0);
+    assert_eq!(world.engine(TWO).service.sessions.sessions_remembered(), 0);
 }
 
 /// The other servers have what node 2 lost: node 2 reports the gap at no instant. A loss that the log knows every
@@ -563,7 +563,7 @@ fn a_gap_is_the_chains_and_every_server_tells_of_it() {
         incarnation: 1,
         devices: vec![device.clone()],
     };
-    let cluster = world.engine(ONE).cluster();
+    let cluster = world.engine(ONE).planes.cluster();
     let epoch = ChainEpoch(1);
     let found = Decision::Found { cluster, replicas: 1, chain_count: 3, epoch, first, gaps: vec![] };
     let step = NodeStep::Return { incarnation: 2, address, devices: vec![device] };
@@ -634,7 +634,7 @@ fn go_on_from_a_copy_that_was_behind(world: &World, chain: ChainId) {
         incarnation: 1,
         devices: vec![device()],
     };
-    let cluster = world.engine(ONE).cluster();
+    let cluster = world.engine(ONE).planes.cluster();
     let (first, epoch) = (newcomer(1), ChainEpoch(1));
     let found = Decision::Found { cluster, replicas: 1, chain_count: 3, epoch, first, gaps: vec![] };
     let place = ChainStep::Place { node: TWO, device: 0 };

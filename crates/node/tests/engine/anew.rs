@@ -143,7 +143,7 @@ fn a_table_that_is_cut_to_nothing_takes_rows_that_are_older_than_those_of_before
         for time in [50, 60, 70] {
             served.write(&file, None, &row(time)).unwrap();
         }
-        let before = served.engine.newest().0;
+        let before = served.engine.planes.newest().0;
         let read = |served: &mut Served, at, user: i64| served.read("/s/f", View { at, user_at: Some(user) }).unwrap();
         let then: Vec<_> = (0..80).map(|user| read(&mut served, Some(before), user)).collect();
         served.cut_to("/s/f", 0);
@@ -178,7 +178,7 @@ fn a_table_goes_on_from_what_was_restored_or_undone() {
     let file = served.make("/s/f");
     let (good, _) = served.write(&file, None, b"10\n20\n").unwrap();
     served.write(&file, None, b"90\n").unwrap();
-    let bad = served.engine.newest().0;
+    let bad = served.engine.planes.newest().0;
     served.restore("/s/f", good, false).unwrap();
     served.write(&file, None, b"30\n").unwrap();
     for (user, text) in [(9, ""), (10, "10\n"), (25, "10\n20\n"), (30, "10\n20\n30\n"), (90, "10\n20\n30\n")] {

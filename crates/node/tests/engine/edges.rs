@@ -36,7 +36,7 @@ fn a_log_says_that_it_leaves_out_a_rename_whose_other_directory_has_forgotten() 
     two_directories(&mut served);
     let renamed = served.rename("/a/f", "/b/g").unwrap();
     served.chmod("/a", 0o700).unwrap();
-    let now = served.engine.newest().0;
+    let now = served.engine.planes.newest().0;
     let story = served.story("/a", 0, now, 0);
     assert!(story.events.iter().any(|event| event.stamp == renamed) && !story.left_out, "{story:?}");
 
@@ -51,7 +51,7 @@ fn a_log_tells_of_a_write_to_a_file_that_was_there_between_two_renames_that_are_
     let machine = Machine::new();
     let mut served = machine.serve();
     two_directories(&mut served);
-    let began = served.engine.newest().0;
+    let began = served.engine.planes.newest().0;
     served.rename("/b/f", "/a/g").unwrap();
     let file = served.open("/a/g").unwrap();
     let (written, _) = served.write(&file, Some(0), b"bytes").unwrap();
@@ -63,7 +63,7 @@ fn a_log_tells_of_a_write_to_a_file_that_was_there_between_two_renames_that_are_
         (story.events.iter().any(|event| event.stamp == written), story.left_out)
     };
     assert_eq!(told(&mut served), (true, false));
-    let now = served.engine.newest().0;
+    let now = served.engine.planes.newest().0;
     served.forget("/b", now);
     assert_eq!(told(&mut served), (true, true));
 }
@@ -75,11 +75,11 @@ fn a_refusal_names_what_has_forgotten_to_whoever_may_know_it() {
     two_directories(&mut served);
     served.mkdir("/b/inner");
     served.make("/b/inner/g");
-    let old = served.engine.newest().0;
+    let old = served.engine.planes.newest().0;
     let file = served.open("/b/inner/g").unwrap();
     served.write(&file, Some(0), b"bytes").unwrap();
     served.rename("/b/inner/g", "/b/inner/h").unwrap();
-    let now = served.engine.newest().0;
+    let now = served.engine.planes.newest().0;
     served.forget("/b/inner", now);
 
     let me = [served.session.0];
@@ -106,7 +106,7 @@ fn an_interval_that_begins_before_the_file_system_begins_with_nothing() {
     let machine = Machine::new();
     let mut served = machine.serve();
     two_directories(&mut served);
-    let now = served.engine.newest().0;
+    let now = served.engine.planes.newest().0;
     for from in [0, 1, 1 << 40] {
         assert_eq!(added(&served.diff("/", from, now).unwrap()), ["/a", "/a/f", "/b", "/b/f"]);
         assert_eq!(added(&served.diff("/b", from, now).unwrap()), ["/b", "/b/f"]);

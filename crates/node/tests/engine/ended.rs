@@ -53,19 +53,19 @@ fn a_session_that_changed_nothing_goes_a_while_after_its_end_and_one_that_change
     let mut served = machine.serve();
     let reader = served.visits("ls --password=x", None);
     let writer = served.visits("cp", Some("/f"));
-    let then = served.engine.newest().0;
+    let then = served.engine.planes.newest().0;
     let both = [(reader, "ls --password=x".to_owned(), true), (writer, "cp".to_owned(), true)];
     served.waits(&machine, KEPT_US / 2);
     assert_eq!(served.listed(), both, "not before its time");
     // Across a restart in good order, and across a loss of power.
-    served.engine.flush().unwrap();
+    served.engine.planes.flush().unwrap();
     served.engine.stop().unwrap();
     drop(served);
     let mut served = machine.serve();
     assert_eq!(served.listed(), both);
     served.waits(&machine, KEPT_US);
     assert_eq!(served.listed(), both[1..]);
-    served.engine.flush().unwrap();
+    served.engine.planes.flush().unwrap();
     drop(served);
     machine.lose_power();
     let mut served = machine.serve();
@@ -99,7 +99,7 @@ fn short_sessions_leave_a_bounded_table_in_the_store() {
             served.visits("ls", None);
         }
         served.waits(&machine, 2_000_000);
-        served.engine.flush().unwrap();
+        served.engine.planes.flush().unwrap();
         assert_eq!(served.listed().len(), 1);
         let kept = machine.store.items(b"S", &[&b"S"[..], &[0xff; 40]].concat()).count();
         assert!(kept <= 2, "{kept} versions of sessions");

@@ -48,7 +48,7 @@ impl Model {
                 Err(fault) => assert!(is_of_the_device(&fault), "{fault:?}"),
             },
             _ => {
-                let stamp = served.engine.newest().0;
+                let stamp = served.engine.planes.newest().0;
                 match served.at(path, stamp) {
                     Ok(bytes) => {
                         assert!(bytes == self.now[path], "{path} at {stamp}");
@@ -112,7 +112,7 @@ fn whatever_fails_nothing_wrong_is_read_and_what_was_answered_stays() {
                 1 => machine.disk.fail_reads(1),
                 2 if seed % 3 == 0 && rng.chance(4) => machine.disk.fail_syncs(1),
                 3 => {
-                    let flushed = served.engine.flush();
+                    let flushed = served.engine.planes.flush();
                     read_only += u32::from(flushed.is_err());
                 }
                 _ => {}
@@ -146,7 +146,7 @@ fn a_write_that_the_device_refused_does_not_come_back_after_a_crash() {
         let fault = served.write(&capabilities["/a"], Some(60_000), &noise(10_000, seed)).unwrap_err();
         assert_eq!(fault.reason, Reason::InputOutput);
         assert!(fault.message.contains("cannot write"), "{}", fault.message);
-        let stamp = served.engine.newest().0;
+        let stamp = served.engine.planes.newest().0;
         assert_eq!(served.at("/a", stamp).unwrap(), b"first");
         machine.disk.crash(CrashKind::Process);
         drop(served);

@@ -48,7 +48,7 @@ impl Served {
             }
         };
         self.write(&file, Some(0), bytes).unwrap();
-        self.engine.newest().0
+        self.engine.planes.newest().0
     }
 
     fn reason_at(&mut self, path: &str, stamp: u64) -> Reason {
@@ -131,7 +131,7 @@ fn what_was_before_is_refused_and_its_space_comes_back() {
     assert_eq!(log(&mut served, "/other/f").forgotten, None);
     served.engine.stop().unwrap();
     let mut served = machine.serve();
-    served.engine.reclaim().unwrap();
+    served.engine.service.upkeep.reclaim().unwrap();
     check(&mut served);
     assert_eq!(served.status().forgotten_waiting_bytes, 0);
 }
@@ -181,7 +181,7 @@ fn what_changed_before_the_horizon_is_refused_though_the_index_says_no_more_what
     served.engine.stop().unwrap();
     let mut served = machine.serve();
     check(&mut served);
-    served.engine.reclaim().unwrap();
+    served.engine.service.upkeep.reclaim().unwrap();
     check(&mut served);
     served.undo(&[written[39].0]).unwrap();
     assert_eq!(served.read("/d/f", View::NOW).unwrap(), pattern(1000, 39));
@@ -200,7 +200,7 @@ fn a_file_that_only_a_snapshot_shows_is_told_as_gone_since_then() {
     served.close();
     served.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: kept, count_max: 0 })).unwrap();
     served.forget("/d", before);
-    let now = served.engine.newest().0;
+    let now = served.engine.planes.newest().0;
     for path in ["/", "/d"] {
         let reply = served.diff(path, kept, now).unwrap();
         let told = |side: &frieze_wire::timeline::Side| String::from_utf8_lossy(&side.path).into_owned();
@@ -245,7 +245,7 @@ fn a_snapshot_and_what_shares_bytes_keep_theirs() {
     served.txn(Op::DeleteSnapshot(DeleteSnapshot { name: "kept".into() })).unwrap();
     expect(&mut served, [false, false, false, false, true]);
     let held = served.status().forgotten_bytes;
-    served.engine.reclaim().unwrap();
+    served.engine.service.upkeep.reclaim().unwrap();
     assert!(served.status().forgotten_bytes >= held + 100_000, "a snapshot that goes lets go of its bytes");
     // A snapshot of an expired instant restores nothing.
     served.txn(Op::MakeSnapshot(MakeSnapshot { name: "late".into(), at: stamps[1], count_max: 0 })).unwrap();
@@ -254,7 +254,7 @@ fn a_snapshot_and_what_shares_bytes_keep_theirs() {
     drop(served);
     machine.lose_power();
     let mut served = machine.serve();
-    served.engine.reclaim().unwrap();
+    served.engine.service.upkeep.reclaim().unwrap();
     expect(&mut served, [false, false, false, false, true]);
 }
 
@@ -277,7 +277,7 @@ fn the_tree_of_the_instant_decides_what_belongs_to_a_path() {
     for path in ["/d/sub/in", "/out/left", "/d/came", "/d/linked", "/d/later"] {
         served.write_all(path, &new);
     }
-    let before = served.engine.newest().0;
+    let before = served.engine.planes.newest().0;
     served.rename("/d/later", "/out/later").unwrap();
     served.write_all("/d/young", &old);
     served.close();
@@ -305,7 +305,7 @@ fn only_the_owner_forgets_and_only_what_is_the_owners() {
     served.write_all("/d/roots", &pattern(30_000, 1));
     let own = |path: &str, uid| SetAttr { target: Target::path(path), uid: Some(uid), ..SetAttr::default() };
     served.txn(Op::SetAttr(own("/d", 1000))).unwrap();
-    let then = served.engine.newest().0;
+    let then = served.engine.planes.newest().0;
     let before = served.write_all("/d/roots", &pattern(30_000, 2));
     served.close();
     served.engine.stop().unwrap();
@@ -330,8 +330,8 @@ fn any_history_reads_as_before_where_it_is_kept_and_never_wrongly() {
         let mut served = machine.serve();
         served.mkdir("/a");
         served.mkdir("/b");
-        let mut model = Model::empty(served.engine.newest().0);
-        let mut old = Model::empty(served.engine.newest().0);
+        let mut model = Model::empty(served.engine.planes.newest().0);
+        let mut old = Model::empty(served.engine.planes.newest().0);
         let mut pinned: BTreeSet<u64> = BTreeSet::new();
         for round in 0..4 {
             for _ in 0..40 {
@@ -368,7 +368,7 @@ fn any_history_reads_as_before_where_it_is_kept_and_never_wrongly() {
                 machine.disk.crash(CrashKind::Process);
                 machine.disk.restart();
                 served = machine.serve();
-                served.engine.reclaim().unwrap();
+                served.engine.service.upkeep.reclaim().unwrap();
                 // A crash may have come before the expiry was ordered.
                 if let Ok(reply) = served.forget_as_asked(&scope, before, false) {
                     freed += reply.freed_bytes;
@@ -397,7 +397,7 @@ fn any_history_reads_as_before_where_it_is_kept_and_never_wrongly() {
         drop(served);
         machine.lose_power();
         let mut served = machine.serve();
-        served.engine.reclaim().unwrap();
+        served.engine.service.upkeep.reclaim().unwrap();
         check_states(&mut served, &model, &mut rng, 25);
     }
     assert!(freed > 2 << 20, "{freed} bytes were freed");
@@ -436,7 +436,7 @@ fn a_deleted_file_that_somebody_reads_stays_until_he_has_closed_it() {
     let inode = served.stat("/d/f", View::NOW).unwrap().attr.inode;
     reader.send(ask(0, 1, &[inode]), &[], 0);
     served.txn(Op::Remove(Remove { target: Target::path("/d/f"), directory: false })).unwrap();
-    let before = served.engine.newest().0;
+    let before = served.engine.planes.newest().0;
     let reply = served.forget("/d", before);
     assert_eq!((reply.open, reply.files, reply.deleted_files), (1, 1, 0), "{reply:?}");
     assert_eq!(read_open(&mut reader, &capability, 1 << 20).unwrap(), pattern(60_000, 2));

@@ -211,7 +211,7 @@ fn a_sync_punch_is_answered_by_the_flush_and_survives_the_power() {
     let punch = Served::punch_request(&file, 1000, 1000, Durability::Sync);
     let id = served.send(punch, &[], served.seq);
     assert!(served.answer(id).is_none(), "not before it is on disk");
-    served.engine.flush().unwrap();
+    served.engine.planes.flush().unwrap();
     let Some((Ok(Reply::Punch(reply)), _)) = served.answer(id) else { panic!("not answered by the flush") };
     drop(served);
     machine.lose_power();

@@ -36,8 +36,8 @@ fn image_bytes(machine: &Machine) -> Vec<u8> {
 fn make_images(served: &mut Served) {
     served.open_session();
     served.fsync();
-    served.engine.reclaim().unwrap();
-    while served.engine.image(&|_| true).unwrap() {}
+    served.engine.service.upkeep.reclaim().unwrap();
+    while served.engine.service.upkeep.image(&|_| true).unwrap() {}
 }
 
 fn status(served: &mut Served) -> ImageStatus {
@@ -109,7 +109,7 @@ fn every_state_reads_as_before_and_images_outlive_a_restart() {
     let again = status(&mut served);
     assert_eq!((again.count, again.lost), (told.count, 0));
     assert!(again.looked_upto >= told.looked_upto);
-    assert_eq!(served.engine.mended(), [""; 0]);
+    assert_eq!(served.engine.service.upkeep.mended(), [""; 0]);
     // Without any, they are made again when they are read.
     for name in image_files(&machine) {
         machine.disk.remove(&name).unwrap();
@@ -135,7 +135,7 @@ fn edits_that_share_cut_and_bring_back_read_the_same_through_images() {
         let mut rng = Rng::new(seed);
         served.mkdir("/a");
         served.mkdir("/b");
-        let mut model = Model::empty(served.engine.newest().0);
+        let mut model = Model::empty(served.engine.planes.newest().0);
         for round in 0..250 {
             play(&mut served, &mut model, &mut rng);
             if rng.chance(6) {
@@ -149,7 +149,7 @@ fn edits_that_share_cut_and_bring_back_read_the_same_through_images() {
         }
         assert!(status(&mut served).count > 20, "{:?}", status(&mut served));
         check_states(&mut served, &model, &mut rng, 60);
-        assert_eq!(served.engine.mended(), [""; 0]);
+        assert_eq!(served.engine.service.upkeep.mended(), [""; 0]);
     }
 }
 
@@ -173,7 +173,7 @@ fn damaged_images_are_given_up_said_and_never_believed() {
     check(&mut served, &states);
     let told = status(&mut served);
     assert!(told.count < images / 2 && told.lost > images / 2, "{told:?}");
-    let words = served.engine.mended();
+    let words = served.engine.service.upkeep.mended();
     assert_eq!(words.len() as u64, told.lost);
     assert!(words[0].contains("given up") && words[0].contains("page 0 of chunk"), "{words:?}");
     make_images(&mut served);
@@ -253,7 +253,7 @@ fn what_is_forgotten_is_in_no_image() {
     assert!(!holds(&machine, secret), "what was cut off by a truncate is gone too, and no crash brings it back");
     assert!(holds(&machine, b"this stays as it is"));
     let mut served = machine.serve();
-    served.engine.reclaim().unwrap();
+    served.engine.service.upkeep.reclaim().unwrap();
     let told = status(&mut served);
     assert!(told.count < before && told.count > 10, "{} of {before}", told.count);
     check(&mut served, &states[10..]);
@@ -285,7 +285,7 @@ fn a_forgetting_that_cannot_wipe_images_is_not_acknowledged() {
     let (then, _) = served.write(&file, Some(0), &pattern(50_000, 1)).unwrap();
     make_images(&mut served);
     served.close();
-    served.engine.flush().unwrap();
+    served.engine.planes.flush().unwrap();
     let holds = |machine: &Machine| image_bytes(machine).windows(secret.len()).any(|window| window == secret);
     assert!(holds(&machine));
     // Whatever the device dies of on the way: either it was not said, or nothing of it is left.
@@ -315,7 +315,7 @@ fn a_forgetting_that_cannot_wipe_images_is_not_acknowledged() {
             assert!(!holds(&machine), "after {changes} changes");
         }
         served = machine.serve();
-        served.engine.reclaim().unwrap();
+        served.engine.service.upkeep.reclaim().unwrap();
         if served.at("/f", then - 1).is_err() {
             assert!(!holds(&machine), "found again after {changes} changes");
             return;
@@ -340,13 +340,13 @@ fn images_give_way_to_data_and_keep_to_their_space() {
     grant(&mut served, inode, 1600);
     let mut written = 0u64;
     while served.write(&file, Some(written), &pattern(1 << 20, 1)).is_ok() {
-        served.engine.flush().unwrap();
+        served.engine.planes.flush().unwrap();
         written += 1 << 20;
     }
     assert!(written > 14 << 20, "{written} bytes");
     assert!(image_files(&machine).is_empty(), "{:?}", image_files(&machine));
     check(&mut served, &states[..100]);
-    while served.engine.image(&|_| true).unwrap() {}
+    while served.engine.service.upkeep.image(&|_| true).unwrap() {}
     assert!(image_files(&machine).is_empty(), "there is no room");
     drop(served);
     // Little space: the most useful stay, and the worst case is reported.
@@ -442,9 +442,9 @@ fn no_crash_while_images_are_made_shows_anywhere() {
     served.fsync();
     let mut crashes = 0;
     for round in 0..40u64 {
-        served.engine.reclaim().unwrap();
+        served.engine.service.upkeep.reclaim().unwrap();
         machine.disk.fail_after(round * 7 + 1);
-        let made = served.engine.image(&|_| true);
+        let made = served.engine.service.upkeep.image(&|_| true);
         crashes += u32::from(made.is_err());
         drop(served);
         machine.lose_power();

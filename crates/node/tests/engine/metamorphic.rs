@@ -58,7 +58,7 @@ const EVENTS: &[(&str, Event)] = &[
     }),
     ("swept", |_, mut served| {
         served.fsync();
-        served.engine.keep_to_memory().unwrap();
+        served.engine.service.upkeep.keep_to_memory().unwrap();
         served
     }),
     ("shelved", |_, mut served| {
@@ -80,10 +80,10 @@ const EVENTS: &[(&str, Event)] = &[
 
 /// Ends the segment, makes everything durable, and runs the background work of the server.
 fn tidy_up(served: &mut Served) {
-    served.engine.close_segment();
+    served.engine.service.upkeep.close_segment();
     served.fsync();
     served.fsync();
-    while served.engine.shelve().unwrap() {}
+    while served.engine.service.upkeep.shelve().unwrap() {}
 }
 
 /// A random history of calls. Many are refused: they name a file that does not exist.
@@ -107,7 +107,7 @@ impl History {
         for directory in ["/a", "/a/d", "/b"] {
             served.mkdir(directory);
         }
-        let stamps = vec![served.engine.newest().0];
+        let stamps = vec![served.engine.planes.newest().0];
         let mut history = History { rng: Rng::new(seed), stamps, sessions: Vec::new(), forgets, done: 0 };
         for _ in 0..CALLS {
             history.call(&mut served);
@@ -240,14 +240,14 @@ impl History {
                 "{fault}"
             ),
         }
-        self.stamps.push(served.engine.newest().0);
+        self.stamps.push(served.engine.planes.newest().0);
     }
 }
 
 /// Every question about some instants, with its answer.
 pub(crate) fn answers(served: &mut Served, instants: &[u64]) -> Vec<(String, String)> {
     // Free the expired space before the queries: how much is pinned is an answer too.
-    served.engine.reclaim().unwrap();
+    served.engine.service.upkeep.reclaim().unwrap();
     let mut told = Vec::new();
     for (number, &at) in instants.iter().enumerate() {
         about(served, at, &mut told);

@@ -79,7 +79,7 @@ impl Counted {
     }
 
     fn story_since(&mut self, path: &str, since: u64, count_max: u32) -> (usize, u64) {
-        let upto = self.served.engine.newest().0;
+        let upto = self.served.engine.planes.newest().0;
         self.reads_of(|served| {
             let (mut after, mut count) = (since, 0);
             while after < upto {
@@ -96,7 +96,7 @@ impl Counted {
 
     /// As [`Counted::story`], of the differences between `from` and now.
     fn diff(&mut self, path: &str, from: u64, count_max: u32) -> (usize, u64) {
-        let to = self.served.engine.newest().0;
+        let to = self.served.engine.planes.newest().0;
         self.reads_of(|served| {
             let mut count = 0;
             loop {
@@ -146,7 +146,7 @@ fn a_difference_costs_the_depth_of_other_trees_once() {
     check_linear("a chain of directories elsewhere", |depth| {
         let mut counted = Counted::start();
         counted.served.mkdir("/small");
-        let from = counted.served.engine.newest().0;
+        let from = counted.served.engine.planes.newest().0;
         counted.served.make("/small/f");
         counted.chain(depth);
         let (found, reads) = counted.diff("/small", from, 0);
@@ -170,7 +170,7 @@ fn the_pages_of_a_story_go_on_where_the_last_ended() {
 fn the_pages_of_a_difference_are_found_once() {
     check_linear("differences in pages of 20", |count| {
         let mut counted = Counted::start();
-        let from = counted.served.engine.newest().0;
+        let from = counted.served.engine.planes.newest().0;
         (0..count).for_each(|number| drop(counted.served.make(&format!("/f{number}"))));
         let (found, reads) = counted.diff("/", from, 20);
         assert_eq!(found, count);
@@ -184,7 +184,7 @@ fn a_run_that_goes_on_beyond_its_page_is_cut_a_few_times_and_not_once_for_each_w
         let mut counted = Counted::start();
         let capability = counted.served.make("/written");
         counted.served.make("/other");
-        let since = counted.served.engine.newest().0;
+        let since = counted.served.engine.planes.newest().0;
         let (from, to) = (Target::path("/written"), Target::path("/other"));
         let exchange = Rename { from, to, flags: frieze_wire::txn::RENAME_EXCHANGE };
         counted.served.txn(Op::Rename(exchange)).unwrap();
@@ -202,7 +202,7 @@ fn the_newest_events_cost_what_they_show_and_not_what_came_before_them() {
     let cost = |before: usize| {
         let mut counted = Counted::start();
         (0..before).for_each(|number| drop(counted.served.make(&format!("/f{number}"))));
-        let upto = counted.served.engine.newest().0;
+        let upto = counted.served.engine.planes.newest().0;
         let (target, view) = (Target::path("/"), View::NOW);
         let ask = Story { target, view, after: 0, upto, recursive: true, count_max: 10, newest_first: true };
         let (reply, reads) = counted.reads_of(|served| served.ask(Request::Story(ask)));

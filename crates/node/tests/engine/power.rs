@@ -16,7 +16,7 @@ impl Served {
     fn try_fsync(&mut self) -> Result<(), Fault> {
         let id = self.send(Request::Sync(Sync { inode: 0 }), &[], 0);
         // Whether it went well is in the answer.
-        let _ = self.engine.flush();
+        let _ = self.engine.planes.flush();
         self.answer(id).expect("answered by the flush").0.map(drop)
     }
 
@@ -80,7 +80,7 @@ fn until_the_power_goes(
         // An error means that the device has failed, or is about to.
         let _ = work(&mut served, &mut rng);
         if rng.chance(4) {
-            let _ = served.engine.flush();
+            let _ = served.engine.planes.flush();
         }
     }
     drop(served);
@@ -246,7 +246,7 @@ fn last_whole_is_the_newest_state_before_the_gap_and_answers_inside_say_so() {
         }
         assert!(!incomplete(&mut served, gap.to), "seed {seed}");
         // Put back, it is as it was then, and what was there before stays readable.
-        let (before, newest) = (served.read("/f", View::NOW).unwrap(), served.engine.newest().0);
+        let (before, newest) = (served.read("/f", View::NOW).unwrap(), served.engine.planes.newest().0);
         lost += u64::from(before != states.last().unwrap().1);
         served.restore("/f", whole, true).unwrap();
         assert!(served.read("/f", View::NOW).unwrap() == *expected, "seed {seed}");

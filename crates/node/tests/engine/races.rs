@@ -29,8 +29,7 @@ impl Hook {
             due
         };
         if due && let Some(act) = self.act.get() {
-            // In place of another thread: the one that reads here holds its locks.
-            frieze_locks::run_as_other_thread(act);
+            act();
         }
     }
 }
@@ -74,7 +73,7 @@ fn a_forgetting_tells_how_far_it_has_come() {
             served.write(&file, Some(0), &pattern(5000, seed)).unwrap();
         }
     }
-    let before = served.engine.newest().0;
+    let before = served.engine.planes.newest().0;
     served.fsync();
     let told = Arc::new(Mutex::new(Vec::new()));
     let other = Mutex::new(machine.connect(engine, Caller::root()));
@@ -180,7 +179,7 @@ fn a_snapshot_that_goes_while_something_is_taken_from_it_takes_no_bytes_along() 
         let act = move || {
             let mut other = other.lock().unwrap();
             other.txn(Op::DeleteSnapshot(DeleteSnapshot { name: "kept".into() })).unwrap();
-            engine.reclaim().unwrap();
+            engine.service.upkeep.reclaim().unwrap();
         };
         assert!(hook.act.set(Box::new(act)).is_ok());
         *hook.after.lock().unwrap() = Some(after);
@@ -190,7 +189,7 @@ fn a_snapshot_that_goes_while_something_is_taken_from_it_takes_no_bytes_along() 
             break;
         }
         hooked += 1;
-        served.engine.reclaim().unwrap();
+        served.engine.service.upkeep.reclaim().unwrap();
         let expect = match restored {
             Ok(_) => &bytes[0],
             Err(fault) => {
@@ -204,7 +203,7 @@ fn a_snapshot_that_goes_while_something_is_taken_from_it_takes_no_bytes_along() 
         served.engine.stop().unwrap();
         // The next life of the server frees the space of a deleted snapshot at the latest.
         let mut served = machine.serve();
-        served.engine.reclaim().unwrap();
+        served.engine.service.upkeep.reclaim().unwrap();
         assert!(served.read("/f", View::NOW).as_ref() == Ok(expect), "after a restart, hooked before look {after}");
         assert_eq!(served.at("/f", stamps[0]).unwrap_err().reason, Reason::HistoryExpired);
     }

@@ -221,7 +221,7 @@ fn a_clone_whose_origin_forgot_says_so_at_user_times_and_keeps_its_bytes() {
     let (then, _) = served.write(&file, Some(0), b"2\n").unwrap();
     served.clone_tree("/s/f", then, "/s/c").unwrap();
     served.write(&file, None, b"3\n").unwrap();
-    let before = served.engine.newest().0;
+    let before = served.engine.planes.newest().0;
     assert_eq!(cut_of(&mut served, "/s/c", None, 1).unwrap(), "1\n");
     served.forget("/s/f", before);
     assert_eq!(cut_of(&mut served, "/s/c", None, 1), Err(Reason::HistoryExpired));

@@ -25,7 +25,7 @@ impl Served {
     /// Scrubs to the end.
     pub(crate) fn scrub(&mut self) -> ScrubReply {
         self.scrub_asked(ScrubAction::Start).unwrap();
-        self.engine.scrub(&|_| true).unwrap();
+        self.engine.service.upkeep.scrub(&|_| true).unwrap();
         let reply = self.scrub_state();
         assert_eq!((reply.state(), reply.trouble.as_str()), (ScrubState::Finished, ""));
         assert_eq!(reply.done_bytes, reply.all_bytes);
@@ -171,7 +171,7 @@ fn what_was_forgotten_is_no_damage() {
     for n in 0..20 {
         served.write(&file, Some(0), &noise(60_000, n)).unwrap();
     }
-    let now = served.engine.newest().0;
+    let now = served.engine.planes.newest().0;
     served.close();
     let reply = served.forget("/f", now);
     assert!(reply.freed_bytes > 900_000, "{reply:?}");
@@ -194,7 +194,7 @@ fn damage_of_the_log_itself_is_named_and_harms_no_reader() {
         let bytes = if n == 0 { one.clone() } else { noise(60_000, 1000 + n) };
         served.write(&file, Some(0), &bytes).unwrap();
     }
-    served.engine.flush().unwrap();
+    served.engine.planes.flush().unwrap();
     assert_eq!(served.scrub().damaged, 0);
     let (name, payload) = machine.find(&one[..64]);
     assert_eq!(name, FIRST_SEGMENT);
@@ -239,7 +239,7 @@ fn a_scrub_is_stopped_and_one_that_a_restart_cut_goes_on_where_it_was() {
     for n in 0..400u64 {
         served.write(&file, Some(0), &noise(60_000, n)).unwrap();
     }
-    served.engine.flush().unwrap();
+    served.engine.planes.flush().unwrap();
     let all = served.scrub();
     let (reads, most) = (Cell::new(0), Cell::new(Duration::ZERO));
     let count = |wait: Duration| {
@@ -248,7 +248,7 @@ fn a_scrub_is_stopped_and_one_that_a_restart_cut_goes_on_where_it_was() {
         reads.get() <= 12
     };
     served.scrub_asked(ScrubAction::Start).unwrap();
-    served.engine.scrub(&count).unwrap();
+    served.engine.service.upkeep.scrub(&count).unwrap();
     let half = served.scrub_state();
     assert_eq!(half.state(), ScrubState::Running);
     assert!(half.done_bytes > 0 && half.done_bytes < half.all_bytes, "{half:?}");
@@ -259,16 +259,16 @@ fn a_scrub_is_stopped_and_one_that_a_restart_cut_goes_on_where_it_was() {
     machine.time.advance_us(60_000_000);
     let mut served = machine.serve();
     assert_eq!(served.scrub_state().state(), ScrubState::Running);
-    served.engine.scrub(&|_| true).unwrap();
+    served.engine.service.upkeep.scrub(&|_| true).unwrap();
     let reply = served.scrub_state();
     assert_eq!((reply.state(), reply.records, reply.damaged), (ScrubState::Finished, all.records, 0));
 
     served.scrub_asked(ScrubAction::Start).unwrap();
     reads.set(0);
-    served.engine.scrub(&count).unwrap();
+    served.engine.service.upkeep.scrub(&count).unwrap();
     let stopped = served.scrub_asked(ScrubAction::Stop).unwrap();
     assert_eq!(stopped.state(), ScrubState::Stopped);
-    served.engine.scrub(&|_| panic!("there is nothing to go on with")).unwrap();
+    served.engine.service.upkeep.scrub(&|_| panic!("there is nothing to go on with")).unwrap();
     assert_eq!(served.scrub_state().finished, reply.finished, "the last that saw everything");
 }
 
@@ -324,7 +324,7 @@ fn what_is_forgotten_while_a_scrub_reads_is_no_damage() {
     for n in 0..40 {
         served.write(&file, Some(0), &noise(60_000, n)).unwrap();
     }
-    let now = served.engine.newest().0;
+    let now = served.engine.planes.newest().0;
     served.close();
     let mut other = machine.connect(served.engine.clone(), Caller::root());
     let forgotten = Cell::new(0);
@@ -338,7 +338,7 @@ fn what_is_forgotten_while_a_scrub_reads_is_no_damage() {
         }
         true
     };
-    engine.scrub(&forget).unwrap();
+    engine.service.upkeep.scrub(&forget).unwrap();
     assert!(forgotten.get() > 2_000_000, "{}", forgotten.get());
     assert_eq!(served.scrub_state().damaged, 0);
 }
@@ -376,10 +376,10 @@ fn shelved(machine: &Machine) -> (Served, Vec<String>) {
             };
             served.write(&file, Some(round * 100_000), &noise(50_000, round + 7)).unwrap();
         }
-        served.engine.close_segment();
+        served.engine.service.upkeep.close_segment();
         served.fsync();
         served.fsync();
-        while served.engine.shelve().unwrap() {}
+        while served.engine.service.upkeep.shelve().unwrap() {}
     }
     let names = machine.disk.list().unwrap().into_iter().filter(|name| name.starts_with("shelf-")).collect();
     (served, names)
@@ -399,7 +399,7 @@ fn a_scrub_reads_the_index_on_disk_and_makes_anew_what_is_damaged_of_it() {
     }
     let reply = served.scrub();
     assert_eq!((reply.mended, reply.damaged), (names.len() as u64, 0), "{reply:?}");
-    assert_eq!(served.engine.mended().len(), names.len());
+    assert_eq!(served.engine.service.upkeep.mended().len(), names.len());
     let reply = served.scrub();
     assert_eq!((reply.mended, reply.damaged), (0, 0), "{reply:?}");
     assert!(before == [served.read("/a", View::NOW).unwrap(), served.read("/b", View::NOW).unwrap()]);
@@ -435,14 +435,14 @@ fn what_a_reader_meets_is_looked_at_and_told_without_a_scrub() {
         assert_eq!(reads(&mut served), (count, 0), "nobody has looked yet");
     }
     // As the scrub thread does it, stopped at first.
-    served.engine.scrub(&|_| false).unwrap();
+    served.engine.service.upkeep.scrub(&|_| false).unwrap();
     assert_eq!(reads(&mut served).1, 0);
     let looks = Cell::new(0);
     let look = |_| {
         looks.set(looks.get() + 1);
         true
     };
-    served.engine.scrub(&look).unwrap();
+    served.engine.service.upkeep.scrub(&look).unwrap();
     let reply = served.scrub_state();
     assert_eq!((reply.state(), reply.damaged), (ScrubState::Never, 1), "{reply:?}");
     let finding = &reply.findings[0];
@@ -455,7 +455,7 @@ fn what_a_reader_meets_is_looked_at_and_told_without_a_scrub() {
     // Readers come back: it is not looked at again at once.
     looks.set(0);
     assert_eq!(served.read("/f", View::NOW).unwrap_err().reason, Reason::Corrupt);
-    served.engine.scrub(&look).unwrap();
+    served.engine.service.upkeep.scrub(&look).unwrap();
     assert_eq!((looks.get(), reads(&mut served)), (0, (4, 1)));
     // Known over a restart, until a scrub has found it whole.
     drop(served);
@@ -480,13 +480,13 @@ fn a_scrub_begins_by_itself_once_in_a_while_and_reads_slowly() {
         other => panic!("{other:?}"),
     };
     let first = due(&mut served);
-    let now = served.engine.newest().micros();
+    let now = served.engine.planes.newest().micros();
     assert!(first > now + 3_500_000_000 && first <= now + 3_600_000_000, "{first} at {now}");
-    served.engine.scrub(&|_| true).unwrap();
+    served.engine.service.upkeep.scrub(&|_| true).unwrap();
     assert_eq!(served.scrub_state().state(), ScrubState::Never);
     machine.time.advance_us(3_601_000_000);
     // It is stopped after a while, and the next call continues.
-    served.engine.scrub(&|_| false).unwrap();
+    served.engine.service.upkeep.scrub(&|_| false).unwrap();
     let reply = served.scrub_state();
     assert_eq!((reply.state(), reply.bytes_per_s), (ScrubState::Running, 1 << 20), "{reply:?}");
     assert_eq!(due(&mut served), 0);
@@ -496,22 +496,22 @@ fn a_scrub_begins_by_itself_once_in_a_while_and_reads_slowly() {
         machine.time.advance_us(wait.as_micros() as u64);
         true
     };
-    served.engine.scrub(&pace).unwrap();
+    served.engine.service.upkeep.scrub(&pace).unwrap();
     assert_eq!(served.scrub_state().state(), ScrubState::Finished);
     assert!(waited.get() > Duration::from_secs(2), "{:?}", waited.get());
     let next = due(&mut served);
     assert!(next > first + 3_600_000_000, "{next}");
     // An operator ended the scrub: the next is due as late as after one that finished.
     machine.time.advance_us(3_700_000_000);
-    served.engine.scrub(&|_| false).unwrap();
+    served.engine.service.upkeep.scrub(&|_| false).unwrap();
     served.scrub_asked(ScrubAction::Stop).unwrap();
-    served.engine.scrub(&|_| true).unwrap();
+    served.engine.service.upkeep.scrub(&|_| true).unwrap();
     assert_eq!(served.scrub_state().state(), ScrubState::Stopped);
     drop(served);
     // And never where it is not wanted.
     machine.settings.scrub_every = Duration::ZERO;
     let mut served = machine.serve();
     machine.time.advance_us(100_000_000_000);
-    served.engine.scrub(&|_| true).unwrap();
+    served.engine.service.upkeep.scrub(&|_| true).unwrap();
     assert_eq!((served.scrub_state().state(), due(&mut served)), (ScrubState::Stopped, 0));
 }

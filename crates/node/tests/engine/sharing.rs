@@ -81,7 +81,7 @@ fn a_clone_shares_the_bytes_of_then_and_goes_its_own_way() {
     served.open("/f").unwrap();
     let (then, _) = served.write(&file, Some(0), &bytes).unwrap();
     served.write(&file, Some(10), b"changed since").unwrap();
-    let before = served.engine.newest();
+    let before = served.engine.planes.newest();
     let records = |served: &mut Served| match served.ask(Request::Status(Status {})) {
         Ok(Reply::Status(status)) => status.records,
         other => panic!("{other:?}"),
@@ -166,14 +166,14 @@ fn a_quota_is_neither_restored_nor_copied_nor_undone_and_counts_after_a_restart(
         }
     };
     served.make("/q/a");
-    let before = served.engine.newest().0;
+    let before = served.engine.planes.newest().0;
     quota(&mut served, "files=3");
     served.make("/q/b");
     served.restore("/q", before, true).unwrap();
     assert_eq!(told(&mut served, "/q", View::NOW), Ok("files=2 bytes=0 of files=3".to_owned()));
     served.clone_tree("/q", 0, "/copy").unwrap();
     assert_eq!(told(&mut served, "/copy", View::NOW), Err(Reason::NoAttribute));
-    let after = served.engine.newest().0;
+    let after = served.engine.planes.newest().0;
     quota(&mut served, "files=4");
     let undo = Undo { target: Target::path("/q"), uid: Some(0), after, ..Undo::default() };
     served.edit(Request::Undo(undo)).unwrap();
@@ -219,7 +219,7 @@ fn a_restore_puts_back_names_bytes_and_attributes_and_touches_nothing_else() {
     served.write(&inner, Some(0), b"inner").unwrap();
     let moved = served.inode("/d/moved", View::NOW);
     let sub = served.inode("/d/sub", View::NOW);
-    let then = served.engine.newest().0;
+    let then = served.engine.planes.newest().0;
     let kept = served.open("/d/kept").unwrap();
     let (after_write, _) = served.write(&kept, Some(2), b"XXXXX").unwrap();
     served.remove("/d/gone", false).unwrap();
@@ -279,7 +279,7 @@ fn a_restore_makes_the_copy_that_a_file_going_back_stands_in_for() {
     served.write(&one, Some(0), b"the same").unwrap();
     served.clone_tree("/d/one", 0, "/d/other").unwrap();
     let inode = served.inode("/d/one", View::NOW);
-    let then = served.engine.newest().0;
+    let then = served.engine.planes.newest().0;
     served.rename("/d/other", "/out").unwrap();
     served.rename("/d/one", "/d/other").unwrap();
     served.restore("/d", then, false).unwrap();
@@ -302,7 +302,7 @@ fn a_restore_tells_of_each_copy_where_the_original_is_unless_that_is_hidden() {
         let file = served.make(path);
         served.write(&file, Some(0), path.as_bytes()).unwrap();
     }
-    let then = served.engine.newest().0;
+    let then = served.engine.planes.newest().0;
     served.rename("/d/sub", "/open/tree").unwrap();
     served.rename("/d/hidden", "/shut/secret").unwrap();
     served.rename("/d/replaced", "/open/replaced").unwrap();
@@ -344,7 +344,7 @@ fn a_directory_in_the_way_of_a_restore_is_told_and_left_unless_it_may_go() {
     let mut served = machine.serve();
     let file = served.make("/x");
     served.write(&file, Some(0), b"file").unwrap();
-    let then = served.engine.newest().0;
+    let then = served.engine.planes.newest().0;
     served.remove("/x", false).unwrap();
     served.mkdir("/x");
     served.make("/x/mine");
@@ -364,7 +364,7 @@ fn nobody_restores_or_clones_what_he_may_not() {
     served.chmod("/open", 0o777).unwrap();
     let file = served.make("/open/secret");
     served.write(&file, Some(0), b"old secret").unwrap();
-    let then = served.engine.newest().0;
+    let then = served.engine.planes.newest().0;
     served.write(&file, Some(0), b"new secret").unwrap();
     served.chmod("/open/secret", 0o600).unwrap();
     drop(served);
@@ -448,7 +448,7 @@ fn a_restore_touches_the_ranges_that_differ_and_a_file_of_many_pieces_becomes_on
     served.open("/f").unwrap();
     let bytes = pattern(200_000, 9);
     served.write(&file, Some(0), &bytes).unwrap();
-    let then = served.engine.newest().0;
+    let then = served.engine.planes.newest().0;
     served.write(&file, Some(1000), b"one").unwrap();
     served.write(&file, Some(150_000), b"two").unwrap();
     let reply = served.restore("/f", then, false).unwrap();
@@ -460,14 +460,14 @@ fn a_restore_touches_the_ranges_that_differ_and_a_file_of_many_pieces_becomes_on
     let diff = frieze_wire::timeline::Diff {
         target: Target::path("/f"),
         from: then,
-        to: served.engine.newest().0,
+        to: served.engine.planes.newest().0,
         ..frieze_wire::timeline::Diff::default()
     };
     let Ok(Reply::Diff(found)) = served.ask(Request::Diff(diff)) else { panic!("no differences") };
     assert!(found.differences.iter().all(|difference| difference.spans.is_empty()), "{:?}", found.differences);
     // As many ranges as a file may share, each written and taken back.
     for round in 0..300u64 {
-        let before = served.engine.newest().0;
+        let before = served.engine.planes.newest().0;
         served.write(&file, Some(500 * (round % 290)), b"more").unwrap();
         served.restore("/f", before, false).unwrap_or_else(|fault| panic!("round {round}: {fault}"));
     }
@@ -547,7 +547,7 @@ pub(crate) fn play(served: &mut Served, model: &mut Model, rng: &mut frieze_base
             served.make(&path);
             let id = model.fresh();
             model.now.insert(path, (id, Vec::new()));
-            served.engine.newest().0
+            served.engine.planes.newest().0
         }
         0..=3 if there => {
             let (offset, len) = (rng.below(150_000), rng.between(1, 30_000));
@@ -576,7 +576,7 @@ pub(crate) fn play(served: &mut Served, model: &mut Model, rng: &mut frieze_base
             let (_, file) = model.now.get_mut(&path).unwrap();
             let end = ((offset + len) as usize).min(file.len());
             file[end.min(offset as usize)..end].fill(0);
-            served.engine.newest().0
+            served.engine.planes.newest().0
         }
         5 if there => {
             model.now.remove(&path);
@@ -610,7 +610,7 @@ pub(crate) fn play(served: &mut Served, model: &mut Model, rng: &mut frieze_base
             model.restore(&scope, &files, delete);
             let reply = served.restore(&scope, at, delete).unwrap();
             assert!(told(&reply, ActionKind::Left).is_empty(), "{reply:?}");
-            served.engine.newest().0
+            served.engine.planes.newest().0
         }
         9 if there => {
             let to = any(rng);
@@ -632,11 +632,11 @@ pub(crate) fn play(served: &mut Served, model: &mut Model, rng: &mut frieze_base
                 file.resize(file.len().max(at + bytes.len()), 0);
                 file[at..at + bytes.len()].copy_from_slice(&bytes);
             }
-            served.engine.newest().0
+            served.engine.planes.newest().0
         }
         _ => return,
     };
-    model.states.push((stamp.max(served.engine.newest().0), model.now.clone()));
+    model.states.push((stamp.max(served.engine.planes.newest().0), model.now.clone()));
 }
 
 #[test]
@@ -647,7 +647,7 @@ fn any_clones_restores_and_copies_read_as_a_copied_tree_at_any_instant() {
         let mut served = machine.serve();
         served.mkdir("/a");
         served.mkdir("/b");
-        let mut model = Model::empty(served.engine.newest().0);
+        let mut model = Model::empty(served.engine.planes.newest().0);
         for _ in 0..120 {
             play(&mut served, &mut model, &mut rng);
         }

@@ -26,10 +26,10 @@ fn shelves_of(machine: &Machine) -> Vec<String> {
 
 /// Ends the segment, makes everything durable and shelves it.
 fn shelve(served: &mut Served) {
-    served.engine.close_segment();
+    served.engine.service.upkeep.close_segment();
     served.fsync();
     served.fsync();
-    while served.engine.shelve().unwrap() {}
+    while served.engine.service.upkeep.shelve().unwrap() {}
 }
 
 /// Small writes all over the files; returns some of their stamps.
@@ -127,7 +127,7 @@ fn a_restart_reads_shelves_and_goes_on() {
     served.seq = 9001;
     served.write(&file, None, b" more").unwrap();
     assert_eq!(served.read("/more", View::NOW).unwrap(), b"once more");
-    let to = served.engine.newest().0;
+    let to = served.engine.planes.newest().0;
     let diff = Diff { target: Target::path("/"), from: stamps[0], to, ..Diff::default() };
     let Ok(Reply::Diff(diff)) = served.ask(Request::Diff(diff)) else { panic!("no difference") };
     assert_eq!(diff.differences.len() as u64, FILES + 1, "every file changed, and one is new");
@@ -157,7 +157,7 @@ fn a_damaged_shelf_is_made_anew_and_said() {
     assert_eq!(wrong.len(), names.len(), "a check names each: {wrong:?}");
     assert!(answers(&mut served, &stamps[..3]) == found, "the same answers");
     assert_eq!(served.engine.check_up().wrong, [""; 0], "and none once they are mended");
-    let words = served.engine.mended();
+    let words = served.engine.service.upkeep.mended();
     assert_eq!(words.len(), names.len(), "{words:?}");
     assert!(words[0].contains("made anew"), "{words:?}");
     drop(served);
@@ -182,17 +182,17 @@ fn a_full_disk_shelves_nothing_and_loses_nothing() {
     let found = answers(&mut served, &stamps[..2]);
     let file = served.make("/f");
     served.write(&file, Some(0), b"young").unwrap();
-    served.engine.close_segment();
+    served.engine.service.upkeep.close_segment();
     served.fsync();
     served.fsync();
     let used = machine.disk.space().unwrap();
     machine.disk.set_capacity(used.capacity_bytes - used.free_bytes);
     let before = shelves_of(&machine);
-    assert!(!served.engine.shelve().unwrap(), "there is no room");
+    assert!(!served.engine.service.upkeep.shelve().unwrap(), "there is no room");
     assert_eq!(shelves_of(&machine), before);
     assert!(answers(&mut served, &stamps[..2]) == found);
     machine.disk.set_capacity(u64::MAX / 2);
-    while served.engine.shelve().unwrap() {}
+    while served.engine.service.upkeep.shelve().unwrap() {}
     assert_ne!(shelves_of(&machine), before);
     assert!(answers(&mut served, &stamps[..2]) == found);
 }

@@ -65,7 +65,7 @@ fn a_snapshot_holds_back_what_its_maker_owns_and_the_way_to_it() {
     root.remove("/hr/gdpr", false).unwrap();
     root.remove("/shared/deep/own", false).unwrap();
     root.close();
-    let before = root.engine.newest().0 + 1;
+    let before = root.engine.planes.newest().0 + 1;
     let reply = root.forgets("/", before, false).unwrap();
     assert_eq!(fates(&reply), [("pin", 1000, true, true, 30_000)]);
     assert_eq!(reply.snapshots, ["pin"]);
@@ -82,7 +82,7 @@ fn a_snapshot_holds_back_what_its_maker_owns_and_the_way_to_it() {
     root.engine.stop().unwrap();
     drop((ann, root));
     let mut root = machine.serve();
-    root.engine.reclaim().unwrap();
+    root.engine.service.upkeep.reclaim().unwrap();
     check(&mut root, Ok(pattern(30_000, 2)));
 
     // Through the snapshot, though it was forgotten before: now it shows nothing of it, and what it held is given back.
@@ -93,7 +93,7 @@ fn a_snapshot_holds_back_what_its_maker_owns_and_the_way_to_it() {
     root.engine.stop().unwrap();
     drop(root);
     let mut root = machine.serve();
-    root.engine.reclaim().unwrap();
+    root.engine.service.upkeep.reclaim().unwrap();
     check(&mut root, Err(Reason::HistoryExpired));
 }
 
@@ -110,7 +110,7 @@ fn an_owner_forgets_through_snapshots_what_is_his_and_they_go_on_showing_the_res
     ann.remove("/ann/f", false).unwrap();
     ann.close();
     root.remove("/other", false).unwrap();
-    let before = root.engine.newest().0 + 1;
+    let before = root.engine.planes.newest().0 + 1;
     let mut bob = machine.connect(root.engine.clone(), somebody(1001));
     for with_snapshots in [false, true] {
         let refused = bob.forgets("/ann", before, with_snapshots).unwrap_err();
@@ -130,7 +130,7 @@ fn a_dry_run_says_why_the_real_one_would_be_refused() {
     let mut root = machine.serve();
     root.mkdir("/hr");
     root.writes("/hr/f", &pattern(1000, 5));
-    let then = root.engine.newest().0;
+    let then = root.engine.planes.newest().0;
     root.remove("/hr/f", false).unwrap();
     let mut ann = machine.connect(root.engine.clone(), somebody(1000));
     let restores = |served: &mut Served, dry_run: bool| {
@@ -219,7 +219,7 @@ fn a_forgetting_of_all_that_a_session_changed_takes_its_command_line_with_it() {
     root.names("pin");
     root.remove("/d/pinned", false).unwrap();
     root.close();
-    let before = root.engine.newest().0 + 1;
+    let before = root.engine.planes.newest().0 + 1;
     let own = begin(&mut root, "frieze forget");
     let reply = root.forgets("/d", before, false).unwrap();
     assert_eq!(reply.sessions, 1);

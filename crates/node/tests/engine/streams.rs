@@ -56,7 +56,7 @@ fn a_stream_is_the_same_file_at_every_instant() {
     let mut served = machine.serve();
     let file = served.make("/f");
     let mut scratch = served.begin(&file, 0, b"0");
-    let mut stamps = vec![served.engine.newest().0];
+    let mut stamps = vec![served.engine.planes.newest().0];
     let (mut all, mut ends) = (b"0".to_vec(), vec![1]);
     for number in 1..60_u8 {
         let piece = pattern(usize::from(number) * 13 % 700 + 1, number);
@@ -163,8 +163,8 @@ fn whatever_happens_in_between_is_looked_at() {
     stream(&mut served, "a transaction", &mut |served| served.mkdir("/d"), None);
     let write = &mut |served: &mut Served| assert!(served.write(&other, Some(0), b"x").is_ok());
     stream(&mut served, "a write to another file", write, None);
-    stream(&mut served, "a flush", &mut |served| served.engine.flush().unwrap(), None);
-    let close = &mut |served: &mut Served| drop(served.at("/f", served.engine.newest().0).unwrap());
+    stream(&mut served, "a flush", &mut |served| served.engine.planes.flush().unwrap(), None);
+    let close = &mut |served: &mut Served| drop(served.at("/f", served.engine.planes.newest().0).unwrap());
     stream(&mut served, "an instant that was closed", close, None);
     let cut = &mut |served: &mut Served| {
         let cut = SetAttr { target: Target::path("/f"), size: Some(2), ..SetAttr::default() };
@@ -211,10 +211,10 @@ fn a_device_that_failed_takes_nothing_more_of_a_stream() {
     let machine = Machine::new();
     let mut served = machine.serve();
     let file = served.make("/f");
-    served.engine.flush().unwrap();
+    served.engine.planes.flush().unwrap();
     let mut scratch = served.begin(&file, 0, b"one");
     machine.disk.fail_syncs(1);
-    served.engine.flush().unwrap_err();
+    served.engine.planes.flush().unwrap_err();
     assert_eq!(served.on(&mut scratch, &file, 3, b"x").unwrap_err().reason, Reason::InputOutput);
 }
 
@@ -227,7 +227,7 @@ fn a_write_behind_one_that_waits_for_the_disk_waits_for_it() {
     let first = served.write_by(&mut scratch, &file, Some(0), Durability::Sync, b"one");
     let second = served.write_by(&mut scratch, &file, Some(3), Durability::Async, b"two");
     assert!(served.answer(first).is_none());
-    served.engine.flush().unwrap();
+    served.engine.planes.flush().unwrap();
     served.answer(first).expect("it is durable").0.expect("writes");
     served.answer(second).expect("it is durable").0.expect("writes");
     assert_eq!(served.read("/f", View::NOW).unwrap(), b"onetwo");

@@ -107,10 +107,10 @@ fn copies_in_memory_stay_within_their_shares() {
         let mut rng = Rng::new(2);
         let states = load(&mut served, 12, &mut rng);
         // Footers, shelves, and pages that no figure counts.
-        served.engine.close_segment();
+        served.engine.service.upkeep.close_segment();
         served.fsync();
         served.fsync();
-        while served.engine.shelve().unwrap() {}
+        while served.engine.service.upkeep.shelve().unwrap() {}
         for _ in 0..200 {
             let (stamp, content) = rng.choose(&states).clone();
             let then = open_at(&mut served, "/f", stamp);
@@ -119,7 +119,7 @@ fn copies_in_memory_stay_within_their_shares() {
             assert!(read[..] == content[at as usize..][..read.len()]);
         }
         served.fsync();
-        served.engine.keep_to_memory().unwrap();
+        served.engine.service.upkeep.keep_to_memory().unwrap();
         let memory = memory(&mut served);
         assert!(memory.old_bytes <= old && memory.young_bytes <= young + 128 * KIB, "{memory:?}");
         // Pages at the edges of what is young and of the file.
@@ -256,7 +256,7 @@ fn what_was_forgotten_is_gone_from_memory_too() {
     let secret = read_part(&mut served, &file, 0, WRITE_BYTES).unwrap();
     served.close();
     served.forget("/f", states[2].0);
-    served.engine.reclaim().unwrap();
+    served.engine.service.upkeep.reclaim().unwrap();
     let again = served.at("/f", states[0].0).unwrap_err();
     assert_eq!(again.reason, Reason::HistoryExpired);
     for name in machine.disk.list().unwrap().iter().filter(|name| name.starts_with("seg-")) {
@@ -319,14 +319,14 @@ fn live(machine: &Machine, seed: u64) -> Vec<Vec<Result<Vec<u8>, Reason>>> {
             }
             served.fsync();
         }
-        stamps.push(served.engine.newest().0);
+        stamps.push(served.engine.planes.newest().0);
         machine.time.advance_us(1_000_000);
         if round == 2 {
             let path = format!("/{}", rng.below(FILES));
             served.close();
             let before = stamps[stamps.len() / 2];
             served.forget(&path, before);
-            served.engine.reclaim().unwrap();
+            served.engine.service.upkeep.reclaim().unwrap();
             served.close();
         }
         if round == 3 {
@@ -334,11 +334,11 @@ fn live(machine: &Machine, seed: u64) -> Vec<Vec<Result<Vec<u8>, Reason>>> {
             served.engine.stop().unwrap();
             served = machine.serve();
         }
-        served.engine.close_segment();
+        served.engine.service.upkeep.close_segment();
         served.fsync();
         served.fsync();
-        while served.engine.shelve().unwrap() {}
-        served.engine.keep_to_memory().unwrap();
+        while served.engine.service.upkeep.shelve().unwrap() {}
+        served.engine.service.upkeep.keep_to_memory().unwrap();
         told.push(answers(&mut served, &stamps, seed + round));
         served.close();
     }

@@ -45,7 +45,7 @@ fn what_is_written_together_is_seen_so_at_every_instant() {
     let (one, other) = (served.make("/one"), served.make("/other"));
     served.write(&one, Some(0), &pattern(100_000, 1)[..65_536]).unwrap();
     served.write(&other, Some(0), b"other").unwrap();
-    let (before, long) = (served.at("/one", served.engine.newest().0).unwrap(), pattern(70_000, 7));
+    let (before, long) = (served.at("/one", served.engine.planes.newest().0).unwrap(), pattern(70_000, 7));
     // Over the boundary of two chunks, beyond the end of the file, into another file, and twice in one place.
     let parts = [("/one", 60_000, &long[..]), ("/other", 1, b"TH"), ("/one", 60_001, b"later")];
     let reply = served.together(&parts).unwrap();

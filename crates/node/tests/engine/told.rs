@@ -66,7 +66,7 @@ pub(crate) struct Believer {
 }
 
 impl Believer {
-    pub(crate) fn new(machine: &Machine, engine: &Arc<Engine>) -> Believer {
+    pub(crate) fn new(machine: &Machine, engine: &Arc<ServerParts>) -> Believer {
         let mut served = machine.connect(engine.clone(), Caller::root());
         served.open_session();
         let hello = served.wait_for_recalls(0, 0);
@@ -273,7 +273,7 @@ fn a_write_that_was_on_its_way_when_somebody_began_to_cache_is_answered_when_he_
     let mut believer = Believer::new(&machine, &writer.engine);
     believer.look(Target::path("/f"));
 
-    writer.engine.flush().expect("flushes");
+    writer.engine.planes.flush().expect("flushes");
     assert!(writer.answer(written).is_none(), "the believer may still show an empty file");
     believer.forget();
     writer.answer(written).expect("answered").0.expect("written");
@@ -353,8 +353,7 @@ impl DiskFile for HookedFile {
 
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> frieze_disk::Result<()> {
         if self.1.armed.swap(false, Ordering::Relaxed) {
-            // In place of another thread: the one that writes here holds its locks.
-            frieze_locks::run_as_other_thread(self.1.act.get().unwrap());
+            self.1.act.get().unwrap()();
         }
         self.0.write_at(offset, parts)
     }
@@ -406,10 +405,14 @@ fn nobody_is_granted_what_a_file_was_while_a_write_to_it_is_being_published() {
     let look = move || ["/f", "/g"].into_iter().for_each(|path| looking.lock().unwrap().look(Target::path(path)));
     assert!(meanwhile.act.set(Box::new(look)).is_ok());
     meanwhile.armed.store(true, Ordering::Relaxed);
-    assert_eq!(engine.grants(), 0);
+    assert_eq!(engine.service.sessions.grants(), 0);
     writer.write(&file, Some(0), b"bytes").expect("nobody is in the way of the answer");
     assert!(!meanwhile.armed.load(Ordering::Relaxed), "the believer has looked");
-    assert_eq!(engine.grants(), 1, "of the other file only: this one was not yet what the answer tells of");
+    assert_eq!(
+        engine.service.sessions.grants(),
+        1,
+        "of the other file only: this one was not yet what the answer tells of"
+    );
     believer.lock().unwrap().look(Target::path("/f"));
-    assert_eq!(engine.grants(), 2, "now it is");
+    assert_eq!(engine.service.sessions.grants(), 2, "now it is");
 }

@@ -485,7 +485,7 @@ fn what_was_made_and_deleted_meanwhile_comes_back_without_the_actors_bytes() {
 fn nobody_learns_by_an_undo_what_lies_in_a_directory_closed_to_him() {
     let machine = Machine::new();
     let mut served = machine.serve();
-    let began = served.engine.newest().0;
+    let began = served.engine.planes.newest().0;
     for (path, mode) in [("/shut", 0o700), ("/shut/gone", 0o755), ("/open", 0o777)] {
         served.mkdir(path);
         served.chmod(path, mode).unwrap();

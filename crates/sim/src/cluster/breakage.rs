@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use frieze_base::{ChainEpoch, ChainId, Fault, MonoTime, NodeId, Reason, Seq};
-use frieze_node::{ClusterState, Engine};
+use frieze_node::{ClusterState, ServerParts};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{ReadReply, Reply, Request, RequestBody};
 use frieze_wire::peer::ServerMessage;
 
-use super::net::Letter;
-use super::node::Answer;
+use super::net::Envelope;
+use super::outbox::NodeResponse;
 
 /// A way to break the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl ClusterBreak {
 
 /// State of a broken cluster.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct ClusterBreakState {
     /// The newest promise that was made in each chain.
     promised: BTreeMap<u32, u64>,
     tries: u64,
@@ -111,19 +111,19 @@ pub(super) struct Memory {
     incarnations: BTreeMap<NodeId, u64>,
 }
 
-impl Memory {
+impl ClusterBreakState {
     /// Breaks a message that arrives at a node. `None`: it is lost.
-    pub(super) fn hear(
+    pub(super) fn on_message(
         &mut self,
         broken: ClusterBreak,
-        mut letter: Box<Letter>,
-        engine: &Engine,
-    ) -> Option<Box<Letter>> {
-        if let ServerMessage::ChainPromise(promise) = &letter.told {
+        mut envelope: Box<Envelope>,
+        engine: &ServerParts,
+    ) -> Option<Box<Envelope>> {
+        if let ServerMessage::ChainPromise(promise) = &envelope.message {
             let known = self.promised.entry(promise.chain).or_default();
             *known = (*known).max(promise.at);
         }
-        match (broken, &mut letter.told) {
+        match (broken, &mut envelope.message) {
             (ClusterBreak::AcksBeforeTail, ServerMessage::ChainAck(ack)) if ack.upto > 0 => ack.upto = ack.held,
             (ClusterBreak::AcksLost, ServerMessage::ChainAck(ack)) => ack.upto = 0,
             (ClusterBreak::ClosesEarly, ServerMessage::ChainAck(ack)) => {
@@ -131,21 +131,21 @@ impl Memory {
             }
             (ClusterBreak::PromisesLost, ServerMessage::ChainPromise(_)) => return None,
             (ClusterBreak::SixthLeftOut, ServerMessage::Metalog(_) | ServerMessage::MetalogPiece(_))
-                if letter.to.0 > 5 =>
+                if envelope.to.0 > 5 =>
             {
                 return None;
             }
             (ClusterBreak::EpochUnchecked, ServerMessage::Heartbeat(heartbeat)) => {
                 heartbeat.chains.iter_mut().for_each(|report| report.last_epoch = report.last_epoch.min(1));
             }
-            (ClusterBreak::EpochUnchecked, told) => set_epoch(told, engine),
+            (ClusterBreak::EpochUnchecked, message) => set_epoch(message, engine),
             (ClusterBreak::SuffixKept, ServerMessage::ChainKeep(keep)) => keep.upto = u64::MAX,
             (ClusterBreak::MemoryPretended, ServerMessage::Heartbeat(heartbeat)) => {
-                self.incarnations.insert(letter.from, heartbeat.incarnation);
+                self.incarnations.insert(envelope.from, heartbeat.incarnation);
                 heartbeat.incarnation = 1;
             }
             (ClusterBreak::SyncPretended, ServerMessage::Heartbeat(heartbeat)) => {
-                let chains = engine.chains();
+                let chains = engine.planes.chains();
                 for report in &mut heartbeat.chains {
                     let known = chains.iter().find(|known| known.chain == report.chain && known.epoch == report.epoch);
                     (report.caught_up, report.is_ready) = (known.map_or(0, |known| known.syncing), true);
@@ -153,23 +153,24 @@ impl Memory {
             }
             (ClusterBreak::MemoryPretended, ServerMessage::Grant(grant)) => {
                 // So that the process takes it for its own.
-                grant.incarnation = self.incarnations.get(&letter.to).copied().unwrap_or(grant.incarnation);
+                grant.incarnation = self.incarnations.get(&envelope.to).copied().unwrap_or(grant.incarnation);
             }
             (ClusterBreak::DirtyShown, ServerMessage::ChainClean(clean)) => {
-                let last = engine.chains().iter().find(|chain| chain.chain == clean.chain).map(|chain| chain.last);
+                let last =
+                    engine.planes.chains().iter().find(|chain| chain.chain == clean.chain).map(|chain| chain.last);
                 if let (Some(upto), Some(last)) = (&mut clean.upto, last) {
                     *upto = (*upto).max(last);
                 }
             }
             (ClusterBreak::ReachHidden, ServerMessage::QuestionAnswer(answer)) => {
                 if let [holes] = answer.holes.as_mut_slice() {
-                    holes.runs = vec![0, letter.payload.bytes.len() as u32];
+                    holes.runs = vec![0, envelope.payload.bytes.len() as u32];
                 }
             }
             (ClusterBreak::ReachUntold, ServerMessage::QuestionAnswer(answer)) => {
                 answer.tails.iter_mut().for_each(|tail| (tail.chunk, tail.end) = (None, 0));
             }
-            (ClusterBreak::StampsUntold, _) => letter.header.hlc = frieze_hlc::Hlc::ZERO,
+            (ClusterBreak::StampsUntold, _) => envelope.header.hlc = frieze_hlc::Hlc::ZERO,
             (ClusterBreak::LeaseLong, ServerMessage::Grant(grant)) => {
                 grant.lease_ns = grant.lease_ns.saturating_mul(30)
             }
@@ -178,15 +179,15 @@ impl Memory {
                     assignment.configuration = None;
                 }
             }
-            (ClusterBreak::BytesDamaged, ServerMessage::ChainRecord(_)) if !letter.payload.bytes.is_empty() => {
-                let mut bytes = letter.payload.bytes.to_vec();
+            (ClusterBreak::BytesDamaged, ServerMessage::ChainRecord(_)) if !envelope.payload.bytes.is_empty() => {
+                let mut bytes = envelope.payload.bytes.to_vec();
                 bytes[0] ^= 1;
-                letter.header.payload_crc = frieze_base::crc32c(&bytes);
-                letter.payload.bytes = bytes.into();
+                envelope.header.payload_crc = frieze_base::crc32c(&bytes);
+                envelope.payload.bytes = bytes.into();
             }
             _ => {}
         }
-        Some(letter)
+        Some(envelope)
     }
 
     /// Breaks a request of a client.
@@ -195,7 +196,7 @@ impl Memory {
         broken: ClusterBreak,
         header: &mut FrameHeader,
         body: &mut RequestBody,
-        engine: &Engine,
+        engine: &ServerParts,
     ) {
         let tells_of_now = matches!(&body.request, Some(Request::Read(_) | Request::List(_) | Request::Stat(_)));
         match broken {
@@ -225,14 +226,14 @@ impl Memory {
         }
     }
 
-    /// Makes a server delete records that other members have, as [`Engine::give_up_remains`] does, or too early.
+    /// Makes a server delete records that other members have, as [`ServerParts::give_up_remains`] does, or too early.
     /// `judge` checks the state behind the decision.
-    pub(super) fn give_up(
+    pub(super) fn detach(
         broken: Option<ClusterBreak>,
-        engine: &Engine,
+        engine: &ServerParts,
         judge: impl Fn(&ClusterState, ChainId, NodeId),
     ) -> Result<(), Fault> {
-        engine.give_up_remains_if(&|state, chain, node| {
+        engine.service.upkeep.give_up_remains_if(&|state, chain, node| {
             let is_kept = match broken {
                 Some(ClusterBreak::GivenUpEarly) => {
                     state.chain(chain).is_some_and(|chain| chain.target(node).is_none())
@@ -247,7 +248,7 @@ impl Memory {
     }
 
     /// Breaks a server, after each of its calls.
-    pub(super) fn after(&self, broken: ClusterBreak, engine: &Engine) {
+    pub(super) fn after(&self, broken: ClusterBreak, engine: &ServerParts) {
         if broken == ClusterBreak::LeaseIgnored {
             engine.renew_lease(MonoTime(u64::MAX));
         }
@@ -255,7 +256,7 @@ impl Memory {
 }
 
 /// Breaks an answer on its way out of a server.
-pub(super) fn answer(broken: ClusterBreak, has_gone_on: bool, answer: &mut Answer) {
+pub(super) fn answer(broken: ClusterBreak, has_gone_on: bool, answer: &mut NodeResponse) {
     if broken == ClusterBreak::GapForgotten && has_gone_on {
         if let Ok(Reply::Read(reply)) = &mut answer.result {
             reply.answered.incomplete = false;
@@ -270,12 +271,12 @@ pub(super) fn answer(broken: ClusterBreak, has_gone_on: bool, answer: &mut Answe
 }
 
 /// Says it under the configuration that the hearer has.
-fn set_epoch(told: &mut ServerMessage, engine: &Engine) {
+fn set_epoch(message: &mut ServerMessage, engine: &ServerParts) {
     let here = |chain: u32| {
-        let chains = engine.chains();
+        let chains = engine.planes.chains();
         chains.iter().find(|known| known.chain == chain).map_or(ChainEpoch(0), |known| ChainEpoch(known.epoch))
     };
-    let (chain, epoch) = match told {
+    let (chain, epoch) = match message {
         ServerMessage::ChainRecord(said) => (said.chain, &mut said.epoch),
         ServerMessage::ChainPromise(said) => (said.chain, &mut said.epoch),
         ServerMessage::ChainAck(said) => (said.chain, &mut said.epoch),

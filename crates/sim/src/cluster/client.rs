@@ -12,13 +12,13 @@ use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{ClusterMap, ClusterMapReply, JoinReply, Reply, Request, RequestBody, Txn, TxnReply};
 use frieze_wire::txn::{CloseSession, Op, OpenSession};
 
-use super::node::{Answer, ConnId};
-use super::tasks::rest;
+use super::outbox::{NodeConnId, NodeResponse};
+use super::tasks::suspend;
 
 /// A request on its way out of a client.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRequest {
     pub(super) to: NodeId,
-    pub(super) conn: ConnId,
+    pub(super) conn: NodeConnId,
     pub(super) header: FrameHeader,
     pub(super) body: RequestBody,
     pub(super) payload: Vec<u8>,
@@ -28,11 +28,11 @@ pub(super) struct Outgoing {
 #[derive(Default)]
 pub(super) struct Port {
     pub(super) now_us: u64,
-    pub(super) outgoing: Vec<Outgoing>,
-    pub(super) gone: Vec<(NodeId, ConnId)>,
-    pub(super) answers: Vec<Answer>,
+    pub(super) outgoing: Vec<OutgoingRequest>,
+    pub(super) closed: Vec<(NodeId, NodeConnId)>,
+    pub(super) answers: Vec<NodeResponse>,
     /// Connections whose end has reached it.
-    pub(super) over: Vec<ConnId>,
+    pub(super) over: Vec<NodeConnId>,
     /// When it wants to be woken at the latest.
     pub(super) alarm_us: u64,
     /// The client is gone; another takes its place, without any knowledge of it.
@@ -61,7 +61,7 @@ pub(super) enum Route {
     At(NodeId),
 }
 
-pub(super) struct Client {
+pub(super) struct ClusterClient {
     pub(super) index: usize,
     pub(super) rng: Rng,
     pub(super) session: SessionId,
@@ -72,7 +72,7 @@ pub(super) struct Client {
     seq: u64,
     requests: u64,
     map: ClusterMapReply,
-    conns: BTreeMap<NodeId, ConnId>,
+    conns: BTreeMap<NodeId, NodeConnId>,
     silent: BTreeSet<NodeId>,
     vanished: bool,
     /// It has begun.
@@ -88,9 +88,9 @@ const MAP_WAIT_US: u64 = 500_000;
 const PAUSE_MIN_US: u64 = 5_000;
 const PAUSE_MAX_US: u64 = 200_000;
 
-impl Client {
-    pub(super) fn new(index: usize, rng: Rng, port: Arc<Mutex<Port>>, nodes: Vec<NodeId>) -> Client {
-        Client {
+impl ClusterClient {
+    pub(super) fn new(index: usize, rng: Rng, port: Arc<Mutex<Port>>, nodes: Vec<NodeId>) -> ClusterClient {
+        ClusterClient {
             index,
             rng,
             session: SessionId(0),
@@ -124,7 +124,7 @@ impl Client {
         let until = self.now_us() + us;
         while self.now_us() < until {
             self.port().alarm_us = until;
-            rest();
+            suspend();
         }
     }
 
@@ -133,7 +133,7 @@ impl Client {
         let until = self.now_us() + us;
         while self.now_us() < until && !self.port().calm {
             self.port().alarm_us = until;
-            rest();
+            suspend();
         }
     }
 
@@ -152,7 +152,7 @@ impl Client {
     }
 
     /// Forgets connections that are over.
-    fn hear_of_ends(&mut self) {
+    fn drop_ended_connections(&mut self) {
         let over = std::mem::take(&mut self.port().over);
         if !over.is_empty() {
             self.conns.retain(|_, conn| !over.contains(conn));
@@ -160,8 +160,15 @@ impl Client {
     }
 
     /// One try at one server. `None`: no answer came.
-    fn attempt(&mut self, node: NodeId, request: &Request, payload: &[u8], seq: Seq, wait_us: u64) -> Option<Answer> {
-        self.hear_of_ends();
+    fn attempt(
+        &mut self,
+        node: NodeId,
+        request: &Request,
+        payload: &[u8],
+        seq: Seq,
+        wait_us: u64,
+    ) -> Option<NodeResponse> {
+        self.drop_ended_connections();
         self.requests += 1;
         let id = self.requests;
         let fresh = (self.index as u64 + 1) << 32 | id;
@@ -180,12 +187,12 @@ impl Client {
         };
         let body = RequestBody { caller: None, request: Some(request.clone()) };
         let deadline = self.now_us() + wait_us;
-        self.port().outgoing.push(Outgoing { to: node, conn, header, body, payload: payload.to_vec() });
+        self.port().outgoing.push(OutgoingRequest { to: node, conn, header, body, payload: payload.to_vec() });
         loop {
             self.port().alarm_us = deadline;
-            rest();
+            suspend();
             let answers = std::mem::take(&mut self.port().answers);
-            self.hear_of_ends();
+            self.drop_ended_connections();
             if self.port().vanishes && self.may_vanish {
                 return None;
             }
@@ -201,7 +208,7 @@ impl Client {
             }
             if self.now_us() >= deadline {
                 if let Some(conn) = self.conns.remove(&node) {
-                    self.port().gone.push((node, conn));
+                    self.port().closed.push((node, conn));
                 }
                 return None;
             }
@@ -255,8 +262,8 @@ impl Client {
                 return Err(Reason::Superseded.into());
             }
             match answered {
-                Some(Answer { result: Ok(reply), payload, .. }) => return Ok((reply, payload, node)),
-                Some(Answer { result: Err(fault), .. })
+                Some(NodeResponse { result: Ok(reply), payload, .. }) => return Ok((reply, payload, node)),
+                Some(NodeResponse { result: Err(fault), .. })
                     if fault.reason == Reason::Elsewhere
                         && matches!(route, Route::At(_))
                         && sent_on < self.nodes.len() =>
@@ -267,7 +274,7 @@ impl Client {
                     route = Route::At(self.nodes[(at + 1) % self.nodes.len()]);
                     continue;
                 }
-                Some(Answer { result: Err(fault), .. })
+                Some(NodeResponse { result: Err(fault), .. })
                     if is_passing(&fault) || fault.reason == Reason::Corrupt && self.port().disks_rot =>
                 {
                     self.port().doing = format!("{}: {node} said: {fault}", words_of(request));
@@ -275,14 +282,14 @@ impl Client {
                         self.look_around();
                     }
                 }
-                Some(Answer { result: Err(fault), .. })
+                Some(NodeResponse { result: Err(fault), .. })
                     if self.may_vanish && fault.reason == Reason::UnknownSession =>
                 {
                     // It was cut off for too long. Whether this happened before its session ended is unknown.
                     self.vanish();
                     return Err(Reason::Superseded.into());
                 }
-                Some(Answer { result: Err(fault), .. }) => return Err(fault),
+                Some(NodeResponse { result: Err(fault), .. }) => return Err(fault),
                 None => {
                     self.port().doing = format!("{}: {node} is silent", words_of(request));
                     self.silent.insert(node);
@@ -311,9 +318,9 @@ impl Client {
         let answered = loop {
             let left_us = deadline.saturating_sub(self.now_us()).max(1);
             let refused = match self.attempt(node, request, &[], Seq(0), left_us) {
-                Some(Answer { result: Ok(reply), payload, .. }) => break Ok((reply, payload)),
-                Some(Answer { result: Err(fault), .. }) if !is_passing(&fault) => break Err(fault),
-                Some(Answer { result: Err(fault), .. }) => fault,
+                Some(NodeResponse { result: Ok(reply), payload, .. }) => break Ok((reply, payload)),
+                Some(NodeResponse { result: Err(fault), .. }) if !is_passing(&fault) => break Err(fault),
+                Some(NodeResponse { result: Err(fault), .. }) => fault,
                 None => Fault::new(Reason::Unavailable, format!("{node} is silent")),
             };
             if self.now_us() >= deadline {
@@ -328,14 +335,14 @@ impl Client {
     /// From now on it is another client, with connections of its own.
     fn vanish(&mut self) {
         for (node, conn) in std::mem::take(&mut self.conns) {
-            self.port().gone.push((node, conn));
+            self.port().closed.push((node, conn));
         }
         (self.vanished, self.lives) = (true, self.lives + 1);
         (self.session, self.newest, self.map) = (SessionId(0), Hlc::ZERO, ClusterMapReply::default());
     }
 
     /// Its identity: its number, and a hundred more for each time that it vanished.
-    pub(super) fn who(&self) -> usize {
+    pub(super) fn identity(&self) -> usize {
         self.index + 100 * self.lives
     }
 
@@ -362,7 +369,7 @@ impl Client {
         for node in order {
             let ask = Request::ClusterMap(ClusterMap {});
             let answered = self.attempt(node, &ask, &[], Seq(0), MAP_WAIT_US);
-            let Some(Answer { result: Ok(Reply::ClusterMap(map)), .. }) = answered else { continue };
+            let Some(NodeResponse { result: Ok(Reply::ClusterMap(map)), .. }) = answered else { continue };
             self.silent.clear();
             let newer = map.version > version || map.term > term;
             let leads = map.leader != 0;
@@ -407,7 +414,7 @@ impl Client {
 }
 
 /// Whose connection it is.
-pub(super) fn client_of(conn: ConnId) -> usize {
+pub(super) fn client_of(conn: NodeConnId) -> usize {
     (conn >> 32) as usize - 1
 }
 

@@ -3,7 +3,6 @@
 //! Leases exist for a thread that the system pauses for a second between reading a state and checking its lease: the
 //! check comes afterwards. A call of the server is one event here, so the clock makes the second pass: at one reading
 //! both clocks have advanced, and the node takes part in no event until the other clocks have caught up.
-//! some look both clocks have gone on, and the node is left out of everything until the others have come as far.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

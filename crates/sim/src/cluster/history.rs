@@ -39,7 +39,7 @@ pub(super) struct WriteRecord {
     pub(super) client: usize,
     pub(super) invoked_us: u64,
     /// Newest stamp that the client had received when it asked.
-    pub(super) seen: Hlc,
+    pub(super) newest_before: Hlc,
     /// When it was answered, and its stamp.
     pub(super) done: Option<(u64, Hlc)>,
     pub(super) sync: bool,
@@ -51,7 +51,7 @@ pub(super) struct TogetherRecord {
     pub(super) value: Value,
     pub(super) parts: Vec<Cells>,
     /// Newest stamp that the client had received when it asked.
-    pub(super) seen: Hlc,
+    pub(super) newest_before: Hlc,
     /// It was answered.
     pub(super) is_done: bool,
 }
@@ -74,7 +74,7 @@ pub(super) struct AppendRecord {
     pub(super) client: usize,
     pub(super) value: Value,
     pub(super) cells: u64,
-    pub(super) seen: Hlc,
+    pub(super) newest_before: Hlc,
     /// When it was answered, its stamp, and where it was put.
     pub(super) done: Option<(u64, Hlc, u64)>,
     pub(super) invoked_us: u64,
@@ -86,7 +86,7 @@ pub(super) struct AppendRecord {
 pub(super) struct CutRecord {
     pub(super) cell: u64,
     pub(super) invoked_us: u64,
-    pub(super) seen: Hlc,
+    pub(super) newest_before: Hlc,
     pub(super) done: Option<(u64, Hlc)>,
 }
 
@@ -110,7 +110,7 @@ pub(super) enum NameOp {
 pub(super) struct NameRecord {
     pub(super) op: NameOp,
     pub(super) invoked_us: u64,
-    pub(super) seen: Hlc,
+    pub(super) newest_before: Hlc,
     /// When it was answered: its stamp, or that there was no such name.
     pub(super) done: Option<(u64, Result<Hlc, ()>)>,
 }

@@ -22,14 +22,14 @@ use frieze_base::{ChunkId, InodeId};
 use frieze_hlc::Hlc;
 
 use super::history::{History, NameOp, ReadRecord, SyncRecord, Value, WriteRecord};
+use super::plan::CHAINS;
 use super::work::{CUT, chunk_of};
-use super::world::CHAINS;
 use crate::violation::{Rule, Verdict, broken};
 
 /// Judges everything except the final questions to the servers.
 pub(super) fn judge(history: &History) -> Verdict {
     stamps(history)?;
-    told(history)?;
+    loss_reports(history)?;
     cells_now(history)?;
     cuts(history)?;
     cells_then(history)?;
@@ -38,7 +38,7 @@ pub(super) fn judge(history: &History) -> Verdict {
 }
 
 /// Nothing is said to be missing before a machine was lost for good.
-fn told(history: &History) -> Verdict {
+fn loss_reports(history: &History) -> Verdict {
     let is_early = |read: &&ReadRecord| read.incomplete && history.buried_us.is_none_or(|us| read.done_us < us);
     match history.reads.iter().find(is_early) {
         Some(ReadRecord { cells, node, done_us, .. }) => broken(
@@ -52,22 +52,27 @@ fn told(history: &History) -> Verdict {
 /// Every change has a larger stamp than any that its client had received, and no two writes of a cell, or changes of
 /// several, share a stamp.
 fn stamps(history: &History) -> Verdict {
-    let writes =
-        history.writes.iter().filter_map(|write| Some((write.seen, write.done?.1, format!("write {}", write.value))));
+    let writes = history
+        .writes
+        .iter()
+        .filter_map(|write| Some((write.newest_before, write.done?.1, format!("write {}", write.value))));
     let appends = history
         .appends
         .iter()
-        .filter_map(|append| Some((append.seen, append.done?.1, format!("append {}", append.value))));
+        .filter_map(|append| Some((append.newest_before, append.done?.1, format!("append {}", append.value))));
     let names = history
         .names
         .iter()
-        .filter_map(|name| Some((name.seen, name.done.as_ref()?.1.ok()?, format!("{:?}", name.op))));
-    let cuts = history.cuts.iter().filter_map(|cut| Some((cut.seen, cut.done?.1, format!("cut at cell {}", cut.cell))));
-    for (seen, stamp, what) in writes.chain(appends).chain(names).chain(cuts) {
-        if stamp <= seen {
+        .filter_map(|name| Some((name.newest_before, name.done.as_ref()?.1.ok()?, format!("{:?}", name.op))));
+    let cuts = history
+        .cuts
+        .iter()
+        .filter_map(|cut| Some((cut.newest_before, cut.done?.1, format!("cut at cell {}", cut.cell))));
+    for (newest_before, stamp, what) in writes.chain(appends).chain(names).chain(cuts) {
+        if stamp <= newest_before {
             return broken(
                 Rule::StampsRise,
-                format!("{what} is stamped {stamp}, and its client had seen {seen} before"),
+                format!("{what} is stamped {stamp}, and its client had received {newest_before} before"),
             );
         }
     }
@@ -138,7 +143,7 @@ fn unsure(history: &History) -> BTreeSet<Value> {
 }
 
 /// Reads and writes of one value of one cell.
-struct Cluster {
+struct ValueZone {
     value: Value,
     /// Earliest end and latest beginning of its reads and writes.
     first_end: u64,
@@ -154,8 +159,8 @@ fn together_by(history: &History) -> BTreeMap<Value, u64> {
         return by;
     }
     let answered = history.writes.iter().filter_map(|write| Some((write.value, write.done?.0)));
-    let seen = history.reads.iter().flat_map(|read| read.values.iter().map(|value| (*value, read.done_us)));
-    for (value, us) in answered.chain(seen) {
+    let read = history.reads.iter().flat_map(|read| read.values.iter().map(|value| (*value, read.done_us)));
+    for (value, us) in answered.chain(read) {
         by.entry(value).and_modify(|by| *by = us.min(*by));
     }
     by
@@ -201,7 +206,7 @@ fn cell_between(
     unsure: &BTreeSet<Value>,
     together: &BTreeMap<Value, u64>,
 ) -> Verdict {
-    let mut clusters: BTreeMap<Value, Cluster> = BTreeMap::new();
+    let mut clusters: BTreeMap<Value, ValueZone> = BTreeMap::new();
     let mut durable = Hlc::ZERO;
     for write in writes.iter().filter(|write| write.invoked_us < to) {
         let done_us = write.done.map_or(u64::MAX, |(done_us, _)| done_us);
@@ -220,7 +225,7 @@ fn cell_between(
             _ => first_end,
         };
         let cluster =
-            Cluster { value: write.value, first_end, last_begin: begin, written_from: begin, by: String::new() };
+            ValueZone { value: write.value, first_end, last_begin: begin, written_from: begin, by: String::new() };
         clusters.insert(write.value, cluster);
     }
     for (read, value) in reads.iter().filter(|(read, _)| read.invoked_us >= from && read.done_us <= to) {
@@ -235,7 +240,7 @@ fn cell_between(
                 return broken(Rule::Durable, what);
             }
             let cluster =
-                Cluster { value: *value, first_end: from, last_begin: from, written_from: 0, by: String::new() };
+                ValueZone { value: *value, first_end: from, last_begin: from, written_from: 0, by: String::new() };
             clusters.insert(*value, cluster);
         }
         let Some(cluster) = clusters.get_mut(value) else { continue };
@@ -252,9 +257,9 @@ fn cell_between(
     cell_is_linear(cell, &clusters)
 }
 
-fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Verdict {
+fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, ValueZone>) -> Verdict {
     // A write without an answer and without a read may lie anywhere, or nowhere.
-    let mut zones: Vec<(u64, u64, &Cluster)> = clusters
+    let mut zones: Vec<(u64, u64, &ValueZone)> = clusters
         .values()
         .filter(|cluster| cluster.first_end != u64::MAX)
         .map(|cluster| {
@@ -263,8 +268,8 @@ fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Ve
         })
         .collect();
     zones.sort_by_key(|(low, high, _)| (*low, *high));
-    let tell = |one: &Cluster, other: &Cluster| {
-        let words = |cluster: &Cluster| {
+    let tell = |one: &ValueZone, other: &ValueZone| {
+        let words = |cluster: &ValueZone| {
             format!(
                 "{} (there by {} us, still asked for at {} us{}{})",
                 cluster.value,
@@ -276,8 +281,8 @@ fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Ve
         };
         format!("cell {cell:?} cannot have held {} and {} one after the other", words(one), words(other))
     };
-    let is_forward = |cluster: &Cluster| cluster.first_end < cluster.last_begin;
-    let mut last: Option<(u64, &Cluster)> = None;
+    let is_forward = |cluster: &ValueZone| cluster.first_end < cluster.last_begin;
+    let mut last: Option<(u64, &ValueZone)> = None;
     for (low, high, cluster) in &zones {
         if !is_forward(cluster) {
             continue;
@@ -433,7 +438,7 @@ fn together(history: &History) -> Verdict {
             history.cells_at.range(all).map(|((_, _, at), (value, node))| (*at, *value, *node))
         };
         // It is stamped above the one and at or below the other.
-        let (mut above, mut upto) = (one.seen, None);
+        let (mut above, mut upto) = (one.newest_before, None);
         for cell in &cells {
             for (at, ..) in asked(*cell).filter(|(_, value, _)| *value == one.value) {
                 let before = known.get(cell).and_then(|writes| writes.range(..=at).next_back());
@@ -508,8 +513,9 @@ fn names(history: &History) -> Verdict {
             NameOp::Rename { from, .. } => from,
             NameOp::Remove { name } => name,
         };
-        let gone = lives.get(name.as_str()).and_then(|life| life.removed).is_some_and(|(from, ..)| from <= done_us);
-        if !gone {
+        let is_removed =
+            lives.get(name.as_str()).and_then(|life| life.removed).is_some_and(|(from, ..)| from <= done_us);
+        if !is_removed {
             return broken(Rule::Linearizable, format!("{:?} found no {name}, which nobody had taken away", record.op));
         }
     }

@@ -26,20 +26,20 @@ const CHUNK_CELLS: u64 = CHUNK_BYTES / CELL_BYTES;
 const SIDE_CELLS: u64 = 512;
 
 /// Result of a read around the end of a chunk.
-struct Shown {
+struct ChunkEndRead {
     log: usize,
     /// The first cell.
     first: u64,
     values: Vec<Value>,
     /// How many of them lie before the chunk's end.
     before: usize,
-    when: When,
+    when: ReadMoment,
     node: NodeId,
 }
 
 /// When it was shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum When {
+enum ReadMoment {
     /// As it was at an instant.
     At(Hlc),
     /// One side after the other, which of them first, asked for from then on.
@@ -62,9 +62,19 @@ impl Worker {
         let value = self.history().fresh_value();
         let sync = self.client.rng.chance(self.mix.sync_one_in);
         let place = {
-            let (seen, client, invoked_us) = (self.client.newest, self.client.who(), self.client.now_us());
+            let (newest_before, client, invoked_us) =
+                (self.client.newest, self.client.identity(), self.client.now_us());
             let mut history = self.history();
-            history.appends.push(AppendRecord { file, client, value, cells, seen, done: None, invoked_us, sync });
+            history.appends.push(AppendRecord {
+                file,
+                client,
+                value,
+                cells,
+                newest_before,
+                done: None,
+                invoked_us,
+                sync,
+            });
             history.appends.len() - 1
         };
         let payload = value.to_le_bytes().repeat((cells * CELL_BYTES / 8) as usize);
@@ -153,9 +163,9 @@ impl Worker {
             let Some(values) = self.values(cells, &payload, node).filter(|_| !incomplete) else { return Ok(()) };
             (sides[side], shown_by) = (values, node);
         }
-        let when = at.map_or(When::Now { before_first, invoked_us }, When::At);
+        let when = at.map_or(ReadMoment::Now { before_first, invoked_us }, ReadMoment::At);
         let (before, values) = (sides[0].len(), sides.concat());
-        let shown = Shown { log, first: end - SIDE_CELLS, values, before, when, node: shown_by };
+        let shown = ChunkEndRead { log, first: end - SIDE_CELLS, values, before, when, node: shown_by };
         let mut history = self.history();
         let verdict = check_shown(&history, &shown);
         history.note(verdict);
@@ -211,11 +221,11 @@ fn appended(history: &History, log: usize) -> BTreeMap<Value, &AppendRecord> {
     appends.map(|append| (append.value, append)).collect()
 }
 
-fn check_shown(history: &History, shown: &Shown) -> Verdict {
-    let Shown { log, first, values, before, when, node } = shown;
+fn check_shown(history: &History, shown: &ChunkEndRead) -> Verdict {
+    let ChunkEndRead { log, first, values, before, when, node } = shown;
     let words = match when {
-        When::At(at) => format!("at {at}, as {node} says"),
-        When::Now { .. } => format!("now, as {node} says"),
+        ReadMoment::At(at) => format!("at {at}, as {node} says"),
+        ReadMoment::Now { .. } => format!("now, as {node} says"),
     };
     let appends = appended(history, *log);
     let runs = runs_of(values, *log, *node)?;
@@ -227,21 +237,21 @@ fn check_shown(history: &History, shown: &Shown) -> Verdict {
         // What goes on beyond what was looked at; what one side had not, or had no more, when it was looked at first.
         let goes_on = *place == 0 || end == values.len();
         let has_come = match when {
-            When::At(_) => false,
-            When::Now { before_first: true, .. } => place == before,
-            When::Now { before_first: false, .. } => end == *before,
+            ReadMoment::At(_) => false,
+            ReadMoment::Now { before_first: true, .. } => place == before,
+            ReadMoment::Now { before_first: false, .. } => end == *before,
         };
         // All copies of what was not flushed were lost between the looks at the two sides: the first may have shown
         // what is gone.
         let has_gone = match when {
-            When::At(_) => false,
-            When::Now { invoked_us, .. } => history.lost.iter().any(|(lost_us, _)| lost_us > invoked_us),
+            ReadMoment::At(_) => false,
+            ReadMoment::Now { invoked_us, .. } => history.lost.iter().any(|(lost_us, _)| lost_us > invoked_us),
         };
         if *count > append.cells || *count < append.cells && !goes_on && !has_come && !has_gone {
             let what = format!("{count} cells of append {value} of {} are in log {log} {words}", append.cells);
             return broken(Rule::Whole, what);
         }
-        if let (Some((_, stamp, _)), When::At(at)) = (append.done, when)
+        if let (Some((_, stamp, _)), ReadMoment::At(at)) = (append.done, when)
             && stamp > *at
         {
             return broken(Rule::SameForEver, format!("append {value}, stamped {stamp}, is in log {log} {words}"));
@@ -257,8 +267,8 @@ fn check_shown(history: &History, shown: &Shown) -> Verdict {
             continue;
         };
         let was_there = match when {
-            When::At(at) => stamp <= *at,
-            When::Now { invoked_us, .. } => done_us < *invoked_us,
+            ReadMoment::At(at) => stamp <= *at,
+            ReadMoment::Now { invoked_us, .. } => done_us < *invoked_us,
         };
         let place = runs.get(&append.value).map(|(place, _)| (first + *place as u64) * CELL_BYTES);
         if was_there && place != Some(offset) {

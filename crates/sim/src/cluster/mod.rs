@@ -1,8 +1,8 @@
 //! A whole cluster in one thread under a seed: real servers on simulated disks, clocks and networks, and clients that
 //! check their promises.
 //!
-//! Each node is a [`frieze_node::Engine`], created and joined as real ones are: the metalog, the control plane and the
-//! chains are those that `frieze serve` runs. A call that waits for other servers is suspended and resumed later
+//! Each node is a [`frieze_node::ServerParts`], created and joined as real ones are: the metalog, the control plane and
+//! the chains are those that `frieze serve` runs. A call that waits for other servers is suspended and resumed later
 //! ([`tasks`]). The periodic work of a server's threads (beats, leases, ticks of chains, flushes) are events here.
 //!
 //! Guarantees: the same plan gives the same run ([`ClusterOutcome::trace_hash`]); a run that ends without a violation
@@ -15,14 +15,18 @@
 //! are allowed), `breakage` (how it is broken to test the tester).
 
 mod breakage;
+mod chain_text;
 mod client;
 mod clock;
 mod history;
 mod judge;
 mod logs;
+mod machine_events;
 mod net;
 mod node;
+mod outbox;
 mod plan;
+mod swarm;
 mod tasks;
 mod work;
 mod world;

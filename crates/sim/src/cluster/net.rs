@@ -14,11 +14,11 @@ use frieze_wire::peer::ServerMessage;
 
 /// A message on its way.
 #[derive(Clone)]
-pub(super) struct Letter {
+pub(super) struct Envelope {
     pub(super) from: NodeId,
     pub(super) to: NodeId,
     pub(super) header: FrameHeader,
-    pub(super) told: ServerMessage,
+    pub(super) message: ServerMessage,
     pub(super) payload: PeerPayload,
 }
 
@@ -38,20 +38,20 @@ pub(super) const FAIR: Weather = Weather { breaks: u64::MAX, late: u64::MAX, lat
 
 /// A way from one node to another.
 #[derive(Default)]
-struct Way {
+struct PeerPath {
     /// Rises when the connection breaks: letters of an older one are lost.
     connection: u64,
     /// Start of a partition, and the messages sent since.
-    cut: Option<(u64, VecDeque<Box<Letter>>)>,
+    cut: Option<(u64, VecDeque<Box<Envelope>>)>,
     /// When the last letter of each of its lanes arrives.
     last_arrivals_us: [u64; 2],
 }
 
 /// Fate of a message.
-pub(super) enum Fate {
+pub(super) enum SendOutcome {
     /// It arrives then, if this connection still lives.
     Arrives { at_us: u64, connection: u64, twice: bool },
-    /// It is held until the way is free again.
+    /// It is queued until the way is free again.
     Held,
     /// The connection broke under it.
     Broke,
@@ -60,22 +60,24 @@ pub(super) enum Fate {
 pub(super) struct Net {
     rng: Rng,
     pub(super) weather: Weather,
-    ways: BTreeMap<(NodeId, NodeId), Way>,
+    ways: BTreeMap<(NodeId, NodeId), PeerPath>,
 }
 
 /// Orders have a connection of their own (`node/src/serve/links.rs`): they do not wait behind bytes.
 #[derive(Clone, Copy)]
-enum Lane {
+enum PeerChannel {
     Orders,
     Bytes,
 }
 
-impl Lane {
-    fn of(told: &ServerMessage) -> Lane {
-        match told {
-            ServerMessage::Heartbeat(_) | ServerMessage::Grant(_) | ServerMessage::Refused(_) => Lane::Orders,
-            ServerMessage::Metalog(_) | ServerMessage::MetalogHeld(_) | ServerMessage::MetalogClose(_) => Lane::Orders,
-            _ => Lane::Bytes,
+impl PeerChannel {
+    fn of(message: &ServerMessage) -> PeerChannel {
+        match message {
+            ServerMessage::Heartbeat(_) | ServerMessage::Grant(_) | ServerMessage::Refused(_) => PeerChannel::Orders,
+            ServerMessage::Metalog(_) | ServerMessage::MetalogHeld(_) | ServerMessage::MetalogClose(_) => {
+                PeerChannel::Orders
+            }
+            _ => PeerChannel::Bytes,
         }
     }
 }
@@ -83,18 +85,18 @@ impl Lane {
 /// After so long without a sign the ends give a connection up.
 pub(super) const SILENT_US: u64 = 2_000_000;
 /// Most messages that wait behind a partition: further ones are lost.
-const HELD_MAX: usize = 2_000;
+const QUEUED_MAX: usize = 2_000;
 
 impl Net {
     pub(super) fn new(rng: Rng) -> Net {
         Net { rng, weather: FAIR, ways: BTreeMap::new() }
     }
 
-    fn way(&mut self, from: NodeId, to: NodeId) -> &mut Way {
+    fn way(&mut self, from: NodeId, to: NodeId) -> &mut PeerPath {
         self.ways.entry((from, to)).or_default()
     }
 
-    pub(super) fn send(&mut self, now_us: u64, letter: &Letter) -> Fate {
+    pub(super) fn send(&mut self, now_us: u64, envelope: &Envelope) -> SendOutcome {
         let weather = self.weather;
         let mut delay = 50 + self.rng.below(150);
         if self.rng.chance(weather.late) {
@@ -102,20 +104,20 @@ impl Net {
         }
         let breaks = self.rng.chance(weather.breaks);
         let twice = weather.overlaps && self.rng.chance(100);
-        let way = self.way(letter.from, letter.to);
-        if let Some((_, held)) = &mut way.cut {
-            if held.len() < HELD_MAX {
-                held.push_back(Box::new(letter.clone()));
+        let way = self.way(envelope.from, envelope.to);
+        if let Some((_, queue)) = &mut way.cut {
+            if queue.len() < QUEUED_MAX {
+                queue.push_back(Box::new(envelope.clone()));
             }
-            return Fate::Held;
+            return SendOutcome::Held;
         }
         if breaks {
-            return Fate::Broke;
+            return SendOutcome::Broke;
         }
         let connection = way.connection;
-        let last = &mut way.last_arrivals_us[Lane::of(&letter.told) as usize];
+        let last = &mut way.last_arrivals_us[PeerChannel::of(&envelope.message) as usize];
         *last = (now_us + delay).max(*last);
-        Fate::Arrives { at_us: *last, connection, twice }
+        SendOutcome::Arrives { at_us: *last, connection, twice }
     }
 
     /// True if a letter of this connection still arrives.
@@ -142,11 +144,11 @@ impl Net {
     }
 
     /// Ends a partition. Returns the waiting messages if both ends kept the connection; `None` if it broke.
-    pub(super) fn heal(&mut self, now_us: u64, from: NodeId, to: NodeId) -> Option<VecDeque<Box<Letter>>> {
+    pub(super) fn heal(&mut self, now_us: u64, from: NodeId, to: NodeId) -> Option<VecDeque<Box<Envelope>>> {
         let way = self.way(from, to);
-        let Some((since_us, held)) = way.cut.take() else { return Some(VecDeque::new()) };
+        let Some((since_us, queue)) = way.cut.take() else { return Some(VecDeque::new()) };
         if now_us - since_us < SILENT_US {
-            return Some(held);
+            return Some(queue);
         }
         None
     }

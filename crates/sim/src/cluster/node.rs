@@ -1,6 +1,6 @@
 //! One node of the simulated cluster: its durable state, the server, and the suspended calls of the server.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,8 +9,8 @@ use frieze_base::{ChainId, ClusterId, Fault, NodeId, Rng};
 use frieze_disk::{CrashKind, Disk, SimDisk, TimeSource};
 use frieze_hlc::Hlc;
 use frieze_node::{
-    Conn, Copy, Engine, Joining, LeftBehind, MemoryStore, PeerPayload, Peers, ProcessStats, Responder, Scratch, Seams,
-    Settings, WentOn,
+    Conn, Copy, Joining, LeftBehind, MemoryStore, PeerPayload, Peers, ProcessStats, Responder, Scratch, Seams,
+    ServerParts, Settings, WentOn,
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Hello, Reply, Request, RequestBody};
@@ -19,59 +19,36 @@ use frieze_wire::txn::Caller;
 
 use super::breakage::ClusterBreak;
 use super::clock::NodeTime;
-use super::net::Letter;
-use super::tasks::{Task, rest};
-use crate::breakage::{Lie, lying_disk};
+use super::net::Envelope;
+use super::outbox::{NodeConnId, NodeResponse, Post};
+use super::tasks::{Task, suspend};
+use crate::breakage::{DiskCorruption, faulty_disk};
 use crate::world::WALL_US;
 
-/// Names a connection of a client, never used twice.
-pub(super) type ConnId = u64;
-
-/// An answer on its way out of a server.
-#[derive(Clone, Debug)]
-pub(super) struct Answer {
-    pub(super) node: NodeId,
-    pub(super) client: usize,
-    pub(super) conn: ConnId,
-    pub(super) request_id: u64,
-    pub(super) result: Result<Reply, Fault>,
-    pub(super) payload: Vec<u8>,
-    pub(super) hlc: Hlc,
-}
-
-/// Messages of servers that the world has not collected yet.
-#[derive(Default)]
-pub(super) struct Outbox {
-    pub(super) told: VecDeque<Box<Letter>>,
-    pub(super) answers: Vec<Answer>,
-}
-
-/// Shared by all nodes.
-pub(super) type Post = Arc<Mutex<Outbox>>;
-
-struct Teller {
+struct NodePeers {
     from: NodeId,
     post: Post,
 }
 
-impl Peers for Teller {
-    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
+impl Peers for NodePeers {
+    fn tell(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
         // Its header is that of the sender's connection.
-        let letter = Box::new(Letter { from: self.from, to, header: FrameHeader::of(FrameKind::Peer), told, payload });
-        self.post.lock().unwrap_or_else(PoisonError::into_inner).told.push_back(letter);
+        let envelope =
+            Box::new(Envelope { from: self.from, to, header: FrameHeader::of(FrameKind::Peer), message, payload });
+        self.post.lock().unwrap_or_else(PoisonError::into_inner).messages.push_back(envelope);
     }
 }
 
-struct Answerer {
+struct NodeResponder {
     node: NodeId,
     client: usize,
-    conn: ConnId,
+    conn: NodeConnId,
     post: Post,
 }
 
-impl Responder for Answerer {
+impl Responder for NodeResponder {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], _: u32) {
-        let answer = Answer {
+        let answer = NodeResponse {
             node: self.node,
             client: self.client,
             conn: self.conn,
@@ -84,9 +61,9 @@ impl Responder for Answerer {
     }
 }
 
-type Door = (Arc<Conn>, Arc<dyn Responder>);
+type NodeConn = (Arc<Conn>, Arc<dyn Responder>);
 
-pub(super) struct Node {
+pub(super) struct SimNode {
     pub(super) id: NodeId,
     pub(super) disk: SimDisk,
     pub(super) store: MemoryStore,
@@ -104,15 +81,15 @@ pub(super) struct Node {
     /// Rises with every start and every end: events of an earlier process are skipped.
     pub(super) life: u64,
     pub(super) starts: u64,
-    pub(super) engine: Option<Arc<Engine>>,
+    pub(super) engine: Option<Arc<ServerParts>>,
     /// It has begun to serve.
     pub(super) serves: bool,
     pub(super) tasks: Vec<Task>,
-    doors: BTreeMap<ConnId, Door>,
+    doors: BTreeMap<NodeConnId, NodeConn>,
     /// Connections of earlier processes: a request on one of them fails with its end.
-    stale: BTreeSet<ConnId>,
+    stale: BTreeSet<NodeConnId>,
     /// Those of the last process, whose other ends are not notified yet.
-    ended: Vec<ConnId>,
+    ended: Vec<NodeConnId>,
     /// No process runs there, and the machine refuses connections.
     pub(super) refuses: bool,
     pub(super) paused_until_us: u64,
@@ -124,7 +101,7 @@ pub(super) struct Node {
     pub(super) control_busy: Arc<AtomicBool>,
     pub(super) tend_busy: Arc<AtomicBool>,
     /// Chains are detached during its periodic work, and at no other time.
-    pub(super) may_give_up: bool,
+    pub(super) may_detach: bool,
     /// It crashes at one of its next effects.
     pub(super) may_crash: bool,
     /// It is gone for ever, with its disk.
@@ -137,13 +114,13 @@ pub(super) struct Node {
     /// durable part of these, and all that other members have only in a later epoch.
     pub(super) short_at: BTreeMap<u32, u64>,
     /// Chains that this process has detached, and the count, as far as judged.
-    pub(super) given_up: Vec<(ChainId, u64)>,
+    pub(super) detached: Vec<(ChainId, u64)>,
     /// Chains that it last decided to detach and still needs, with the reason.
     pub(super) needed: Arc<Mutex<BTreeMap<ChainId, String>>>,
     /// A sync failed: its supervisor restarts the server.
     pub(super) failed: bool,
     /// State of its chains in the last line of the trace.
-    pub(super) told: String,
+    pub(super) last_trace: String,
     broken: Option<ClusterBreak>,
 }
 
@@ -155,21 +132,21 @@ pub(super) fn address(id: NodeId) -> String {
     format!("10.0.0.{}:7470", id.0)
 }
 
-impl Node {
+impl SimNode {
     pub(super) fn new(
         id: NodeId,
         mut rng: Rng,
         settings: &Settings,
         post: &Post,
         broken: Option<ClusterBreak>,
-    ) -> Node {
+    ) -> SimNode {
         let settings = Settings {
             advertise: address(id),
             name: format!("node{}", id.0),
             machine: "machine0".to_owned(),
             ..settings.clone()
         };
-        Node {
+        SimNode {
             id,
             disk: SimDisk::new(rng.next()),
             store: MemoryStore::default(),
@@ -198,16 +175,16 @@ impl Node {
             journal_at_us: None,
             control_busy: Arc::default(),
             tend_busy: Arc::default(),
-            may_give_up: false,
+            may_detach: false,
             may_crash: false,
             is_gone: false,
             stays_away: false,
             is_rotten: false,
             short_at: BTreeMap::new(),
-            given_up: Vec::new(),
+            detached: Vec::new(),
             needed: Arc::default(),
             failed: false,
-            told: String::new(),
+            last_trace: String::new(),
             broken,
         }
     }
@@ -228,7 +205,7 @@ impl Node {
         stunned_us
     }
 
-    /// Opens the content of the disk. It serves when [`Node::serve`] says so.
+    /// Opens the content of the disk. It serves when [`SimNode::serve`] says so.
     pub(super) fn start(&mut self) -> Result<(), Fault> {
         assert!(self.engine.is_none(), "it runs already");
         self.life += 1;
@@ -237,13 +214,13 @@ impl Node {
         self.control_busy = Arc::default();
         self.tend_busy = Arc::default();
         (self.flush_at_us, self.journal_at_us, self.failed) = (None, None, false);
-        self.given_up.clear();
+        self.detached.clear();
         self.needed = Arc::default();
         let mut entropy = [0u8; 64];
         self.rng.fill(&mut entropy);
         let woken = self.woken.clone();
         let disk: Arc<dyn Disk> = match self.broken {
-            Some(ClusterBreak::SyncLies) => lying_disk(self.disk.clone(), Lie::Syncs("raft-")),
+            Some(ClusterBreak::SyncLies) => faulty_disk(self.disk.clone(), DiskCorruption::Syncs("raft-")),
             _ => Arc::new(self.disk.clone()),
         };
         let seams = Seams {
@@ -258,8 +235,8 @@ impl Node {
             owner: Caller::root(),
         };
         let engine = match &self.joining {
-            Some(joining) => Engine::join(self.settings.clone(), seams, joining)?,
-            None => Engine::open(self.settings.clone(), seams)?,
+            Some(joining) => ServerParts::join(self.settings.clone(), seams, joining)?,
+            None => ServerParts::open(self.settings.clone(), seams)?,
         };
         if self.disk.is_crashed() {
             return Err(frieze_base::Reason::InputOutput.into());
@@ -292,8 +269,8 @@ impl Node {
         if wait_us > 0 {
             return Ok(Some(Duration::from_micros(wait_us)));
         }
-        engine.connect(Arc::new(Teller { from: self.id, post: self.post.clone() }));
-        engine.while_waiting(Box::new(rest));
+        engine.connect(Arc::new(NodePeers { from: self.id, post: self.post.clone() }));
+        engine.while_waiting(Box::new(suspend));
         engine.begin_node()?;
         self.serves = true;
         Ok(None)
@@ -332,29 +309,29 @@ impl Node {
     }
 
     /// The server, if it serves.
-    pub(super) fn serving(&self) -> Option<&Arc<Engine>> {
+    pub(super) fn serving(&self) -> Option<&Arc<ServerParts>> {
         self.engine.as_ref().filter(|_| self.serves)
     }
 
     /// Begins a call that may wait.
-    pub(super) fn begin(&mut self, run: impl FnOnce(&Engine) + Send + 'static) {
+    pub(super) fn begin(&mut self, run: impl FnOnce(&ServerParts) + Send + 'static) {
         let Some(engine) = self.serving().cloned() else { return };
         let mut task = Task::new(move || run(&engine));
-        if !task.go_on() {
+        if !task.resume() {
             self.tasks.push(task);
         }
     }
 
     /// Resumes suspended calls whose wait is over.
-    pub(super) fn go_on(&mut self) {
-        self.tasks.retain_mut(|task| !task.go_on());
+    pub(super) fn resume_tasks(&mut self) {
+        self.tasks.retain_mut(|task| !task.resume());
     }
 
     /// A request of a client arrives.
     pub(super) fn request(
         &mut self,
         client: usize,
-        conn: ConnId,
+        conn: NodeConnId,
         header: FrameHeader,
         body: RequestBody,
         payload: Vec<u8>,
@@ -366,11 +343,11 @@ impl Node {
             let mut challenge = [0u8; 32];
             rng.fill(&mut challenge);
             let conn = Arc::new(Conn::new(Some(Caller::root()), challenge));
-            let nobody: Arc<dyn Responder> = Arc::new(Answerer { node, client, conn: id, post: Post::default() });
+            let nobody: Arc<dyn Responder> = Arc::new(NodeResponder { node, client, conn: id, post: Post::default() });
             let hello = RequestBody { caller: None, request: Some(Request::Hello(Hello::default())) };
             let greeting = FrameHeader::of(FrameKind::Request);
             engine.handle(&conn, &greeting, hello, [][..].into(), &nobody, &mut Scratch::default());
-            (conn, Arc::new(Answerer { node, client, conn: id, post }))
+            (conn, Arc::new(NodeResponder { node, client, conn: id, post }))
         });
         let (conn, responder) = (conn.clone(), responder.clone());
         self.begin(move |engine| {
@@ -380,12 +357,12 @@ impl Node {
 
     /// Connections whose other ends can be notified of the end from now on: by its machine when a process dies, and
     /// after a power loss when the machine is back.
-    pub(super) fn take_ended(&mut self) -> Vec<ConnId> {
+    pub(super) fn take_ended(&mut self) -> Vec<NodeConnId> {
         std::mem::take(&mut self.ended)
     }
 
     /// True if the machine, without a server, rejects messages on this connection: it is over.
-    pub(super) fn rejects(&self, conn: ConnId) -> bool {
+    pub(super) fn rejects(&self, conn: NodeConnId) -> bool {
         match self.serves {
             true => self.stale.contains(&conn),
             false => self.refuses,
@@ -393,9 +370,9 @@ impl Node {
     }
 
     /// A connection of a client is gone.
-    pub(super) fn disconnect(&mut self, conn: ConnId) {
+    pub(super) fn disconnect(&mut self, conn: NodeConnId) {
         if let (Some((conn, _)), Some(engine)) = (self.doors.remove(&conn), &self.engine) {
-            engine.disconnected(&conn);
+            engine.service.sessions.disconnected(&conn);
         }
     }
 }

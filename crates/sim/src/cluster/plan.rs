@@ -117,7 +117,7 @@ pub struct ClusterCounts {
     /// Requests to servers, and messages between them.
     pub requests: u64,
     /// See `requests`.
-    pub letters: u64,
+    pub peer_messages: u64,
     /// Events in all.
     pub events: u64,
     /// Simulated milliseconds.
@@ -129,5 +129,8 @@ pub struct ClusterCounts {
     /// Answers about instants that were remembered.
     pub remembered: u64,
     /// Chains that nodes detached, since other nodes had them.
-    pub given_up: u64,
+    pub detached: u64,
 }
+
+/// Chains of a simulated cluster.
+pub(super) const CHAINS: u32 = 3;

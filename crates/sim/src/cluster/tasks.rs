@@ -38,7 +38,7 @@ impl Task {
     }
 
     /// Runs until it rests. True when it is over.
-    pub(super) fn go_on(&mut self) -> bool {
+    pub(super) fn resume(&mut self) -> bool {
         let stack = self.0.as_mut().expect("it is taken only when the task goes");
         // A call has locks of its own.
         frieze_locks::run_as_other_thread(|| stack.resume());
@@ -61,7 +61,7 @@ impl Drop for Task {
 }
 
 /// Suspends the current task, so that all other events continue.
-pub(super) fn rest() {
+pub(super) fn suspend() {
     assert!(generator::is_generator(), "something waits that may not wait");
     #[expect(deprecated, reason = "what waits has no scope at hand, it is deep in the server")]
     frieze_locks::run_as_other_thread(|| generator::yield_with(()));

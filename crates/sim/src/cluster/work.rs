@@ -1,23 +1,22 @@
 //! Work of the clients: they write, append to and read cells of shared files, create and remove names, and read at
 //! instants of the past.
 
+mod final_reads;
+mod names;
+mod operator;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChunkId, Fault, InodeId, NodeId, Reason, Seq};
 use frieze_hlc::Hlc;
-use frieze_wire::control::NodeInfoProto;
 use frieze_wire::edit::CopyRange;
-use frieze_wire::message::{Cluster, ClusterOp, Join, List, Open, Read, Reply, Request, Sync, TxnReply, View, Write};
-use frieze_wire::txn::{Grant, Make, MakeKind, MakeNameless, Op, Remove, Rename, SetAttr, Target};
+use frieze_wire::message::{Open, Read, Reply, Request, Sync, TxnReply, View, Write};
+use frieze_wire::txn::{Grant, Make, MakeKind, MakeNameless, Op, SetAttr, Target};
 
-use super::client::{Client, Route};
-use super::history::{
-    Cells, CutRecord, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, SyncRecord, TogetherRecord, Value,
-    WriteRecord,
-};
+use super::client::{ClusterClient, Route};
+use super::history::{Cells, CutRecord, FileInfo, History, ReadRecord, SyncRecord, TogetherRecord, Value, WriteRecord};
 use crate::violation::{Rule, broken};
-use crate::world::WALL_US;
 
 /// Bytes of a cell.
 pub(super) const CELL_BYTES: u64 = 64;
@@ -45,7 +44,7 @@ pub(super) fn chunk_of(cell: u64) -> u32 {
 
 /// How often each thing is done.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mix {
+pub(super) struct ClusterMix {
     pub(super) write: u64,
     pub(super) read: u64,
     pub(super) past: u64,
@@ -64,9 +63,9 @@ pub(super) struct Mix {
 }
 
 pub(super) struct Worker {
-    pub(super) client: Client,
+    pub(super) client: ClusterClient,
     pub(super) history: Arc<Mutex<History>>,
-    pub(super) mix: Mix,
+    pub(super) mix: ClusterMix,
     /// The right to read and write a file, of this session.
     capabilities: BTreeMap<u64, Vec<u8>>,
     pub(super) granted: BTreeSet<(u64, u32)>,
@@ -75,7 +74,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(client: Client, history: Arc<Mutex<History>>, mix: Mix) -> Worker {
+    pub(super) fn new(client: ClusterClient, history: Arc<Mutex<History>>, mix: ClusterMix) -> Worker {
         let (capabilities, granted, ends) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         Worker { client, history, mix, capabilities, granted, ends }
     }
@@ -113,102 +112,6 @@ impl Worker {
             self.history().note::<()>(broken(Rule::PromisedErrors, what));
         }
         self.client.port().doing.clear();
-    }
-
-    /// The operator's work: spreads the chains over all nodes, if those have room for more than `copies`; if `drains`,
-    /// drains nodes one at a time and undoes that.
-    pub(super) fn operate(mut self, copies: u32, drains: bool) {
-        let nodes = self.client.nodes().to_vec();
-        let are_spare = nodes.len() as u32 > copies;
-        if are_spare {
-            self.try_to(ClusterOp::Balance(true));
-        }
-        while drains && !self.client.port().calm {
-            let node = self.client.any_node().0;
-            if !are_spare {
-                // With as many nodes as replicas none can be spared before fewer are wanted.
-                self.try_to(ClusterOp::Replicas(copies - 1));
-            }
-            self.try_to(ClusterOp::Drain(node));
-            let drained_us = self.client.rng.between(100_000, 3_000_000);
-            self.client.pause_while_busy(drained_us);
-            self.try_to(ClusterOp::Undrain(node));
-            self.try_to(match are_spare {
-                true => ClusterOp::Balance(true),
-                false => ClusterOp::Replicas(copies),
-            });
-            let rest_us = self.client.rng.between(100_000, 3_000_000);
-            self.client.pause_while_busy(rest_us);
-        }
-        if drains {
-            for node in nodes {
-                self.try_to(ClusterOp::Undrain(node.0));
-            }
-            self.try_to(ClusterOp::Replicas(copies));
-            self.try_to(ClusterOp::Balance(true));
-        }
-        self.client.port().doing.clear();
-    }
-
-    /// The operator's work when a machine is lost with all its data: it is declared dead, and another one takes its
-    /// place, before or after.
-    pub(super) fn replace(mut self, lost: NodeId, newcomer: NodeInfoProto) {
-        let unnoticed_us = self.client.rng.between(100_000, 2_000_000);
-        self.client.pause(unnoticed_us);
-        let is_declared_first = self.client.rng.chance(2);
-        if is_declared_first {
-            self.declare_dead(lost);
-        }
-        self.ask_to_join(newcomer);
-        if !is_declared_first {
-            self.declare_dead(lost);
-        }
-        self.client.port().doing.clear();
-    }
-
-    /// Work of a joining server: it asks until the cluster has added it.
-    pub(super) fn join(mut self, newcomer: NodeInfoProto) {
-        self.ask_to_join(newcomer);
-        self.client.port().doing.clear();
-    }
-
-    fn ask_to_join(&mut self, newcomer: NodeInfoProto) {
-        let join = Request::Join(Join { newcomer: Some(newcomer), cluster: String::new(), wall_us: WALL_US });
-        loop {
-            if let Ok((Reply::Join(reply), ..)) = self.client.call(Route::Lead, &join, &[], Seq(0)) {
-                self.client.port().joined = Some(reply);
-                break;
-            }
-            self.client.pause(200_000);
-        }
-    }
-
-    /// Retries until it is: the node first has to be found silent. The option that accepts a loss is used only where it
-    /// has to be.
-    fn declare_dead(&mut self, lost: NodeId) {
-        let mut op = ClusterOp::DeclareDead(lost.0);
-        while let Err(fault) = self.order(op) {
-            if fault.message.contains("--accept-loss") {
-                op = ClusterOp::DeclareLost(lost.0);
-                continue;
-            }
-            self.client.pause(200_000);
-        }
-    }
-
-    /// A request that may be refused, and is not repeated then.
-    fn try_to(&mut self, op: ClusterOp) {
-        drop(self.order(op));
-    }
-
-    /// A request that may be refused for now, and is repeated later.
-    fn order(&mut self, op: ClusterOp) -> Result<(), Fault> {
-        let ask = Request::Cluster(Cluster { op: Some(op) });
-        let answered = self.client.call(Route::Lead, &ask, &[], Seq(0));
-        let done = answered.map(drop);
-        let words = format!("the operator: {op:?}: {:?}", done.as_ref().map_err(Fault::to_string));
-        self.history().trace.words(words);
-        done
     }
 
     fn begin(&mut self) -> Result<(), Fault> {
@@ -266,7 +169,7 @@ impl Worker {
     }
 
     fn one_thing(&mut self) -> Result<(), Fault> {
-        let Mix { write, read, past, append, sync, names, cut, leave, together, .. } = self.mix;
+        let ClusterMix { write, read, past, append, sync, names, cut, leave, together, .. } = self.mix;
         let kinds =
             [(write, 0), (read, 1), (past, 2), (append, 3), (sync, 4), (names, 5), (cut, 6), (leave, 7), (together, 8)];
         let mut drawn = self.client.rng.below(kinds.iter().map(|(weight, _)| weight).sum());
@@ -335,9 +238,9 @@ impl Worker {
         let record = WriteRecord {
             cells,
             value,
-            client: self.client.who(),
+            client: self.client.identity(),
             invoked_us: self.client.now_us(),
-            seen: self.client.newest,
+            newest_before: self.client.newest,
             done: None,
             sync,
         };
@@ -386,15 +289,16 @@ impl Worker {
             let (source, target_offset) = (waiting.capability.clone(), offset_of(cells.first));
             ranges.push(CopyRange { source, source_offset, target, target_offset, len, also: Vec::new() });
         }
-        let (seen, client, invoked_us) = (self.client.newest, self.client.who(), self.client.now_us());
+        let (newest_before, client, invoked_us) = (self.client.newest, self.client.identity(), self.client.now_us());
         // A client that receives the answer or reads the bytes finds them on stable storage.
         let (done, sync) = (None, true);
-        let record = |cells: &Cells| WriteRecord { cells: *cells, value, client, invoked_us, seen, done, sync };
+        let record =
+            |cells: &Cells| WriteRecord { cells: *cells, value, client, invoked_us, newest_before, done, sync };
         let (place, number) = {
             let mut history = self.history();
             let place = history.writes.len();
             history.writes.extend(parts.iter().map(record));
-            history.together.push(TogetherRecord { value, parts: parts.clone(), seen, is_done: false });
+            history.together.push(TogetherRecord { value, parts: parts.clone(), newest_before, is_done: false });
             (place, history.together.len() - 1)
         };
         if !self.mix.is_apart {
@@ -510,7 +414,7 @@ impl Worker {
         (payload, node, incomplete): (Vec<u8>, NodeId, bool),
     ) -> bool {
         let Some(values) = self.values(cells, &payload, node) else { return false };
-        let (done_us, client) = (self.client.now_us(), self.client.who());
+        let (done_us, client) = (self.client.now_us(), self.client.identity());
         self.history().reads.push(ReadRecord { cells, values, invoked_us, done_us, node, client, incomplete });
         true
     }
@@ -572,37 +476,6 @@ impl Worker {
         Ok(true)
     }
 
-    fn names(&mut self, view: View, route: Route) -> Result<Option<(Vec<String>, NodeId)>, Fault> {
-        let list = List { target: Target::path("/names"), view, count_max: 10_000, ..List::default() };
-        match self.client.call(route, &Request::List(list), &[], Seq(0)) {
-            Ok((Reply::List(reply), _, node)) => {
-                let names = reply.entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned());
-                Ok(Some((names.collect(), node)))
-            }
-            Ok(_) => Err(Reason::BadFrame.into()),
-            Err(fault) if fault.reason == Reason::Future => Ok(None),
-            Err(fault) => Err(fault),
-        }
-    }
-
-    pub(super) fn list_at(&mut self, at: Hlc, node: NodeId) -> Result<(), Fault> {
-        if let Some((names, node)) = self.names(View { at: Some(at.0), user_at: None }, Route::At(node))? {
-            self.history().remember_names(at, names, node);
-        }
-        Ok(())
-    }
-
-    fn list(&mut self) -> Result<(), Fault> {
-        let invoked_us = self.client.now_us();
-        if let Some((names, node)) = self.names(View::default(), Route::Lead)? {
-            let done_us = self.client.now_us();
-            let mut history = self.history();
-            history.present.clone_from(&names);
-            history.lists.push(ListRecord { names, invoked_us, done_us, node });
-        }
-        Ok(())
-    }
-
     /// Cuts a file at the beginning of a cell.
     fn cut(&mut self) -> Result<(), Fault> {
         let cell = self.client.rng.below(CELLS);
@@ -620,7 +493,8 @@ impl Worker {
             extend: false,
             times_anew: false,
         });
-        let record = CutRecord { cell, invoked_us: self.client.now_us(), seen: self.client.newest, done: None };
+        let record =
+            CutRecord { cell, invoked_us: self.client.now_us(), newest_before: self.client.newest, done: None };
         let place = {
             let mut history = self.history();
             history.cuts.push(record);
@@ -641,108 +515,8 @@ impl Worker {
         let FileInfo { inode, .. } = self.file(file);
         let invoked_us = self.client.now_us();
         self.client.call(Route::Lead, &Request::Sync(Sync { inode }), &[], Seq(0))?;
-        let (done_us, client) = (self.client.now_us(), self.client.who());
+        let (done_us, client) = (self.client.now_us(), self.client.identity());
         self.history().syncs.push(SyncRecord { file, client, invoked_us, done_us });
         Ok(())
-    }
-
-    fn change_names(&mut self) -> Result<(), Fault> {
-        if self.client.rng.chance(4) {
-            return self.list();
-        }
-        let present = self.history().present.clone();
-        let op = match self.client.rng.below(4) {
-            0 if !present.is_empty() => NameOp::Remove { name: self.client.rng.choose(&present).clone() },
-            1 if !present.is_empty() => {
-                NameOp::Rename { from: self.client.rng.choose(&present).clone(), to: self.fresh_name() }
-            }
-            _ => NameOp::Make { name: self.fresh_name() },
-        };
-        let path = |name: &str| Target::path(format!("/names/{name}"));
-        let asked = match &op {
-            NameOp::Make { name } => {
-                let kind = Some(MakeKind::File(false));
-                Op::Make(Make { target: path(name), mode: 0o644, or_open: false, kind, ..Make::default() })
-            }
-            NameOp::Rename { from, to } => Op::Rename(Rename { from: path(from), to: path(to), flags: 0 }),
-            NameOp::Remove { name } => Op::Remove(Remove { target: path(name), directory: false }),
-        };
-        let record =
-            NameRecord { op: op.clone(), invoked_us: self.client.now_us(), seen: self.client.newest, done: None };
-        let place = {
-            let mut history = self.history();
-            history.names.push(record);
-            history.names.len() - 1
-        };
-        let sync = self.client.rng.chance(self.mix.sync_one_in);
-        let outcome = match self.client.change(asked, sync) {
-            Ok(reply) => Ok(Hlc(reply.stamp)),
-            Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::Exists) => Err(()),
-            Err(fault) => return Err(fault),
-        };
-        let done_us = self.client.now_us();
-        let mut history = self.history();
-        history.names[place].done = Some((done_us, outcome));
-        if let Ok(stamp) = outcome {
-            history.instants.push(stamp);
-            history.instants.push(stamp.previous());
-            let (made, gone) = match op {
-                NameOp::Make { name } => (Some(name), None),
-                NameOp::Rename { from, to } => (Some(to), Some(from)),
-                NameOp::Remove { name } => (None, Some(name)),
-            };
-            history.present.retain(|name| Some(name) != gone.as_ref());
-            history.present.extend(made);
-        }
-        Ok(())
-    }
-
-    fn fresh_name(&self) -> String {
-        format!("n{}", self.history().fresh_value())
-    }
-
-    /// Final reads: all cells, now and at remembered instants, at each node; all logs.
-    pub(super) fn look_back(mut self) {
-        if let Err(fault) = self.try_to_look_back() {
-            let what = format!("looking back was refused: {:?}: {fault}", fault.reason);
-            self.history().note::<()>(broken(Rule::PromisedErrors, what));
-        }
-        self.client.port().doing.clear();
-    }
-
-    fn try_to_look_back(&mut self) -> Result<(), Fault> {
-        self.client.open_session()?;
-        for node in self.client.nodes().to_vec() {
-            for file in 0..FILES {
-                let FileInfo { path, inode } = self.file(file);
-                let capability = self.capability(inode, &path)?;
-                for first in (0..CELLS).step_by(CELLS_PER_CHUNK as usize) {
-                    for (first, count) in [(first, CELLS_PER_CHUNK - 1), (first + CELLS_PER_CHUNK - 1, 1)] {
-                        let cells = Cells { file, first, count };
-                        let invoked_us = self.client.now_us();
-                        let read = self.bytes(Route::At(node), &capability, offset_of(first), count * CELL_BYTES)?;
-                        if !self.note_read(cells, invoked_us, read) {
-                            return Ok(());
-                        }
-                    }
-                }
-            }
-            let remembered: Vec<(usize, u64, Hlc)> = self.history().cells_at.keys().copied().collect();
-            let every = (remembered.len() / 40).max(1) as u64;
-            for (file, cell, at) in remembered {
-                if self.client.rng.chance(every) {
-                    self.read_at(Cells { file, first: cell, count: 1 }, at, node)?;
-                }
-            }
-            let remembered: Vec<Hlc> = self.history().names_at.keys().copied().collect();
-            let every = (remembered.len() / 10).max(1) as u64;
-            for at in remembered {
-                if self.client.rng.chance(every) {
-                    self.list_at(at, node)?;
-                }
-            }
-            self.look_at_logs(node)?;
-        }
-        self.list()
     }
 }

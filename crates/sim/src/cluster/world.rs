@@ -1,43 +1,44 @@
 //! Nodes, clients, the network between them, and faults: one event after the other, in the order of the seed.
 
+mod audit;
+mod bootstrap;
 mod chains;
+mod clients;
+mod dispatch;
 mod faults;
-mod founding;
 mod health;
-mod losses;
+mod machine_losses;
 mod minority;
-mod people;
+mod servers;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
-use std::sync::atomic::Ordering;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use frieze_base::{Fault, LogIndex, NodeId, Reason, Rng};
-use frieze_disk::CrashKind;
-use frieze_node::{ClusterState, Engine, MetalogStatus, PeerPayload, Settings};
+use frieze_base::{LogIndex, NodeId, Rng};
+use frieze_node::{MetalogStatus, Settings};
 use frieze_wire::control::{DeviceProto, NodeInfoProto};
-use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::ReplicaStatus;
 
 use super::breakage;
-use super::client::{Outgoing, Port};
+use super::chain_text::chain_words;
+use super::client::{OutgoingRequest, Port};
 use super::history::History;
 use super::judge;
-use super::net::{Fate, Letter, Net};
-use super::node::{Answer, ConnId, Node, Post, address};
-use super::plan::{ClusterCounts, ClusterOutcome, ClusterPlan};
+use super::machine_events::{MachineEvent, once_in};
+use super::net::{Envelope, Net};
+use super::node::{SimNode, address};
+use super::outbox::{NodeConnId, NodeResponse, Post};
+use super::plan::{CHAINS, ClusterCounts, ClusterOutcome, ClusterPlan};
+use super::swarm::{ClusterRepair, Swarm};
 use super::tasks::Task;
-use super::work::{CHUNK_BYTES, Mix, Worker};
+use super::work::{CHUNK_BYTES, ClusterMix, Worker};
+use crate::schedule::Schedule;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, Violation, broken};
-use chains::chain_words;
-use faults::Swarm;
-use losses::{Once, once_in};
 
 /// Something that will happen.
-enum Event {
+enum ClusterEvent {
     /// Periodic work of a server's threads; of one process.
     Beat(usize, u64),
     Control(usize, u64),
@@ -49,7 +50,7 @@ enum Event {
     Serve(usize, u64),
     Start(usize),
     Told {
-        letter: Box<Letter>,
+        envelope: Box<Envelope>,
         connection: u64,
     },
     /// A node is notified that its connection with another broke, or is up.
@@ -59,24 +60,24 @@ enum Event {
         stands: bool,
     },
     Ask {
-        outgoing: Box<Outgoing>,
+        outgoing: Box<OutgoingRequest>,
         client: usize,
     },
     Gone {
         node: NodeId,
         conn: u64,
     },
-    Answered(Box<Answer>),
+    Answered(Box<NodeResponse>),
     /// A client is notified that one of its connections has ended.
     Ended {
         client: usize,
-        conn: ConnId,
+        conn: NodeConnId,
     },
     Alarm {
         client: usize,
         at_us: u64,
     },
-    Heal(faults::Healing),
+    Heal(ClusterRepair),
     /// Another server asks to join.
     Join,
     /// A node is lost for ever, with its disk.
@@ -86,54 +87,27 @@ enum Event {
     Audit,
 }
 
-struct Scheduled {
-    at_us: u64,
-    order: u64,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-
-impl Eq for Scheduled {}
-
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_us, self.order).cmp(&(other.at_us, other.order))
-    }
-}
-
 /// A client, and the data exchanged with the world.
-struct Person {
+struct ClientTask {
     port: Arc<Mutex<Port>>,
     task: Option<Task>,
 }
 
-struct World {
+struct ClusterWorld {
     plan: ClusterPlan,
     rng: Rng,
     net: Net,
     post: Post,
-    nodes: Vec<Node>,
-    people: Vec<Person>,
+    nodes: Vec<SimNode>,
+    clients: Vec<ClientTask>,
     history: Arc<Mutex<History>>,
-    queue: BinaryHeap<Reverse<Scheduled>>,
+    schedule: Schedule<ClusterEvent>,
     now_us: u64,
-    order: u64,
     swarm: Swarm,
     /// Operations after which the next faults come, last first.
     faults: Vec<u64>,
     /// Events that happen once, and after how many operations, last first.
-    once: Vec<(u64, Once)>,
+    once: Vec<(u64, MachineEvent)>,
     calm: bool,
     /// Operations that clients have finished, and whether a client has been resumed since the last check.
     operations: u64,
@@ -148,14 +122,14 @@ struct World {
     /// In which life, and up to which entry, a node was compared last.
     audited: BTreeMap<NodeId, (u64, LogIndex)>,
     counts: ClusterCounts,
-    broken: breakage::Memory,
+    broken: breakage::ClusterBreakState,
     /// One server continues alone.
     has_gone_on: bool,
 }
 
 /// Runs a plan to its end, or to the first promise that is broken.
 pub fn run_cluster(plan: &ClusterPlan) -> ClusterOutcome {
-    let mut world = World::new(*plan);
+    let mut world = ClusterWorld::new(*plan);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.live()));
     let violation = match caught {
         Ok(verdict) => verdict.err(),
@@ -173,8 +147,6 @@ pub fn run_cluster(plan: &ClusterPlan) -> ClusterOutcome {
     ClusterOutcome { violation, trace_hash, trace, counts: std::mem::take(&mut world.counts) }
 }
 
-/// Chains of a simulated cluster.
-pub(super) const CHAINS: u32 = 3;
 /// Servers that vote, at most.
 const VOTERS_MAX: usize = 5;
 /// How long a lease is.
@@ -189,12 +161,6 @@ const LOOK_US: u64 = 5_000;
 const EVENTS_MAX: u64 = 3_000_000;
 /// Without one operation for so long faults stop.
 const STALLED_US_MAX: u64 = 60_000_000;
-
-/// True if a node says that it is a member of a chain and no newcomer to it.
-fn is_whole_member(id: NodeId, status: &ReplicaStatus) -> bool {
-    let is_tail = status.members.last() == Some(&id.0);
-    status.members.contains(&id.0) && !(status.joining && is_tail)
-}
 
 fn settings_of(plan: &ClusterPlan) -> Settings {
     Settings {
@@ -229,27 +195,26 @@ fn newcomer(index: usize) -> NodeInfoProto {
     }
 }
 
-impl World {
-    fn new(plan: ClusterPlan) -> World {
+impl ClusterWorld {
+    fn new(plan: ClusterPlan) -> ClusterWorld {
         let mut rng = Rng::new(plan.seed);
         let post = Post::default();
         let settings = settings_of(&plan);
         let founders = plan.nodes - plan.joins;
         let nodes =
-            (1..=founders).map(|id| Node::new(NodeId(id), rng.split(), &settings, &post, plan.breakage)).collect();
+            (1..=founders).map(|id| SimNode::new(NodeId(id), rng.split(), &settings, &post, plan.breakage)).collect();
         let swarm = Swarm::draw(&mut rng);
         let mut faults: Vec<u64> = (0..plan.faults).map(|_| rng.between(5, plan.operations.max(6) - 1)).collect();
         faults.sort_unstable_by_key(|at| Reverse(*at));
-        World {
+        ClusterWorld {
             net: Net::new(rng.split()),
             rng,
             post,
             nodes,
-            people: Vec::new(),
+            clients: Vec::new(),
             history: Arc::new(Mutex::new(History::new(Trace::new(plan.keep_trace)))),
-            queue: BinaryHeap::new(),
+            schedule: Schedule::default(),
             now_us: 0,
-            order: 0,
             swarm,
             faults,
             once: once_in(&plan),
@@ -261,7 +226,7 @@ impl World {
             epochs: BTreeMap::new(),
             audited: BTreeMap::new(),
             counts: ClusterCounts::default(),
-            broken: breakage::Memory::default(),
+            broken: breakage::ClusterBreakState::default(),
             has_gone_on: false,
             plan,
         }
@@ -271,9 +236,8 @@ impl World {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn after(&mut self, delay_us: u64, event: Event) {
-        self.order += 1;
-        self.queue.push(Reverse(Scheduled { at_us: self.now_us + delay_us, order: self.order, event }));
+    fn after(&mut self, delay_us: u64, event: ClusterEvent) {
+        self.schedule.add(self.now_us + delay_us, event);
     }
 
     fn say(&self, words: impl FnOnce() -> String) {
@@ -284,20 +248,20 @@ impl World {
         self.found()?;
         self.net.weather = self.swarm.weather;
         self.unset_clocks();
-        let mix = Mix {
+        let mix = ClusterMix {
             leave: u64::from(self.plan.leaves),
             together: 2 * u64::from(self.plan.together),
             is_apart: self.plan.breakage == Some(breakage::ClusterBreak::TogetherApart),
             ..self.swarm.mix
         };
         for index in 0..self.plan.clients as usize {
-            self.add_person(index, mix, Worker::live);
+            self.add_client(index, mix, Worker::live);
         }
         let ClusterPlan { operator, copies, nodes, .. } = self.plan;
         if operator || copies < nodes {
-            self.add_person(self.people.len(), mix, move |worker| worker.operate(copies, operator));
+            self.add_client(self.clients.len(), mix, move |worker| worker.operate(copies, operator));
         }
-        self.after(1_000_000, Event::Audit);
+        self.after(1_000_000, ClusterEvent::Audit);
         let mut last = (0, self.now_us);
         while self.operations < self.plan.operations || !self.faults.is_empty() {
             self.step()?;
@@ -316,9 +280,9 @@ impl World {
             while let Some((_, once)) = self.once.pop_if(|(at, _)| *at <= operations) {
                 let node = self.rng.below(self.nodes.len() as u64) as usize;
                 match once {
-                    Once::Join => self.after(0, Event::Join),
-                    Once::Lose => self.after(0, Event::Lose(node)),
-                    Once::Rot => self.after(0, Event::Rot(node)),
+                    MachineEvent::Join => self.after(0, ClusterEvent::Join),
+                    MachineEvent::Lose => self.after(0, ClusterEvent::Lose(node)),
+                    MachineEvent::Rot => self.after(0, ClusterEvent::Rot(node)),
                 }
             }
         }
@@ -327,9 +291,9 @@ impl World {
         if self.plan.loses_majority {
             self.lose_majority(mix)?;
         }
-        let index = self.people.len();
-        self.add_person(index, mix, Worker::look_back);
-        self.until(CALM_US_MAX, "everything is looked at once more", World::nobody_asks)?;
+        let index = self.clients.len();
+        self.add_client(index, mix, Worker::look_back);
+        self.until(CALM_US_MAX, "everything is looked at once more", ClusterWorld::is_idle)?;
         self.settle()?;
         let remembered = self.history().cells_at.len() as u64;
         self.counts.remembered = remembered;
@@ -338,14 +302,14 @@ impl World {
 
     fn run_for(&mut self, us: u64) -> Verdict {
         let until = self.now_us + us;
-        while self.queue.peek().is_some_and(|Reverse(next)| next.at_us <= until) {
+        while self.schedule.next_at_us().is_some_and(|at_us| at_us <= until) {
             self.step()?;
         }
         self.advance(until);
         Ok(())
     }
 
-    fn until(&mut self, within_us: u64, what: &str, is: impl Fn(&World) -> bool) -> Verdict {
+    fn until(&mut self, within_us: u64, what: &str, is: impl Fn(&ClusterWorld) -> bool) -> Verdict {
         let deadline = self.now_us + within_us;
         while !is(self) {
             // Some answers take as long as many events do.
@@ -365,9 +329,9 @@ impl World {
     /// Current operation of each client, for a run that does not end.
     fn doing(&self) -> String {
         let mut words = Vec::new();
-        for (index, person) in self.people.iter().enumerate() {
-            let port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
-            if person.task.is_some() {
+        for (index, client) in self.clients.iter().enumerate() {
+            let port = client.port.lock().unwrap_or_else(PoisonError::into_inner);
+            if client.task.is_some() {
                 words.push(format!("client {index}: {}", port.doing));
             }
         }
@@ -376,7 +340,7 @@ impl World {
                 words.push(format!("{} is down", node.id));
                 continue;
             };
-            let chains = engine.chains().iter().map(chain_words).collect::<Vec<_>>().join(" ");
+            let chains = engine.planes.chains().iter().map(chain_words).collect::<Vec<_>>().join(" ");
             let metalog = engine.metalog();
             let metalog = metalog.map(|status| {
                 let MetalogStatus { term, leader, applied, last, members, .. } = status;
@@ -391,39 +355,8 @@ impl World {
         self.nodes.iter().position(|node| node.serving().is_some_and(|engine| engine.leads()))
     }
 
-    /// Every chain is served by as many nodes as it is to have, and they agree on that.
-    fn is_whole(&self) -> bool {
-        let living = || self.nodes.iter().filter(|node| !node.is_gone);
-        let count = living().count();
-        // Each of them knows that all of them have the metalog, and that as many vote as may.
-        let is_kept = living().all(|node| {
-            let Some(status) = node.serving().and_then(|engine| engine.metalog()) else { return false };
-            let (votes, learn) = (status.members.voters.len(), status.members.learners.len());
-            let has_all = living().all(|other| status.members.contains(other.id));
-            votes == count.min(VOTERS_MAX) && votes + learn == count && has_all
-        });
-        if !is_kept {
-            return false;
-        }
-        // A machine that is lost has none.
-        let of = |node: &Node| node.serving().map(|engine| engine.chains()).unwrap_or_default();
-        let all: Vec<Vec<ReplicaStatus>> = self.nodes.iter().map(of).collect();
-        let at = |node: u32, chain: u32| all[self.index_of(NodeId(node))].iter().find(|status| status.chain == chain);
-        let is_served = |chain: u32| {
-            // A node that is no member any more knows an older configuration, or none.
-            let of_chain = all.iter().flatten().filter(|status| status.chain == chain && !status.members.is_empty());
-            let Some(newest) = of_chain.max_by_key(|status| status.epoch) else { return false };
-            let same = |status: &ReplicaStatus| (status.epoch, &status.members) == (newest.epoch, &newest.members);
-            newest.members.len() == count.min(self.plan.copies as usize)
-                && !newest.joining
-                && newest.syncing == 0
-                && newest.members.iter().all(|node| at(*node, chain).is_some_and(same))
-        };
-        (0..CHAINS).all(is_served)
-    }
-
-    fn nobody_asks(&self) -> bool {
-        self.people.iter().all(|person| person.task.is_none())
+    fn is_idle(&self) -> bool {
+        self.clients.iter().all(|client| client.task.is_none())
     }
 
     fn advance(&mut self, now_us: u64) {
@@ -440,7 +373,7 @@ impl World {
 
     /// Lets the next event happen.
     fn step(&mut self) -> Verdict {
-        let Some(Reverse(Scheduled { at_us, event, .. })) = self.queue.pop() else {
+        let Some((at_us, event)) = self.schedule.pop() else {
             return broken(Rule::Live, "nothing is left to happen");
         };
         self.counts.events += 1;
@@ -449,7 +382,7 @@ impl World {
         }
         self.now_us = at_us.max(self.now_us);
         self.history().trace.at(at_us);
-        self.happen(event)?;
+        self.handle_event(event)?;
         // Only clients finish operations, or see violations.
         if std::mem::take(&mut self.has_woken) {
             let mut history = self.history();
@@ -463,518 +396,5 @@ impl World {
 
     fn index_of(&self, id: NodeId) -> usize {
         id.0 as usize - 1
-    }
-
-    fn happen(&mut self, event: Event) -> Verdict {
-        let node = match &event {
-            Event::Beat(node, life)
-            | Event::Control(node, life)
-            | Event::Pulse(node, life)
-            | Event::Tend(node, life)
-            | Event::Flush(node, life)
-            | Event::Journal(node, life)
-            | Event::Serve(node, life) => {
-                if self.nodes[*node].life != *life {
-                    return Ok(());
-                }
-                Some(*node)
-            }
-            Event::Start(node) | Event::Link { node, .. } => Some(*node),
-            Event::Told { letter, .. } => Some(self.index_of(letter.to)),
-            Event::Ask { outgoing, .. } => Some(self.index_of(outgoing.to)),
-            Event::Gone { node, .. } => Some(self.index_of(*node)),
-            Event::Answered(_) | Event::Ended { .. } | Event::Alarm { .. } | Event::Heal(_) => None,
-            Event::Join | Event::Lose(_) | Event::Rot(_) | Event::Audit => None,
-        };
-        let Some(node) = node else {
-            self.all_clocks();
-            return self.happen_elsewhere(event);
-        };
-        self.nodes[node].advance(self.now_us);
-        let paused_until_us = self.nodes[node].paused_until_us.max(self.nodes[node].ahead_until_us);
-        if paused_until_us > self.now_us {
-            self.after(paused_until_us - self.now_us, event);
-            return Ok(());
-        }
-        self.happen_at(node, event)?;
-        self.settle_node(node)
-    }
-
-    fn happen_elsewhere(&mut self, event: Event) -> Verdict {
-        match event {
-            Event::Answered(mut answer) => {
-                if let Some(broken) = self.plan.breakage {
-                    breakage::answer(broken, self.has_gone_on, &mut answer);
-                }
-                let index = answer.client;
-                let Some(person) = self.people.get_mut(index) else { return Ok(()) };
-                let words = || format!("<- c{index} r{} from {} {:?}", answer.request_id, answer.node, answer.result);
-                let reason = answer.result.as_ref().err().map_or(0, |fault| fault.reason as u64);
-                let crc = frieze_base::crc32c(&answer.payload).into();
-                let numbers = [index as u64, answer.request_id, answer.node.0.into(), reason, crc, answer.hlc.0];
-                self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.numbers(&numbers, words);
-                person.port.lock().unwrap_or_else(PoisonError::into_inner).answers.push(*answer);
-                return self.wake(index);
-            }
-            Event::Ended { client, conn } => {
-                let Some(person) = self.people.get_mut(client) else { return Ok(()) };
-                person.port.lock().unwrap_or_else(PoisonError::into_inner).over.push(conn);
-                return self.wake(client);
-            }
-            Event::Alarm { client, at_us } => {
-                let due = {
-                    let port = self.people[client].port.lock().unwrap_or_else(PoisonError::into_inner);
-                    port.alarm_us == at_us
-                };
-                if due {
-                    return self.wake(client);
-                }
-            }
-            Event::Heal(healing) => self.heal(healing),
-            Event::Join => self.ask_to_join(),
-            Event::Lose(node) => return self.lose(node),
-            Event::Rot(node) => return self.rot(node),
-            Event::Audit => {
-                self.audit()?;
-                self.judge_health()?;
-                self.after(1_000_000, Event::Audit);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn happen_at(&mut self, node: usize, event: Event) -> Verdict {
-        match event {
-            Event::Start(_) => return self.start(node),
-            Event::Serve(..) => return self.serve(node),
-            _ => {}
-        }
-        if let Event::Ask { outgoing, client } = &event
-            && self.nodes[node].rejects(outgoing.conn)
-        {
-            let delay_us = 50 + self.rng.below(200);
-            self.after(delay_us, Event::Ended { client: *client, conn: outgoing.conn });
-            return Ok(());
-        }
-        let life = self.nodes[node].life;
-        let Some(engine) = self.nodes[node].serving().cloned() else { return Ok(()) };
-        match event {
-            Event::Beat(..) => {
-                let next = engine.beat().unwrap_or(Duration::from_millis(100));
-                self.after(next.as_micros() as u64, Event::Beat(node, life));
-            }
-            Event::Control(..) => {
-                let next = engine.beat_control().unwrap_or(Duration::from_millis(100));
-                self.after(next.as_micros() as u64, Event::Control(node, life));
-                let node = &mut self.nodes[node];
-                let busy = node.control_busy.clone();
-                if !busy.swap(true, Ordering::Relaxed) {
-                    node.begin(move |engine| {
-                        engine.do_control_jobs();
-                        busy.store(false, Ordering::Relaxed);
-                    });
-                }
-            }
-            Event::Pulse(..) => {
-                engine.tick_chains();
-                engine.tick();
-                self.after(20_000, Event::Pulse(node, life));
-                if self.nodes[node].flush_at_us.is_none() && !self.nodes[node].failed && engine.is_dirty() {
-                    self.flush_after(node, self.swarm.flush_delay_us);
-                }
-            }
-            Event::Tend(..) => {
-                self.after(500_000, Event::Tend(node, life));
-                let broken = self.plan.breakage;
-                let node = &mut self.nodes[node];
-                let busy = node.tend_busy.clone();
-                let needed = node.needed.clone();
-                if !busy.swap(true, Ordering::Relaxed) {
-                    node.may_give_up = true;
-                    node.begin(move |engine| {
-                        // A failed step is retried the next time.
-                        let _tended = engine.tend();
-                        chains::lock(&needed).clear();
-                        let judge = |state: &ClusterState, chain, node| {
-                            if let Some(words) = chains::why_needed(state, chain, node) {
-                                chains::lock(&needed).insert(chain, words);
-                            }
-                        };
-                        let _given_up = breakage::Memory::give_up(broken, engine, judge);
-                        let _given_back = engine.give_back_remains();
-                        // Damage that readers met is repaired from other members.
-                        let _looked = engine.scrub(&|_| true);
-                        busy.store(false, Ordering::Relaxed);
-                    });
-                }
-            }
-            Event::Flush(..) if self.nodes[node].flush_at_us.is_some_and(|at| at <= self.now_us) => {
-                self.nodes[node].flush_at_us = None;
-                let flushed = engine.flush();
-                self.flushed(node, flushed);
-            }
-            Event::Journal(..) => {
-                self.nodes[node].journal_at_us = None;
-                let flushed = engine.journal(Duration::ZERO);
-                self.flushed(node, flushed);
-            }
-            Event::Told { letter, connection } if self.net.arrives(letter.from, letter.to, connection) => {
-                let asks = matches!(letter.told, frieze_wire::peer::ServerMessage::Question(_));
-                self.hear(&engine, letter);
-                if asks {
-                    self.nodes[node].begin(Engine::answer_what_is_asked);
-                }
-            }
-            Event::Link { other, stands, .. } => engine.link_changed(other, stands),
-            Event::Ask { outgoing, client } => {
-                let Outgoing { conn, mut header, mut body, payload, .. } = *outgoing;
-                if let Some(broken) = self.plan.breakage {
-                    self.broken.ask(broken, &mut header, &mut body, &engine);
-                }
-                self.nodes[node].request(client, conn, header, body, payload);
-            }
-            Event::Gone { conn, .. } => self.nodes[node].disconnect(conn),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn hear(&mut self, engine: &Engine, letter: Box<Letter>) {
-        self.counts.letters += 1;
-        let letter = match self.plan.breakage {
-            Some(broken) => self.broken.hear(broken, letter, engine),
-            None => Some(letter),
-        };
-        let Some(letter) = letter else { return };
-        if self.plan.keep_trace && !matches!(letter.told, frieze_wire::peer::ServerMessage::Metalog(_)) {
-            self.history().trace.words(format!("      {} to {}: {:?}", letter.from, letter.to, letter.told));
-        }
-        let Letter { from, header, told, payload, .. } = *letter;
-        if let Err(fault) = engine.told(from, &header, told, (&payload.bytes).into()) {
-            self.say(|| format!("{from} was not heard: {fault}"));
-        }
-    }
-
-    fn flush_after(&mut self, node: usize, delay_us: u64) {
-        let at_us = self.now_us + delay_us;
-        if self.nodes[node].flush_at_us.is_none_or(|at| at_us < at) {
-            self.nodes[node].flush_at_us = Some(at_us);
-            let life = self.nodes[node].life;
-            self.after(delay_us, Event::Flush(node, life));
-        }
-    }
-
-    /// If the node's call paused, its machine's clocks are ahead of all others, and it has no event until the others
-    /// have caught up.
-    fn stand_still(&mut self, node: usize) -> u64 {
-        let stunned_us = self.nodes[node].take_stunned();
-        if stunned_us > 0 {
-            self.say(|| format!("a call stood still for {stunned_us} us"));
-            self.nodes[node].ahead_until_us = self.nodes[node].ahead_until_us.max(self.now_us) + stunned_us;
-        }
-        stunned_us
-    }
-
-    fn flushed(&mut self, node: usize, flushed: Result<(), Fault>) {
-        if let Err(fault) = flushed
-            && !self.nodes[node].failed
-            && !self.nodes[node].disk.is_crashed()
-        {
-            let id = self.nodes[node].id;
-            self.say(|| format!("{id} is read-only: {fault}"));
-            self.nodes[node].failed = true;
-        }
-    }
-
-    /// Handles the effects of every call of a server: its crash, its messages, its request for a flush, its suspended
-    /// calls.
-    fn settle_node(&mut self, node: usize) -> Verdict {
-        // A resumed call may send a message that others wait for.
-        self.nodes[node].go_on();
-        self.judge_what_went(node)?;
-        if self.nodes[node].may_crash && self.nodes[node].disk.is_crashed() {
-            self.stand_still(node);
-            self.post_of_dead();
-            let kind = if self.rng.chance(3) { CrashKind::Power } else { CrashKind::Process };
-            self.die(node, kind);
-            return Ok(());
-        }
-        let stunned_us = self.stand_still(node);
-        self.carry(node, stunned_us);
-        if let (Some(broken), Some(engine)) = (self.plan.breakage, self.nodes[node].serving()) {
-            self.broken.after(broken, engine);
-        }
-        if self.plan.keep_trace {
-            self.tell_chains(node);
-        }
-        if self.nodes[node].serving().is_none() {
-            return Ok(());
-        }
-        if self.nodes[node].woken.swap(false, Ordering::Relaxed) && !self.nodes[node].failed {
-            let delay_us = *self.rng.choose(&self.swarm.sync_us);
-            self.flush_after(node, delay_us);
-        }
-        let has_journal = |world: &World| world.nodes[node].serving().is_some_and(|engine| engine.has_journal());
-        if self.nodes[node].journal_at_us.is_none() && !self.nodes[node].failed && has_journal(self) {
-            let delay_us = *self.rng.choose(&self.swarm.sync_us);
-            self.nodes[node].journal_at_us = Some(self.now_us + delay_us);
-            let life = self.nodes[node].life;
-            self.after(delay_us, Event::Journal(node, life));
-        }
-        Ok(())
-    }
-
-    /// Messages of a process during its crash never leave the machine.
-    fn post_of_dead(&mut self) {
-        let mut post = self.post.lock().unwrap_or_else(PoisonError::into_inner);
-        post.told.clear();
-        post.answers.clear();
-    }
-
-    /// Sends a node's messages, all of them after its pause, if there was one.
-    fn carry(&mut self, node: usize, stunned_us: u64) {
-        let (told, answers) = {
-            let mut post = self.post.lock().unwrap_or_else(PoisonError::into_inner);
-            if post.told.is_empty() && post.answers.is_empty() {
-                return;
-            }
-            // Answers for a joining node: it waits for them itself.
-            let (joining, answers) =
-                std::mem::take(&mut post.answers).into_iter().partition(|answer| answer.client > usize::MAX / 2);
-            post.answers = joining;
-            (std::mem::take(&mut post.told), answers)
-        };
-        let hlc = self.nodes[node].engine.as_ref().map(|engine| engine.newest()).unwrap_or_default();
-        for mut letter in told {
-            if letter.to.0 == 0 || letter.to.0 as usize > self.nodes.len() {
-                continue;
-            }
-            let PeerPayload { bytes, crc, .. } = &letter.payload;
-            let (payload_len, payload_crc) = (bytes.len() as u32, crc.unwrap_or_else(|| frieze_base::crc32c(bytes)));
-            letter.header = FrameHeader { hlc, payload_len, payload_crc, ..letter.header };
-            self.send(letter, stunned_us);
-        }
-        for mut answer in answers {
-            answer.hlc = hlc;
-            if let Some(delay_us) = self.client_delay(answer.node, answer.client, answer.conn) {
-                self.after(stunned_us + delay_us, Event::Answered(Box::new(answer)));
-            }
-        }
-    }
-
-    fn send(&mut self, letter: Box<Letter>, later_us: u64) {
-        match self.net.send(self.now_us + later_us, &letter) {
-            Fate::Arrives { at_us, connection, twice } => {
-                let delay_us = at_us - self.now_us;
-                if twice {
-                    self.after(delay_us + 500, Event::Told { letter: letter.clone(), connection });
-                }
-                self.after(delay_us, Event::Told { letter, connection });
-            }
-            Fate::Held => {}
-            Fate::Broke => self.break_link(letter.from, letter.to),
-        }
-    }
-
-    /// A connection breaks; it is made anew before long.
-    fn break_link(&mut self, one: NodeId, other: NodeId) {
-        self.net.break_off(one, other);
-        for (node, other) in [(one, other), (other, one)] {
-            let node = self.index_of(node);
-            let noticed = self.rng.between(100, 20_000);
-            self.after(noticed, Event::Link { node, other, stands: false });
-            let again = self.rng.between(1_000, 200_000);
-            self.after(noticed + again, Event::Link { node, other, stands: true });
-        }
-    }
-
-    fn start(&mut self, node: usize) -> Verdict {
-        let is_away = self.nodes[node].is_gone || self.nodes[node].stays_away;
-        if self.nodes[node].engine.is_some() || is_away {
-            return Ok(());
-        }
-        self.counts.restarts += 1;
-        let id = self.nodes[node].id;
-        self.say(|| format!("{id} starts"));
-        match self.nodes[node].start() {
-            Ok(()) => {
-                self.after(0, Event::Serve(node, self.nodes[node].life));
-                Ok(())
-            }
-            Err(_) if self.nodes[node].disk.is_crashed() => {
-                self.die(node, CrashKind::Process);
-                Ok(())
-            }
-            Err(fault) if self.nodes[node].is_rotten && fault.reason == Reason::Corrupt => {
-                self.say(|| format!("{id} does not start: {fault}"));
-                Ok(())
-            }
-            Err(fault) => broken(Rule::Restarts, format!("{id} does not start: {fault}")),
-        }
-    }
-
-    fn serve(&mut self, node: usize) -> Verdict {
-        let life = self.nodes[node].life;
-        match self.nodes[node].serve() {
-            Ok(Some(wait)) => self.after(wait.as_micros() as u64, Event::Serve(node, life)),
-            Ok(None) => {
-                self.tell_ended(node);
-                for event in [
-                    Event::Beat(node, life),
-                    Event::Control(node, life),
-                    Event::Pulse(node, life),
-                    Event::Tend(node, life),
-                ] {
-                    let delay_us = self.rng.between(0, 2_000);
-                    self.after(delay_us, event);
-                }
-                let others: Vec<NodeId> = self.nodes.iter().map(|node| node.id).collect();
-                let me = self.nodes[node].id;
-                for other in others.into_iter().filter(|other| *other != me) {
-                    // Messages in flight to its earlier process are lost.
-                    self.net.break_off(me, other);
-                    let delay_us = self.rng.between(100, 50_000);
-                    let index = self.index_of(other);
-                    self.after(delay_us, Event::Link { node: index, other: me, stands: true });
-                }
-            }
-            Err(fault) => {
-                let id = self.nodes[node].id;
-                return broken(Rule::Restarts, format!("{id} does not begin: {fault}"));
-            }
-        }
-        Ok(())
-    }
-
-    fn die(&mut self, node: usize, kind: CrashKind) {
-        let id = self.nodes[node].id;
-        let chains = self.nodes[node].engine.as_ref().map_or_else(Vec::new, |engine| engine.chains());
-        for status in &chains {
-            let newest = self.epochs.entry(status.chain).or_default();
-            *newest = status.epoch.max(*newest);
-        }
-        if kind == CrashKind::Power {
-            self.note_lost(node);
-            let whole = chains.iter().filter(|status| is_whole_member(id, status));
-            self.nodes[node].short_at.extend(whole.map(|status| (status.chain, status.epoch)));
-        }
-        self.say(|| format!("{id} dies: {kind:?}"));
-        self.nodes[node].die(kind);
-        if kind == CrashKind::Process {
-            self.tell_ended(node);
-        }
-        self.post_of_dead();
-        let others: Vec<NodeId> = self.nodes.iter().map(|node| node.id).filter(|other| *other != id).collect();
-        for other in others {
-            self.net.break_off(id, other);
-            let delay_us = self.rng.between(50, 2_000);
-            let index = self.index_of(other);
-            self.after(delay_us, Event::Link { node: index, other: id, stands: false });
-        }
-        let delay_us = if self.calm { 10_000 } else { self.rng.between(10_000, self.swarm.away_us) };
-        self.after(delay_us, Event::Start(node));
-    }
-
-    /// A node is about to lose what it has not flushed. In chains without another known copy, it is lost.
-    fn note_lost(&mut self, node: usize) {
-        let now_us = self.now_us;
-        let lost = self.only_at(node);
-        self.history().lost.extend(lost.into_iter().map(|chain| (now_us, chain)));
-    }
-
-    /// Chains whose unflushed records are not known to have another copy.
-    fn only_at(&self, node: usize) -> Vec<u32> {
-        let statuses: Vec<Vec<ReplicaStatus>> = self
-            .nodes
-            .iter()
-            .map(|node| node.engine.as_ref().map_or_else(Vec::new, |engine| engine.chains()))
-            .collect();
-        let is_only = |chain: &u32| {
-            let chain = *chain;
-            let of = |statuses: &Vec<ReplicaStatus>| statuses.iter().find(|status| status.chain == chain).cloned();
-            let known: Vec<(usize, ReplicaStatus)> =
-                statuses.iter().enumerate().filter_map(|(index, statuses)| Some((index, of(statuses)?))).collect();
-            let newest = known.iter().map(|(_, status)| status.epoch).max().unwrap_or(0);
-            let holds = |index: usize, status: &ReplicaStatus| {
-                let is_short = self.nodes[index].short_at.get(&chain).is_some_and(|epoch| status.epoch <= *epoch);
-                status.epoch == newest && is_whole_member(NodeId(index as u32 + 1), status) && !is_short
-            };
-            !known.iter().any(|(index, status)| *index != node && holds(*index, status))
-        };
-        (0..CHAINS).filter(is_only).collect()
-    }
-
-    /// True if another node has the durable part of a chain, which it kept through a power loss while it was a full
-    /// member: then the chain can continue from there, and nothing durable is missing.
-    fn is_durable_elsewhere(&self, node: usize, chain: u32) -> bool {
-        let newest = self.epochs.get(&chain);
-        let others = self.nodes.iter().enumerate().filter(|(index, other)| *index != node && !other.is_gone);
-        others.into_iter().any(|(_, other)| newest.is_some() && other.short_at.get(&chain) == newest)
-    }
-
-    /// Nodes that have executed the same hold the same.
-    fn audit(&mut self) -> Verdict {
-        for node in &self.nodes {
-            let Some(engine) = node.serving() else { continue };
-            let voters = engine.metalog().map_or(0, |status| status.members.voters.len());
-            if voters > VOTERS_MAX {
-                return broken(Rule::Whole, format!("{} knows {voters} that vote, of {VOTERS_MAX}", node.id));
-            }
-            // A state that was compared since the start, with nothing executed since, is unchanged.
-            let executed = engine.metalog().map(|status| (node.life, status.applied));
-            if executed.is_some() && self.audited.get(&node.id) == executed.as_ref() {
-                continue;
-            }
-            let Ok((index, digest)) = engine.digest() else { continue };
-            self.audited.extend(executed.map(|executed| (node.id, executed)));
-            let (known, by) = *self.digests.entry(index).or_insert((digest, node.id));
-            if known != digest {
-                return broken(
-                    Rule::Tree,
-                    format!("{} and {by} have executed {index} entries, and hold different names", node.id),
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// Faults end; requests are answered before long, and everything becomes whole.
-    fn calm_down(&mut self) -> Verdict {
-        self.say(|| "no more faults".to_owned());
-        self.calm = true;
-        self.all_clocks();
-        self.end_faults();
-        self.until(CALM_US_MAX, "every request is answered", World::nobody_asks)?;
-        // A machine with a rotten disk is removed when other machines have its data: that is the last fault, and not
-        // part of the calm.
-        let is_over = |world: &World| world.nodes.iter().all(|node| !node.is_rotten || node.is_gone);
-        self.until(CALM_US_MAX, "every chain is whole", |world| is_over(world) && world.is_whole())?;
-        self.until(CALM_US_MAX, "the leader says so", World::is_called_whole)?;
-        self.judge_health()
-    }
-
-    /// All servers have executed everything, and have the same state.
-    fn settle(&mut self) -> Verdict {
-        let even = |world: &World| {
-            let all: Vec<_> = world.nodes.iter().filter_map(|node| node.serving()?.metalog()).collect();
-            let last = all.iter().map(|status| status.last).max();
-            world.leader().is_some() && all.iter().all(|status| Some(status.applied) == last)
-        };
-        for _ in 0..2 {
-            self.until(CALM_US_MAX, "everybody has executed everything", even)?;
-            self.audit()?;
-        }
-        for node in &self.nodes {
-            let Some(engine) = node.serving() else { continue };
-            let checkup = engine.check_up();
-            if let Some(wrong) = checkup.wrong.first() {
-                return broken(Rule::Whole, format!("{}: {wrong}", node.id));
-            }
-            if let Some(finding) = checkup.scrub.findings.first() {
-                return broken(Rule::Whole, format!("{}: {finding:?}", node.id));
-            }
-        }
-        Ok(())
     }
 }

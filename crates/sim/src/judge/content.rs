@@ -7,14 +7,15 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, Log, Open, OpenReply, Read, ReadReply, Reply, Seek, VersionKind, View};
 
 use super::{expect_equal, judge_refusal};
-use crate::model::bytes::{Bytes, Cut};
-use crate::model::tree::Node;
+use crate::exchange::Handle;
+use crate::model::bytes::{Cut, FileBytes};
+use crate::model::tree::InodeVersion;
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{Asked, Handle, Witness};
+use crate::witness::{Witness, WitnessedRequest};
 
 /// A file as a view shows it.
-pub(super) struct Shown<'a> {
-    pub(super) bytes: &'a Bytes,
+pub(super) struct ViewedFile<'a> {
+    pub(super) bytes: &'a FileBytes,
     pub(super) cut: Cut<'a>,
     /// The file holds no record at that user time yet.
     pub(super) empty: bool,
@@ -22,7 +23,7 @@ pub(super) struct Shown<'a> {
     pub(super) open: bool,
 }
 
-impl Shown<'_> {
+impl ViewedFile<'_> {
     pub(super) fn size(&self) -> u64 {
         if self.empty { 0 } else { self.bytes.size(self.cut) }
     }
@@ -47,14 +48,14 @@ impl Witness {
     pub(super) fn shown<'a>(
         &'a self,
         id: u64,
-        node: &Node,
+        node: &InodeVersion,
         view: View,
         without: &'a [Hlc],
-    ) -> Result<Shown<'a>, Reason> {
+    ) -> Result<ViewedFile<'a>, Reason> {
         let bytes = self.model.tree.bytes(id);
         let cut = Cut { upto: view.instant().unwrap_or(Hlc::MAX), without };
         let Some(user) = view.user_at.filter(|_| node.kind == FileKind::File) else {
-            return Ok(Shown { bytes, cut, empty: false, open: false });
+            return Ok(ViewedFile { bytes, cut, empty: false, open: false });
         };
         let tree = &self.model.tree;
         let newest = tree.newest_user_time_of(id, node, Cut { upto: Hlc::MAX, without });
@@ -84,7 +85,7 @@ impl Witness {
             if upto != Hlc::ZERO {
                 tree.kept(id, upto)?;
             }
-            return Ok(Shown { bytes, cut: Cut { upto, without: cut.without }, empty: last.is_none(), open });
+            return Ok(ViewedFile { bytes, cut: Cut { upto, without: cut.without }, empty: last.is_none(), open });
         }
     }
 
@@ -118,7 +119,7 @@ impl Witness {
     }
 
     /// Checks that a handle is still good, and returns the version of its inode.
-    fn handled(&self, handle: Option<&Handle>, asked: &Asked) -> Result<(u64, &Node), Vec<Reason>> {
+    fn handled(&self, handle: Option<&Handle>, asked: &WitnessedRequest) -> Result<(u64, &InodeVersion), Vec<Reason>> {
         let handle = handle.expect("bytes are read through a handle");
         if handle.session != asked.ask.header.session.0 {
             return Err(vec![Reason::StaleHandle]);
@@ -137,7 +138,7 @@ impl Witness {
     pub(super) fn judge_bytes(
         &self,
         handle: Option<&Handle>,
-        asked: &Asked,
+        asked: &WitnessedRequest,
         ask: &Read,
         result: &Result<Reply, Fault>,
         payload: &[u8],
@@ -177,7 +178,7 @@ impl Witness {
     pub(super) fn judge_seek(
         &self,
         handle: Option<&Handle>,
-        asked: &Asked,
+        asked: &WitnessedRequest,
         ask: &Seek,
         result: &Result<Reply, Fault>,
     ) -> Verdict {
@@ -218,7 +219,7 @@ impl Witness {
             _ if ask.upto != 0 => Hlc(ask.upto),
             _ => Hlc::MAX,
         };
-        let told = |kind: VersionKind| {
+        let versions_of = |kind: VersionKind| {
             let of_kind = reply.versions.iter().filter(move |version| version.kind == kind as i32);
             of_kind.filter(|version| Hlc(version.stamp) <= until)
         };
@@ -240,21 +241,21 @@ impl Witness {
         let known: Vec<_> = writes
             .map(|(stamp, write)| (stamp.0, write.session, write.offset, write.bytes.len() as u64, write.user_time))
             .collect();
-        let found: Vec<_> = told(VersionKind::Write)
+        let found: Vec<_> = versions_of(VersionKind::Write)
             .map(|version| (version.stamp, version.session, version.offset, version.len, version.user_time))
             .collect();
         expect_equal("the writes of a log", &found, &known)?;
         let known: Vec<_> = bytes.punches(all).filter(|(stamp, _)| after(stamp)).collect();
         let known: Vec<_> = known.iter().map(|(stamp, punch)| (stamp.0, punch.session, punch.offset)).collect();
         let found: Vec<_> =
-            told(VersionKind::Punch).map(|version| (version.stamp, version.session, version.offset)).collect();
+            versions_of(VersionKind::Punch).map(|version| (version.stamp, version.session, version.offset)).collect();
         expect_equal("the holes of a log", &found, &known)?;
         let known: Vec<_> = bytes.truncates(all).filter(|(stamp, _)| after(stamp)).map(|(s, len)| (s.0, len)).collect();
-        let found: Vec<_> = told(VersionKind::Truncate).map(|version| (version.stamp, version.len)).collect();
+        let found: Vec<_> = versions_of(VersionKind::Truncate).map(|version| (version.stamp, version.len)).collect();
         expect_equal("the truncates of a log", &found, &known)?;
         let known: BTreeSet<Hlc> = bytes.edits(all).filter(after).collect();
         let by_edits = [VersionKind::Cloned, VersionKind::Restored, VersionKind::Undone, VersionKind::Shared];
-        let found = by_edits.into_iter().flat_map(told).map(|version| Hlc(version.stamp));
+        let found = by_edits.into_iter().flat_map(versions_of).map(|version| Hlc(version.stamp));
         // Of names, too.
         let found: BTreeSet<Hlc> = found.filter(|stamp| known.contains(stamp)).collect();
         expect_equal("the edits of a log", &found, &known)?;

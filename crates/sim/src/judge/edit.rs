@@ -6,19 +6,20 @@ use frieze_wire::edit::{ActionKind, CloneTree, CopyRange, EditAction, EditReply,
 use frieze_wire::message::{Reply, Request};
 use frieze_wire::txn::Target;
 
-use crate::model::Ran;
-use crate::model::bytes::{Bytes, Cut};
-use crate::model::tree::{Differs, ROOT};
+use crate::exchange::{ClientRequest, Handle};
+use crate::model::RequestEffect;
+use crate::model::bytes::{Cut, FileBytes};
+use crate::model::tree::{Mismatch, ROOT};
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{Ask, Handle, Witness, is_dry_run};
+use crate::witness::{Witness, is_dry_run};
 
 impl Witness {
     pub(super) fn judge_edit(
         &mut self,
-        ask: &Ask,
+        ask: &ClientRequest,
         request: &Request,
         logged: bool,
-        did: Option<&Ran>,
+        did: Option<&RequestEffect>,
         result: &Result<Reply, Fault>,
         at_once: bool,
     ) -> Verdict {
@@ -27,14 +28,16 @@ impl Witness {
             broken(Rule::Linearizable, format!("{request:?} answered {result:?}, expected {expected:?}"))
         };
         match (did, result) {
-            (Some(Ran::Txn { stamp, result: Ok(done) }), Ok(Reply::Edited(reply))) if logged || reply.repeated => {
+            (Some(RequestEffect::Txn { stamp, result: Ok(done) }), Ok(Reply::Edited(reply)))
+                if logged || reply.repeated =>
+            {
                 if (reply.stamp, reply.id, reply.repeated) != (stamp.0, done.id, !logged) {
                     return wrong(&(stamp, done, logged));
                 }
-                self.told(ask.header.session.0, ask.header.seq.0, false);
+                self.note_answered(ask.header.session.0, ask.header.seq.0, false);
                 if at_once && logged { self.check_edited(ask, request, reply) } else { Ok(()) }
             }
-            (Some(Ran::Txn { result: Err(reason), .. }), Err(fault)) if fault.reason == *reason => Ok(()),
+            (Some(RequestEffect::Txn { result: Err(reason), .. }), Err(fault)) if fault.reason == *reason => Ok(()),
             // Late duplicates of an acknowledged edit are planned anew, and then refused, or there is nothing to do.
             (_, Err(fault)) if !logged && late && fault.reason != Reason::Internal => Ok(()),
             (_, Ok(Reply::Edited(reply))) if !logged && reply.stamp == 0 && (late || did.is_none()) => {
@@ -57,7 +60,7 @@ impl Witness {
     }
 
     /// Checks in the model, right after an edit, that the result is as requested.
-    fn check_edited(&self, ask: &Ask, request: &Request, reply: &EditReply) -> Verdict {
+    fn check_edited(&self, ask: &ClientRequest, request: &Request, reply: &EditReply) -> Verdict {
         let left = |action: &EditAction| action.kind() == ActionKind::Left;
         if reply.actions.len() as u64 != reply.count || reply.actions.iter().any(left) {
             return Ok(());
@@ -76,7 +79,7 @@ impl Witness {
     }
 
     /// True if an edit reads history that may have expired.
-    fn takes_from_lost(&self, ask: &Ask, request: &Request) -> bool {
+    fn takes_from_lost(&self, ask: &ClientRequest, request: &Request) -> bool {
         let horizons = &self.model.tree.horizons;
         let handle_lost = |handle: &Option<Handle>| {
             let lost = |handle: &Handle| horizons.expired(handle.inode, handle.view.instant().unwrap_or(Hlc::MAX));
@@ -99,7 +102,7 @@ impl Witness {
         match (source, copy) {
             // A copy of a directory is compared as it was before names were put into it: it is not its own copy.
             (Ok(source), Ok(_)) if self.holds_lost(source, at) => Some("what is forgotten was cloned".to_owned()),
-            (Ok(source), Ok(copy)) => tree.compare((source, at), (copy, Hlc::MAX), Differs::Nothing),
+            (Ok(source), Ok(copy)) => tree.compare((source, at), (copy, Hlc::MAX), Mismatch::Nothing),
             found => Some(format!("{found:?}")),
         }
     }
@@ -107,7 +110,7 @@ impl Witness {
     fn check_restore(&self, ask: &Restore) -> Option<String> {
         let tree = &self.model.tree;
         let target = Target { follow: false, ..ask.target.clone() };
-        let differs = if ask.delete { Differs::Nothing } else { Differs::MoreNames };
+        let differs = if ask.delete { Mismatch::Nothing } else { Mismatch::MoreNames };
         match (tree.resolve(&target, Hlc(ask.at)), tree.resolve(&target, Hlc::MAX)) {
             (Ok(then), Ok(now)) => tree.compare((then, Hlc(ask.at)), (now, Hlc::MAX), differs),
             (Err(_), Err(_)) => None,
@@ -122,16 +125,16 @@ impl Witness {
         if !everything || self.model.tree.resolve(&target, Hlc::MAX) != Ok(ROOT) {
             return None;
         }
-        self.model.tree.compare((ROOT, Hlc(ask.after)), (ROOT, Hlc::MAX), Differs::Nothing)
+        self.model.tree.compare((ROOT, Hlc(ask.after)), (ROOT, Hlc::MAX), Mismatch::Nothing)
     }
 
-    fn check_copied(&self, ask: &Ask, copy: &CopyRange, reply: &EditReply) -> Option<String> {
+    fn check_copied(&self, ask: &ClientRequest, copy: &CopyRange, reply: &EditReply) -> Option<String> {
         let (Some(source), Some(target)) = (&ask.source, &ask.handle) else { return None };
         let before = Hlc(reply.stamp).previous();
         let upto = source.view.instant().unwrap_or(before);
         let wanted = self.model.tree.bytes(source.inode).read(cut(upto), copy.source_offset, copy.len);
         let found = self.model.tree.bytes(target.inode).read(Cut::NOW, copy.target_offset, reply.len);
-        let kept = |bytes: &Bytes, upto: Hlc, from: u64, len: u64| bytes.read(cut(upto), from, len);
+        let kept = |bytes: &FileBytes, upto: Hlc, from: u64, len: u64| bytes.read(cut(upto), from, len);
         let bytes = self.model.tree.bytes(target.inode);
         let behind = copy.target_offset + reply.len;
         let around = [(0, copy.target_offset.min(NEAR_BYTES)), (behind, NEAR_BYTES)];

@@ -8,7 +8,7 @@ use frieze_wire::txn::Target;
 use super::{expect_equal, judge_refusal};
 use crate::machine::USER;
 use crate::model::bytes::Cut;
-use crate::model::tree::{Node, ROOT};
+use crate::model::tree::{InodeVersion, ROOT};
 use crate::violation::{Rule, Verdict, broken};
 use crate::witness::{CHUNK_BYTES, Witness};
 
@@ -31,7 +31,7 @@ impl Witness {
     }
 
     /// The attributes of the model; values that it does not know come from the answer.
-    pub(super) fn expected_attr(&self, id: u64, node: &Node, view: View, without: &[Hlc], attr: &Attr) -> Attr {
+    pub(super) fn expected_attr(&self, id: u64, node: &InodeVersion, view: View, without: &[Hlc], attr: &Attr) -> Attr {
         let (size, mtime_ns, newest) = match (node.kind, self.shown(id, node, view, without)) {
             (FileKind::Symlink, _) => (node.target.len() as u64, node.born.unix_ns(), None),
             (FileKind::File, Ok(shown)) if !shown.empty => {
@@ -83,7 +83,7 @@ impl Witness {
     }
 
     /// The target of a path under a view.
-    pub(crate) fn led(&self, target: &Target, view: View) -> Result<(u64, &Node), Reason> {
+    pub(crate) fn led(&self, target: &Target, view: View) -> Result<(u64, &InodeVersion), Reason> {
         let at = view.instant().unwrap_or(Hlc::MAX);
         if target.base != ROOT && target.path.first() != Some(&b'/') && self.asker != 0 {
             self.model.tree.approach(target.base, at)?;

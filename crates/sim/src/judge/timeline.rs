@@ -16,20 +16,20 @@ use crate::violation::{Rule, Verdict, broken};
 use crate::witness::Witness;
 
 /// A name: directory, name in it, inode.
-type Name<'a> = (u64, &'a [u8], u64);
+type NameAtInstant<'a> = (u64, &'a [u8], u64);
 
 /// Every name at an instant, with its path.
-struct Names<'a> {
-    all: BTreeMap<Name<'a>, Vec<u8>>,
+struct NameIndex<'a> {
+    all: BTreeMap<NameAtInstant<'a>, Vec<u8>>,
     /// Directories above and at each inode that is one, by inode.
     within: BTreeSet<u64>,
 }
 
 impl Witness {
     /// All names at an instant, and the directories at or below `root` then.
-    fn names(&self, at: Hlc, root: u64) -> Names<'_> {
+    fn names(&self, at: Hlc, root: u64) -> NameIndex<'_> {
         let tree = &self.model.tree;
-        let mut names = Names { all: BTreeMap::new(), within: BTreeSet::new() };
+        let mut names = NameIndex { all: BTreeMap::new(), within: BTreeSet::new() };
         let mut left: Vec<(u64, Vec<u8>, bool)> = vec![(ROOT, Vec::new(), root == ROOT)];
         while let Some((directory, path, within)) = left.pop() {
             if within {
@@ -67,7 +67,7 @@ impl Witness {
         let wrong = |words: String| broken(Rule::SameForEver, format!("{ask:?}: {words}; {:?}", reply.differences));
         for side in reply.differences.iter().filter_map(|one| one.before.as_ref()) {
             if tree.horizons.expired(side.inode, from) {
-                return wrong(format!("inode {} at {from} is forgotten, and told", side.inode));
+                return wrong(format!("inode {} at {from} is forgotten, and reported", side.inode));
             }
         }
         if reply.hidden || reply.more || reply.incomplete != (self.in_gap(from) || self.in_gap(to)) {
@@ -79,13 +79,13 @@ impl Witness {
         // A rename into or out of the requested part lists both sides; names outside are not listed.
         let side = |side: &Option<Side>| side.as_ref().map(|side| (side.path.clone(), side.inode));
         // A name below a renamed directory stays the same, with another path.
-        let name_of = |names: &Names<'_>, side: &Option<Side>| {
+        let name_of = |names: &NameIndex<'_>, side: &Option<Side>| {
             let side = side.as_ref()?;
             let mut all = names.all.iter();
             all.find(|(name, path)| name.2 == side.inode && **path == side.path)
                 .map(|(name, _)| (name.0, name.1.to_vec(), name.2))
         };
-        let mut told: [BTreeSet<(Vec<u8>, u64)>; 2] = Default::default();
+        let mut reported: [BTreeSet<(Vec<u8>, u64)>; 2] = Default::default();
         let mut same = BTreeSet::new();
         for one in &reply.differences {
             self.check_author(one, from, to).or_else(wrong)?;
@@ -95,8 +95,8 @@ impl Witness {
                 same.extend(old);
                 continue;
             }
-            told[0].extend(side(&one.before));
-            told[1].extend(side(&one.after));
+            reported[0].extend(side(&one.before));
+            reported[1].extend(side(&one.after));
         }
         let all: [BTreeSet<(Vec<u8>, u64)>; 2] = [
             gone().map(|((_, _, id), path)| (path.clone(), *id)).collect(),
@@ -114,11 +114,11 @@ impl Witness {
                 .collect(),
         ];
         for end in 0..2 {
-            if let Some(missing) = inside[end].difference(&told[end]).next() {
-                return wrong(format!("{missing:?} {} and is not told", ["went", "came"][end]));
+            if let Some(missing) = inside[end].difference(&reported[end]).next() {
+                return wrong(format!("{missing:?} {} and is not reported", ["went", "came"][end]));
             }
-            if let Some(more) = told[end].difference(&all[end]).next() {
-                return wrong(format!("{more:?} is told, and {} not", ["went", "came"][end]));
+            if let Some(more) = reported[end].difference(&all[end]).next() {
+                return wrong(format!("{more:?} is reported, and {} not", ["went", "came"][end]));
             }
         }
         for one in &reply.differences {
@@ -128,9 +128,9 @@ impl Witness {
         let stays = before.all.iter().filter(|(name, _)| after.all.contains_key(*name));
         for ((parent, name, id), _) in stays {
             let inside = before.within.contains(parent) || after.within.contains(parent) || own(*id);
-            let told = !inside || same.contains(&(*parent, name.to_vec(), *id));
-            if !told && self.has_changed(*id, from, to) {
-                return wrong(format!("inode {id} was changed and is not told"));
+            let reported = !inside || same.contains(&(*parent, name.to_vec(), *id));
+            if !reported && self.has_changed(*id, from, to) {
+                return wrong(format!("inode {id} was changed and is not reported"));
             }
         }
         Ok(())
@@ -145,8 +145,8 @@ impl Witness {
             names.all.keys().any(|(parent, _, id)| {
                 // A rename lists the old place of the name, where it was before, and the new one, where it was not yet.
                 let homes = || [from, to].into_iter().flat_map(|end| self.model.tree.homes(*id, end));
-                let told = || homes().chain([*parent, *id]);
-                (below(parent) || *id == root) && told().any(|id| horizons.expired(id, from))
+                let reported = || homes().chain([*parent, *id]);
+                (below(parent) || *id == root) && reported().any(|id| horizons.expired(id, from))
             })
         };
         horizons.expired(root, from) || lost(from) || lost(to)
@@ -249,7 +249,7 @@ impl Witness {
             (expected, result) => return judge_refusal(ask, expected.map(|_| ()), result),
         };
         let wrong = |words: String| broken(Rule::SameForEver, format!("{ask:?}: {words}; {:?}", reply.events));
-        let told_upto = Hlc(reply.upto);
+        let reported_upto = Hlc(reply.upto);
         let horizons = &tree.horizons;
         let is_kept = |ids: &[u64], at: Hlc| ids.iter().all(|id| !horizons.expired(*id, at));
         // Expired history of the directory is left out, and the answer says so.
@@ -258,22 +258,22 @@ impl Witness {
             return wrong(format!("tells of {:?}", reply.forgotten));
         }
         let after = after.max(told_before.previous().min(upto));
-        if reply.hidden || told_upto > upto || (told_upto < upto && told_upto <= after) {
-            return wrong(format!("hidden {}, told up to {told_upto}", reply.hidden));
+        if reply.hidden || reported_upto > upto || (reported_upto < upto && reported_upto <= after) {
+            return wrong(format!("hidden {}, reported up to {reported_upto}", reply.hidden));
         }
         if !reply.events.is_sorted_by_key(|event| event.stamp) {
             return wrong("events out of order".to_owned());
         }
         for event in &reply.events {
-            self.check_author(event, after, told_upto).or_else(wrong)?;
+            self.check_author(event, after, reported_upto).or_else(wrong)?;
             let lost =
                 |side: &Option<Side>| side.as_ref().is_some_and(|side| horizons.expired(side.inode, Hlc(event.stamp)));
             if lost(&event.after) {
-                return wrong(format!("{event:?} is forgotten, and told"));
+                return wrong(format!("{event:?} is forgotten, and reported"));
             }
         }
         // Every name that came or went at a stamp is an event of that stamp.
-        for effect in self.journal.effects.iter().filter(|one| one.stamp > after && one.stamp <= told_upto) {
+        for effect in self.journal.effects.iter().filter(|one| one.stamp > after && one.stamp <= reported_upto) {
             let stamp = effect.stamp;
             let events = || reply.events.iter().filter(|event| event.stamp == stamp.0);
             let is_inside = |parent: u64, at: Hlc| match ask.recursive {
@@ -296,7 +296,7 @@ impl Witness {
                     let fits = |side: &Side| side.inode == id && side.path.ends_with(name);
                     if !events().any(|event| side(event).as_ref().is_some_and(fits)) {
                         let words = format!("{:?} in {parent} at {at}", String::from_utf8_lossy(name));
-                        return wrong(format!("{words} is inode {id}, which is not told"));
+                        return wrong(format!("{words} is inode {id}, which is not reported"));
                     }
                 }
             }
@@ -310,12 +310,12 @@ impl Witness {
                             false => *parent == root,
                         }
                 });
-                let told = reply.events.iter().any(|event| {
+                let reported = reply.events.iter().any(|event| {
                     let is_it = event.after.as_ref().is_some_and(|side| side.inode == *inode);
                     is_it && event.stamp >= stamp.0 && event.session == effect.session && event.flags & CONTENT != 0
                 });
-                if inside && !told {
-                    return wrong(format!("a write to {inode} at {stamp} is not told"));
+                if inside && !reported {
+                    return wrong(format!("a write to {inode} at {stamp} is not reported"));
                 }
             }
         }
@@ -333,7 +333,7 @@ impl Witness {
         };
         let at = ask.view.instant().unwrap_or(Hlc::MAX);
         let session = |stamp: Hlc| self.journal.stamped(stamp).map_or(0, |effect| effect.session);
-        let mut known: Vec<_> = self.model.tree.names_gone(id, at);
+        let mut known: Vec<_> = self.model.tree.deleted_names(id, at);
         let horizons = &self.model.tree.horizons;
         known.retain(|(_, inode, stamp)| [id, *inode].iter().all(|id| !horizons.expired(*id, stamp.previous())));
         let known: Vec<_> =
@@ -376,14 +376,17 @@ impl Witness {
             writes.map(|(_, write)| write.bytes.len() as u64).sum::<u64>()
         };
         let horizons = &tree.horizons;
-        let least: u64 =
-            sure.iter().filter(|id| !horizons.is_gone(**id)).map(|id| written(*id, horizons.before(*id).next())).sum();
+        let least: u64 = sure
+            .iter()
+            .filter(|id| !horizons.is_erased(**id))
+            .map(|id| written(*id, horizons.before(*id).next()))
+            .sum();
         let most: u64 = sure.iter().chain(&perhaps).map(|id| written(*id, Hlc::ZERO) + self.shared(*id)).sum();
-        let told = reply.live_bytes + reply.history_bytes;
-        match ask.count_max == 0 && !(least..=most).contains(&told) {
+        let reported = reply.live_bytes + reply.history_bytes;
+        match ask.count_max == 0 && !(least..=most).contains(&reported) {
             true => broken(
                 Rule::SameForEver,
-                format!("{ask:?} answered {reply:?}: {told} bytes, expected {least} to {most}"),
+                format!("{ask:?} answered {reply:?}: {reported} bytes, expected {least} to {most}"),
             ),
             false => Ok(()),
         }
@@ -440,8 +443,8 @@ impl Witness {
                 Act::Txn(op) if matches!(**op, Op::OpenSession(_)) => drop(known.insert(effect.stamp.0, 0)),
                 // Of several that ended in one look after them, only the last stamp is known here.
                 Act::Expired => {
-                    let told = reply.sessions.iter().find(|one| one.id == effect.session).map(|one| one.ended);
-                    let ended = told.filter(|ended| (effect.session..=effect.stamp.0).contains(ended));
+                    let reported = reply.sessions.iter().find(|one| one.id == effect.session).map(|one| one.ended);
+                    let ended = reported.filter(|ended| (effect.session..=effect.stamp.0).contains(ended));
                     known.insert(effect.session, ended.unwrap_or(effect.stamp.0));
                 }
                 _ => {}

@@ -78,7 +78,7 @@ impl MetalogBreak {
 
 /// State of a broken host.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct MemberBreakState {
     /// How far each other member has the log, in this term.
     matched: (u64, BTreeMap<NodeId, u64>),
     /// The log of the last candidate: its last term and index.
@@ -89,9 +89,9 @@ pub(super) struct Memory {
     pub(super) founders: Members,
 }
 
-impl Memory {
+impl MemberBreakState {
     /// Observes an incoming message.
-    pub(super) fn hear(&mut self, message: &PeerMessage) {
+    pub(super) fn observe(&mut self, message: &PeerMessage) {
         if message.kind == PeerKind::AskVote {
             self.candidate = (message.log_term, message.index.0);
         }
@@ -106,7 +106,7 @@ impl Memory {
     }
 
     /// How far so many of these have the log as are a majority of the voters.
-    fn held_by_most(&self, members: &Members, these: &[NodeId], own: Option<u64>) -> LogIndex {
+    fn replicated_to_majority(&self, members: &Members, these: &[NodeId], own: Option<u64>) -> LogIndex {
         let mut places: Vec<u64> = these.iter().filter_map(|node| self.matched.1.get(node).copied()).collect();
         places.extend(own);
         places.sort_unstable_by(|a, b| b.cmp(a));
@@ -126,13 +126,13 @@ impl Memory {
             }
             (MetalogBreak::CommitsAlone, PeerKind::Append) => message.commit = end,
             (MetalogBreak::CommitsEarlierTerm, PeerKind::Append) if self.matched.0 == message.term => {
-                let most = self.held_by_most(members, &members.voters, Some(own.1));
+                let most = self.replicated_to_majority(members, &members.voters, Some(own.1));
                 message.commit = message.commit.max(most.min(end));
             }
             (MetalogBreak::LearnersCount, PeerKind::Append) if self.matched.0 == message.term => {
                 let all: Vec<NodeId> = members.voters.iter().chain(&members.learners).copied().collect();
                 // An entry of an earlier term, or one that the leader has not flushed, is another break.
-                let most = self.held_by_most(members, &all, None).min(end);
+                let most = self.replicated_to_majority(members, &all, None).min(end);
                 let mut terms = message.entries.iter().map(|entry| (entry.index, entry.term));
                 if (message.index, message.log_term) == (most, message.term)
                     || terms.any(|entry| entry == (most, message.term))

@@ -3,63 +3,23 @@
 //! A client has one request at a time: put an entry, read, close an instant. It asks the leader that it knows, or else
 //! any member, and repeats the request under the same number until it is answered.
 
-use std::collections::BTreeMap;
-
 use frieze_base::{LogIndex, NodeId};
-use frieze_hlc::Hlc;
 use frieze_metalog::{DataEnd, Error, MemberInput, RaftRole};
 
 use super::breakage::MetalogBreak;
-use super::host::Doing;
-use super::state::{self, Ask};
-use super::world::{Event, World};
+use super::host::HostEffect;
+use super::requests::{MemberResponse, MetalogRequest};
+use super::state;
+use super::world::{MetalogEvent, MetalogWorld};
 use crate::violation::Verdict;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    Put(Ask),
-    Read,
-    Close,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Answer {
-    Done(Ask),
-    Shown(LogIndex),
-    Closed,
-    Hint(Option<NodeId>),
-    Again,
-}
-
-#[derive(Debug)]
-pub(super) struct Client {
-    pub(super) host: NodeId,
-    pub(super) what: What,
-    pub(super) seq: u64,
-    pub(super) attempt: u64,
-    /// Newest answered index when this attempt began.
-    pub(super) floor: u64,
-    pub(super) left: u64,
-    /// The member that this attempt asks.
-    pub(super) asked: NodeId,
-}
-
-/// Requests that wait at a host.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    pub(super) puts: BTreeMap<Ask, Vec<(u64, u64)>>,
-    pub(super) reads: BTreeMap<u64, (u64, u64)>,
-    pub(super) shows: Vec<(LogIndex, u64, u64)>,
-    pub(super) closes: Vec<(Hlc, u64, u64)>,
-}
 
 /// Time before a client asks another member, in microseconds.
 const PATIENCE_US: u64 = 400_000;
 
-impl World {
-    pub(super) fn tell(&mut self, _from: NodeId, client: u64, attempt: u64, answer: Answer) {
+impl MetalogWorld {
+    pub(super) fn respond(&mut self, _from: NodeId, client: u64, attempt: u64, answer: MemberResponse) {
         for wait in self.faults.ways(&mut self.rng, self.quiet) {
-            self.after(wait, Event::Told { client, attempt, answer });
+            self.after(wait, MetalogEvent::Told { client, attempt, answer });
         }
     }
 
@@ -70,21 +30,21 @@ impl World {
         let waiting = self.waiting.entry(id).or_default();
         let ready: Vec<_> = waiting.shows.extract_if(.., |show| show.0 <= applied).collect();
         for (_, client, attempt) in ready {
-            self.tell(id, client, attempt, Answer::Shown(applied));
+            self.respond(id, client, attempt, MemberResponse::Shown(applied));
         }
     }
 
     /// A member no longer leads: the clients that wait for it to order a request ask another member.
-    pub(super) fn let_go(&mut self, id: NodeId, leader: Option<NodeId>) {
+    pub(super) fn redirect_clients(&mut self, id: NodeId, leader: Option<NodeId>) {
         let waiting = self.waiting.entry(id).or_default();
         let puts = std::mem::take(&mut waiting.puts).into_values().flatten();
         let closes = std::mem::take(&mut waiting.closes).into_iter().map(|(_, client, attempt)| (client, attempt));
         for (client, attempt) in puts.chain(closes).collect::<Vec<_>>() {
-            self.tell(id, client, attempt, Answer::Hint(leader));
+            self.respond(id, client, attempt, MemberResponse::Hint(leader));
         }
     }
 
-    pub(super) fn asked(&mut self, id: NodeId, client: u64, attempt: u64, what: What) -> Verdict {
+    pub(super) fn on_request(&mut self, id: NodeId, client: u64, attempt: u64, what: MetalogRequest) -> Verdict {
         let now = self.now_us;
         self.next_token += 1;
         let token = self.next_token;
@@ -93,36 +53,36 @@ impl World {
         let leads = member.role() == RaftRole::Leader;
         let input = match what {
             // Retries may come when it is done.
-            What::Put(ask)
+            MetalogRequest::Put(ask)
                 if host.state.done.contains_key(&ask) && self.breakage != Some(MetalogBreak::RetriesRunAgain) =>
             {
-                self.tell(id, client, attempt, Answer::Done(ask));
+                self.respond(id, client, attempt, MemberResponse::Done(ask));
                 return Ok(());
             }
-            What::Put(ask) => {
+            MetalogRequest::Put(ask) => {
                 let filling = self.rng.below(200) as usize;
                 MemberInput::Propose { body: state::encode(ask, filling), count: 1, data_end: DataEnd::default() }
             }
-            What::Read => match self.breakage {
+            MetalogRequest::Read => match self.breakage {
                 Some(MetalogBreak::ReadsAnywhere) => return self.show_at_once(id, client, attempt),
                 Some(MetalogBreak::ReadsAlone) if leads => return self.show_at_once(id, client, attempt),
                 _ => MemberInput::Read { token },
             },
-            What::Close => {
+            MetalogRequest::Close => {
                 let at = host.clock(now);
                 if self.breakage == Some(MetalogBreak::ClosesEarly) && leads {
                     self.judge.closed(at);
-                    self.tell(id, client, attempt, Answer::Closed);
+                    self.respond(id, client, attempt, MemberResponse::Closed);
                     return Ok(());
                 }
                 MemberInput::Close { at }
             }
         };
         match (&input, what) {
-            (_, What::Put(ask)) => {
+            (_, MetalogRequest::Put(ask)) => {
                 self.waiting.entry(id).or_default().puts.entry(ask).or_default().push((client, attempt));
             }
-            (_, What::Read) => {
+            (_, MetalogRequest::Read) => {
                 self.waiting.entry(id).or_default().reads.insert(token, (client, attempt));
             }
             (MemberInput::Close { at }, _) => self.waiting.entry(id).or_default().closes.push((*at, client, attempt)),
@@ -131,17 +91,17 @@ impl World {
         let host = self.hosts.get_mut(&id).expect("it is up");
         let doings = host.input(now, input);
         let refused = doings.iter().find_map(|doing| match doing {
-            Doing::Refused(error) => Some(error.clone()),
+            HostEffect::Refused(error) => Some(error.clone()),
             _ => None,
         });
         if let Some(error) = refused {
             self.withdraw(id, client, attempt);
             let answer = match error {
-                Error::NotLeader { leader } => Answer::Hint(leader),
-                _ => Answer::Again,
+                Error::NotLeader { leader } => MemberResponse::Hint(leader),
+                _ => MemberResponse::Again,
             };
             if self.breakage != Some(MetalogBreak::NoHints) {
-                self.tell(id, client, attempt, answer);
+                self.respond(id, client, attempt, answer);
             }
         }
         self.did(id, doings)
@@ -156,43 +116,43 @@ impl World {
 
     fn show_at_once(&mut self, id: NodeId, client: u64, attempt: u64) -> Verdict {
         let applied = self.hosts.get(&id).map_or(LogIndex(0), |host| host.state.applied);
-        self.tell(id, client, attempt, Answer::Shown(applied));
+        self.respond(id, client, attempt, MemberResponse::Shown(applied));
         Ok(())
     }
 
-    pub(super) fn told(&mut self, number: u64, attempt: u64, answer: Answer) -> Verdict {
+    pub(super) fn on_response(&mut self, number: u64, attempt: u64, answer: MemberResponse) -> Verdict {
         let Some(client) = self.clients.get(&number) else { return Ok(()) };
         if client.attempt != attempt || client.left == 0 {
             return Ok(());
         }
         self.trace.numbers(&[number, attempt, 81], || format!("client {number} is told {answer:?}"));
         match answer {
-            Answer::Done(ask) => self.judge.answered(ask)?,
-            Answer::Shown(index) => self.judge.shown(index, client.floor)?,
-            Answer::Closed => {}
-            Answer::Hint(leader) => {
+            MemberResponse::Done(ask) => self.judge.answered(ask)?,
+            MemberResponse::Shown(index) => self.judge.shown(index, client.floor)?,
+            MemberResponse::Closed => {}
+            MemberResponse::Hint(leader) => {
                 let next = leader.filter(|id| self.hosts.contains_key(id));
                 return self.ask_again(number, next);
             }
-            Answer::Again => return self.ask_again(number, None),
+            MemberResponse::Again => return self.ask_again(number, None),
         }
         self.answered += 1;
         let pace = if self.quiet { 2_000 } else { 110_000 };
         let wait = self.rng.below(pace);
         let client = self.clients.get_mut(&number).expect("it was there");
         client.left -= 1;
-        client.host = client.asked;
+        client.host = client.on_request;
         client.attempt += 1;
         client.seq += 1;
         let session = number + 1;
         client.what = match self.rng.below(10) {
-            0..6 => What::Put((session, client.seq)),
-            6..9 => What::Read,
-            _ => What::Close,
+            0..6 => MetalogRequest::Put((session, client.seq)),
+            6..9 => MetalogRequest::Read,
+            _ => MetalogRequest::Close,
         };
         let attempt = client.attempt;
         if client.left > 0 {
-            self.after(wait, Event::Wake { client: number, attempt });
+            self.after(wait, MetalogEvent::Wake { client: number, attempt });
         }
         Ok(())
     }
@@ -206,7 +166,7 @@ impl World {
         client.host = next.unwrap_or(anybody);
         client.attempt += 1;
         let attempt = client.attempt;
-        self.after(wait, Event::Wake { client: number, attempt });
+        self.after(wait, MetalogEvent::Wake { client: number, attempt });
         Ok(())
     }
 
@@ -222,15 +182,15 @@ impl World {
         client.attempt += 1;
         client.floor = floor;
         // Now and then any member is asked to read.
-        let host = if client.what == What::Read && attempt.is_multiple_of(3) { anybody } else { client.host };
+        let host = if client.what == MetalogRequest::Read && attempt.is_multiple_of(3) { anybody } else { client.host };
         let (what, attempt) = (client.what, client.attempt);
-        client.asked = host;
+        client.on_request = host;
         // If no answer arrives, the next attempt asks another member.
         client.host = anybody;
         for wait in self.faults.ways(&mut self.rng, self.quiet) {
-            self.after(wait, Event::Asked { host, client: number, attempt, what });
+            self.after(wait, MetalogEvent::Asked { host, client: number, attempt, what });
         }
-        self.after(PATIENCE_US, Event::Wake { client: number, attempt });
+        self.after(PATIENCE_US, MetalogEvent::Wake { client: number, attempt });
         Ok(())
     }
 }

@@ -2,186 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use frieze_base::{NodeId, Rng};
+use frieze_base::NodeId;
 use frieze_disk::CrashKind;
 use frieze_metalog::{MemberChange, MemberInput};
 
-use super::world::{Event, World};
+use super::fault_plan::{MEMBERS_MAX, MetalogFault};
+use super::world::{MetalogEvent, MetalogWorld};
 use crate::violation::Verdict;
 
-/// The faults of a run. Each seed has some of the kinds.
-#[derive(Clone, Debug)]
-pub(super) struct Faults {
-    /// One message in so many is lost; 0: none.
-    loss: u64,
-    double: u64,
-    slow: u64,
-    kinds: Vec<Kind>,
-    skew: bool,
-    snapshots: bool,
-    /// Flushes take longer than an election, now and then.
-    stalls: bool,
-    /// Microseconds between two.
-    pause_us: u64,
-    /// A member sometimes loses power just after its vote.
-    blink_voters: bool,
-    /// How many there were.
-    pub(super) count: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Split,
-    OneWay,
-    Alone,
-    Kill,
-    Blink,
-    PowerOff,
-    AllPowerOff,
-    DiskStops,
-    SyncFails,
-    Pause,
-    Add,
-    Remove,
-    Demote,
-    Transfer,
-    Contest,
-    HangUp,
-}
-
-const KINDS: [Kind; 16] = [
-    Kind::Split,
-    Kind::OneWay,
-    Kind::Alone,
-    Kind::Kill,
-    Kind::Blink,
-    Kind::PowerOff,
-    Kind::AllPowerOff,
-    Kind::DiskStops,
-    Kind::SyncFails,
-    Kind::Pause,
-    Kind::Add,
-    Kind::Remove,
-    Kind::Demote,
-    Kind::Transfer,
-    Kind::Contest,
-    Kind::HangUp,
-];
-
-/// Members, at most: two more than may vote.
-pub(super) const MEMBERS_MAX: usize = 7;
-
-impl Faults {
-    /// Those of a seed.
-    pub(super) fn draw(rng: &mut Rng) -> Faults {
-        let mut often = |rates: &[u64]| if rng.chance(2) { *rng.choose(rates) } else { 0 };
-        let (loss, double, slow) = (often(&[5, 20, 100]), often(&[5, 20, 100]), often(&[5, 20, 100]));
-        let kinds: Vec<Kind> = KINDS.into_iter().filter(|_| rng.chance(2)).collect();
-        let calm = Faults { loss, double, skew: false, snapshots: false, ..Faults::none() };
-        match rng.below(6) {
-            // One election after the other, with restarts in the midst of them.
-            0 => {
-                let kinds = vec![Kind::Contest, Kind::Contest, Kind::Contest, Kind::Alone, Kind::OneWay];
-                return Faults { kinds, slow: 4, pause_us: 150_000, blink_voters: true, ..calm };
-            }
-            // Members come and go, and get states instead of logs.
-            1 => {
-                let kinds = vec![
-                    Kind::Add,
-                    Kind::Add,
-                    Kind::Remove,
-                    Kind::Demote,
-                    Kind::Transfer,
-                    Kind::Alone,
-                    Kind::Split,
-                    Kind::PowerOff,
-                ];
-                return Faults { kinds, slow, pause_us: 120_000, snapshots: true, stalls: rng.chance(2), ..calm };
-            }
-            _ => {}
-        }
-        Faults {
-            loss,
-            double,
-            slow,
-            kinds,
-            skew: rng.chance(2),
-            snapshots: rng.chance(2),
-            stalls: rng.chance(3),
-            pause_us: *rng.choose(&[100_000, 300_000, 800_000]),
-            blink_voters: false,
-            count: 0,
-        }
-    }
-
-    /// A network and machines that work.
-    pub(super) fn none() -> Faults {
-        Faults {
-            loss: 0,
-            double: 0,
-            slow: 0,
-            kinds: Vec::new(),
-            skew: false,
-            snapshots: false,
-            stalls: false,
-            pause_us: 1_000_000,
-            blink_voters: false,
-            count: 0,
-        }
-    }
-
-    /// When copies of a message arrive.
-    pub(super) fn ways(&self, rng: &mut Rng, quiet: bool) -> Vec<u64> {
-        let once = |rng: &mut Rng| rng.between(100, 1_500);
-        if quiet {
-            return vec![once(rng)];
-        }
-        let hits = |rng: &mut Rng, rate: u64| rate > 0 && rng.chance(rate);
-        if hits(rng, self.loss) {
-            return Vec::new();
-        }
-        let mut first = once(rng);
-        if hits(rng, self.slow) {
-            first += if rng.chance(2) { rng.below(5_000) } else { rng.below(600_000) };
-        }
-        let mut ways = vec![first];
-        if hits(rng, self.double) {
-            ways.push(rng.below(900_000));
-        }
-        ways
-    }
-
-    /// True if the member loses power just after its vote.
-    pub(super) fn blinks(&self, rng: &mut Rng, quiet: bool) -> bool {
-        self.blink_voters && !quiet && rng.chance(2)
-    }
-
-    pub(super) fn flush_us(&self, rng: &mut Rng, quiet: bool) -> u64 {
-        if self.stalls && !quiet && rng.chance(12) {
-            return rng.between(100_000, 900_000);
-        }
-        if rng.chance(20) { rng.between(3_000, 60_000) } else { rng.between(50, 2_000) }
-    }
-
-    /// How many entries a store keeps in the log, and when it is durable again.
-    pub(super) fn store(&self, rng: &mut Rng) -> (u64, u64) {
-        let kept = if self.snapshots { rng.below(12) } else { 10_000 };
-        (kept, rng.between(60_000, 600_000))
-    }
-
-    pub(super) fn skew_us(&self, rng: &mut Rng) -> i64 {
-        if self.skew { rng.below(800_000) as i64 - 400_000 } else { 0 }
-    }
-}
-
-impl World {
+impl MetalogWorld {
     /// Something goes wrong, and the next time is set.
     pub(super) fn fault(&mut self) -> Verdict {
         if self.quiet {
             return Ok(());
         }
         let wait = self.rng.below(2 * self.faults.pause_us) + 1_000;
-        self.after(wait, Event::Fault);
+        self.after(wait, MetalogEvent::Fault);
         if self.faults.kinds.is_empty() {
             return Ok(());
         }
@@ -193,43 +29,45 @@ impl World {
         let one = if self.rng.chance(3) { self.leader().unwrap_or(one) } else { one };
         self.trace.numbers(&[one.0.into(), 82, kind as u64], || format!("{kind:?} of {one}"));
         match kind {
-            Kind::Split => {
+            MetalogFault::Split => {
                 let side: BTreeSet<NodeId> = ids.iter().copied().filter(|_| self.rng.chance(2)).collect();
                 self.cut(|from, to| side.contains(&from) != side.contains(&to));
             }
-            Kind::OneWay => {
+            MetalogFault::OneWay => {
                 let out = self.rng.chance(2);
                 self.cut(|from, to| if out { from == one } else { to == one });
             }
-            Kind::Alone => self.cut(|from, to| from == one || to == one),
-            Kind::Kill => self.down(one, CrashKind::Process, 1_500_000),
+            MetalogFault::Alone => self.cut(|from, to| from == one || to == one),
+            MetalogFault::Kill => self.down(one, CrashKind::Process, 1_500_000),
             // Back at once, in the middle of any event: often of an election.
-            Kind::Blink => ids.iter().for_each(|id| {
+            MetalogFault::Blink => ids.iter().for_each(|id| {
                 if self.rng.chance(2) {
                     self.down(*id, CrashKind::Power, 2_000);
                 }
             }),
-            Kind::PowerOff => self.down(one, CrashKind::Power, 1_500_000),
-            Kind::AllPowerOff => ids.iter().for_each(|id| self.down(*id, CrashKind::Power, 1_500_000)),
-            Kind::DiskStops => {
+            MetalogFault::PowerOff => self.down(one, CrashKind::Power, 1_500_000),
+            MetalogFault::AllPowerOff => ids.iter().for_each(|id| self.down(*id, CrashKind::Power, 1_500_000)),
+            MetalogFault::DiskStops => {
                 let changes = self.rng.between(1, 6);
                 if let Some(host) = self.hosts.get_mut(&one).filter(|host| host.member.is_some()) {
                     host.disk.fail_after(changes);
                 }
             }
-            Kind::SyncFails => {
+            MetalogFault::SyncFails => {
                 if let Some(host) = self.hosts.get_mut(&one).filter(|host| host.member.is_some()) {
                     host.disk.fail_syncs(1);
                 }
             }
-            Kind::Pause => {
+            MetalogFault::Pause => {
                 let until = self.now_us + self.rng.between(20_000, 1_200_000);
                 self.paused.insert(one, until);
             }
             // It is there all the same.
-            Kind::HangUp => self.seems_gone(one),
-            Kind::Contest => return self.contest(),
-            Kind::Add | Kind::Remove | Kind::Demote | Kind::Transfer => return self.change(kind, one),
+            MetalogFault::HangUp => self.break_connections(one),
+            MetalogFault::Contest => return self.contest(),
+            MetalogFault::Add | MetalogFault::Remove | MetalogFault::Demote | MetalogFault::Transfer => {
+                return self.change(kind, one);
+            }
         }
         Ok(())
     }
@@ -243,11 +81,11 @@ impl World {
         Ok(())
     }
 
-    fn change(&mut self, kind: Kind, one: NodeId) -> Verdict {
+    fn change(&mut self, kind: MetalogFault, one: NodeId) -> Verdict {
         let (Some(leader), Some(members)) = (self.leader(), self.members()) else { return Ok(()) };
         let count = members.voters.len() + members.learners.len();
         let input = match kind {
-            Kind::Add if count < MEMBERS_MAX => {
+            MetalogFault::Add if count < MEMBERS_MAX => {
                 // One that waits already, or another.
                 let waits = self.hosts.keys().copied().find(|id| !members.contains(*id) && self.is_new(*id));
                 let id = match waits {
@@ -256,9 +94,9 @@ impl World {
                 };
                 MemberInput::Change(MemberChange::Add(id))
             }
-            Kind::Remove if members.voters.len() > 3 => MemberInput::Change(MemberChange::Remove(one)),
-            Kind::Demote if members.voters.len() > 3 => MemberInput::Change(MemberChange::Demote(one)),
-            Kind::Transfer => MemberInput::Transfer { to: one },
+            MetalogFault::Remove if members.voters.len() > 3 => MemberInput::Change(MemberChange::Remove(one)),
+            MetalogFault::Demote if members.voters.len() > 3 => MemberInput::Change(MemberChange::Demote(one)),
+            MetalogFault::Transfer => MemberInput::Transfer { to: one },
             _ => return Ok(()),
         };
         self.give(leader, input)
@@ -276,7 +114,7 @@ impl World {
         let number = self.faults.count;
         self.cuts.insert(number, cut);
         let wait = self.rng.between(50_000, 1_500_000);
-        self.after(wait, Event::Heal { cut: number });
+        self.after(wait, MetalogEvent::Heal { cut: number });
     }
 
     /// Takes a machine down, if it is up, for a while.
@@ -286,6 +124,6 @@ impl World {
         }
         self.take_down(id, kind);
         let wait = self.rng.between(us_max / 8, us_max);
-        self.after(wait, Event::Restart { host: id });
+        self.after(wait, MetalogEvent::Restart { host: id });
     }
 }

@@ -15,21 +15,21 @@ use frieze_metalog::{
 };
 use frieze_node::SegmentFiles;
 
-use super::breakage::{Memory, MetalogBreak};
-use super::state::State;
+use super::breakage::{MemberBreakState, MetalogBreak};
+use super::state::MemberState;
 
 /// An event of a host that concerns other hosts.
 #[derive(Clone, Debug)]
-pub(super) enum Doing {
-    Sent(PeerMessage, Option<Rc<State>>),
+pub(super) enum HostEffect {
+    Sent(PeerMessage, Option<Rc<MemberState>>),
     /// It has executed everything up to here; its terms beside the entries that hold something.
     Executed {
         from: LogIndex,
-        after: Mark,
+        after: StateMark,
         terms: Vec<Option<u64>>,
         entries: Vec<LogEntry>,
     },
-    Installed(Mark),
+    Installed(StateMark),
     Role {
         role: RaftRole,
         term: u64,
@@ -54,7 +54,7 @@ pub(super) enum Doing {
 
 /// Identity of a state: its place, its digest, and the count of its requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(super) struct StateMark {
     pub(super) applied: LogIndex,
     pub(super) digest: u64,
     pub(super) count: u64,
@@ -63,7 +63,7 @@ pub(super) struct Mark {
 /// Durable content of the store.
 #[derive(Clone, Debug, Default)]
 struct Stored {
-    state: State,
+    state: MemberState,
     installed: Option<SnapshotMeta>,
 }
 
@@ -77,10 +77,10 @@ pub(super) struct Host {
     written: LogIndex,
     /// The last one that a flush has covered.
     persisted: LogIndex,
-    pub(super) state: State,
+    pub(super) state: MemberState,
     stored: Stored,
     /// States that came with snapshots, until they are installed.
-    received: BTreeMap<u64, Rc<State>>,
+    received: BTreeMap<u64, Rc<MemberState>>,
     /// Microseconds that its wall clock is ahead.
     pub(super) skew_us: i64,
     stamp: Hlc,
@@ -91,9 +91,9 @@ pub(super) struct Host {
     /// The log was cut once.
     cut: bool,
     breakage: Option<MetalogBreak>,
-    memory: Memory,
+    memory: MemberBreakState,
     /// Next state of a store that lags behind.
-    lagging: Option<State>,
+    lagging: Option<MemberState>,
 }
 
 impl Host {
@@ -107,7 +107,7 @@ impl Host {
             settings,
             written: LogIndex(0),
             persisted: LogIndex(0),
-            state: State::default(),
+            state: MemberState::default(),
             stored: Stored::default(),
             received: BTreeMap::new(),
             skew_us: 0,
@@ -116,13 +116,13 @@ impl Host {
             begun: false,
             cut: false,
             breakage,
-            memory: Memory::default(),
+            memory: MemberBreakState::default(),
             lagging: None,
         }
     }
 
     /// Creates the metalog together with other members.
-    pub(super) fn found(&mut self, seed: u64, from: &SnapshotMeta) -> Vec<Doing> {
+    pub(super) fn found(&mut self, seed: u64, from: &SnapshotMeta) -> Vec<HostEffect> {
         self.memory.founders = from.members.clone();
         self.state.applied = from.index;
         self.stored = Stored { state: self.state.clone(), installed: Some(from.clone()) };
@@ -131,13 +131,13 @@ impl Host {
     }
 
     /// Waits to be added to it.
-    pub(super) fn join(&mut self, seed: u64, founders: &Members) -> Vec<Doing> {
+    pub(super) fn join(&mut self, seed: u64, founders: &Members) -> Vec<HostEffect> {
         self.memory.founders = founders.clone();
         let (member, effects) = RaftMember::join(self.id, self.settings.clone(), seed);
         self.begin(member, effects)
     }
 
-    fn begin(&mut self, member: RaftMember, effects: Vec<MemberEffect>) -> Vec<Doing> {
+    fn begin(&mut self, member: RaftMember, effects: Vec<MemberEffect>) -> Vec<HostEffect> {
         self.life += 1;
         self.member = Some(member);
         let (mut inputs, mut done) = (VecDeque::new(), Vec::new());
@@ -155,11 +155,11 @@ impl Host {
         self.member = None;
         self.files = no_files(&self.disk);
         self.received.clear();
-        self.state = State::default();
+        self.state = MemberState::default();
     }
 
     /// Starts it again.
-    pub(super) fn restart(&mut self, seed: u64) -> Result<Vec<Doing>, Error> {
+    pub(super) fn restart(&mut self, seed: u64) -> Result<Vec<HostEffect>, Error> {
         self.disk.restart();
         if self.breakage == Some(MetalogBreak::SuffixForgotten) {
             self.forget_suffix();
@@ -207,23 +207,28 @@ impl Host {
             let _ = file.sync();
             // The store does not give it away.
             if !self.cut && self.stored.installed.as_ref().is_some_and(|from| from.index == LogIndex(1)) {
-                self.stored.state = State { applied: LogIndex(1), ..State::default() };
+                self.stored.state = MemberState { applied: LogIndex(1), ..MemberState::default() };
             }
         }
     }
 
     /// Gives the member an input, and carries out its effects.
-    pub(super) fn input(&mut self, at_us: u64, input: MemberInput) -> Vec<Doing> {
+    pub(super) fn input(&mut self, at_us: u64, input: MemberInput) -> Vec<HostEffect> {
         let mut done = Vec::new();
         if let MemberInput::Receive(message) = &input {
-            self.memory.hear(message);
+            self.memory.observe(message);
         }
         self.feed(at_us, input, &mut done);
         done
     }
 
     /// A message with the state that its snapshot names.
-    pub(super) fn receive(&mut self, at_us: u64, message: PeerMessage, state: Option<Rc<State>>) -> Vec<Doing> {
+    pub(super) fn receive(
+        &mut self,
+        at_us: u64,
+        message: PeerMessage,
+        state: Option<Rc<MemberState>>,
+    ) -> Vec<HostEffect> {
         if let (Some(meta), Some(state)) = (&message.snapshot, state) {
             self.received.insert(meta.index.0, state);
         }
@@ -231,7 +236,7 @@ impl Host {
     }
 
     /// One input after the other: inputs that result from effects follow when all effects are done.
-    fn feed(&mut self, at_us: u64, input: MemberInput, done: &mut Vec<Doing>) {
+    fn feed(&mut self, at_us: u64, input: MemberInput, done: &mut Vec<HostEffect>) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let Some(member) = &mut self.member else { return };
@@ -244,9 +249,9 @@ impl Host {
     }
 
     /// Identity of its state.
-    pub(super) fn mark(&self) -> Mark {
-        let State { applied, digest, count, .. } = self.state;
-        Mark { applied, digest, count }
+    pub(super) fn mark(&self) -> StateMark {
+        let MemberState { applied, digest, count, .. } = self.state;
+        StateMark { applied, digest, count }
     }
 
     /// Microseconds of real time between two ticks of its clock, which runs up to a tenth too fast or too slow.
@@ -259,10 +264,10 @@ impl Host {
         Hlc((at_us as i64 + self.skew_us).max(0) as u64 * 4096).max(self.stamp)
     }
 
-    fn perform(&mut self, effects: Vec<MemberEffect>, inputs: &mut VecDeque<MemberInput>, done: &mut Vec<Doing>) {
+    fn perform(&mut self, effects: Vec<MemberEffect>, inputs: &mut VecDeque<MemberInput>, done: &mut Vec<HostEffect>) {
         for effect in effects {
             if self.disk.is_crashed() {
-                done.push(Doing::Died);
+                done.push(HostEffect::Died);
                 return;
             }
             match effect {
@@ -273,7 +278,7 @@ impl Host {
                             MemberInput::Appended { record }
                         }
                         Err(_) if self.disk.is_crashed() => {
-                            done.push(Doing::Died);
+                            done.push(HostEffect::Died);
                             return;
                         }
                         Err(fault) => MemberInput::AppendFailed { record, reason: fault.reason },
@@ -298,7 +303,7 @@ impl Host {
                         self.stored = Stored { state: self.state.clone(), installed: Some(meta.clone()) };
                     }
                     self.received.clear();
-                    done.push(Doing::Installed(self.mark()));
+                    done.push(HostEffect::Installed(self.mark()));
                 }
                 MemberEffect::Committed { through, entries } => {
                     let from = self.state.applied;
@@ -307,33 +312,33 @@ impl Host {
                     let again = self.breakage == Some(MetalogBreak::RetriesRunAgain);
                     entries.iter().for_each(|entry| self.state.execute(entry, again));
                     self.state.applied = through;
-                    done.push(Doing::Executed { from, after: self.mark(), terms, entries });
+                    done.push(HostEffect::Executed { from, after: self.mark(), terms, entries });
                     inputs.push_back(MemberInput::Applied { index: through });
                 }
                 // The proposer is answered when the entry is executed, or retries.
                 MemberEffect::Proposed { .. } => {}
-                MemberEffect::Refused(error) => done.push(Doing::Refused(error)),
-                MemberEffect::ReadAt { token, index } => done.push(Doing::ReadAt { token, index }),
-                MemberEffect::ReadFailed { token, .. } => done.push(Doing::ReadFailed { token }),
-                MemberEffect::Closed { at } => done.push(Doing::Closed(at)),
-                MemberEffect::NotClosed { .. } => done.push(Doing::NotClosed),
-                MemberEffect::Role { role, term, leader } => done.push(Doing::Role { role, term, leader }),
-                MemberEffect::Changed { .. } => done.push(Doing::Changed),
-                MemberEffect::Failed(error) => done.push(Doing::Failed(error)),
+                MemberEffect::Refused(error) => done.push(HostEffect::Refused(error)),
+                MemberEffect::ReadAt { token, index } => done.push(HostEffect::ReadAt { token, index }),
+                MemberEffect::ReadFailed { token, .. } => done.push(HostEffect::ReadFailed { token }),
+                MemberEffect::Closed { at } => done.push(HostEffect::Closed(at)),
+                MemberEffect::NotClosed { .. } => done.push(HostEffect::NotClosed),
+                MemberEffect::Role { role, term, leader } => done.push(HostEffect::Role { role, term, leader }),
+                MemberEffect::Changed { .. } => done.push(HostEffect::Changed),
+                MemberEffect::Failed(error) => done.push(HostEffect::Failed(error)),
             }
         }
     }
 
-    fn send(&mut self, mut message: PeerMessage, state: Option<Rc<State>>, done: &mut Vec<Doing>) {
+    fn send(&mut self, mut message: PeerMessage, state: Option<Rc<MemberState>>, done: &mut Vec<HostEffect>) {
         if let (Some(broken), Some(member)) = (self.breakage, &self.member) {
             let own = (member.term_at(member.last()).unwrap_or(0), member.last().0);
             self.memory.mangle(broken, &mut message, own, member.members());
         }
-        done.push(Doing::Sent(message, state));
+        done.push(HostEffect::Sent(message, state));
     }
 
     /// The last record written, which a flush that begins now will cover.
-    pub(super) fn flush_begins(&mut self, at_us: u64) -> (LogIndex, Vec<Doing>) {
+    pub(super) fn flush_begins(&mut self, at_us: u64) -> (LogIndex, Vec<HostEffect>) {
         let through = self.written;
         let early = self.breakage == Some(MetalogBreak::SaysPersistedEarly);
         let done = if early { self.input(at_us, MemberInput::Persisted { record: through }) } else { Vec::new() };
@@ -341,7 +346,7 @@ impl Host {
     }
 
     /// A flush that covers records up to `through` is done.
-    pub(super) fn flush_ends(&mut self, at_us: u64, through: LogIndex) -> Vec<Doing> {
+    pub(super) fn flush_ends(&mut self, at_us: u64, through: LogIndex) -> Vec<HostEffect> {
         let lies = self.breakage == Some(MetalogBreak::SyncLies);
         let synced = if lies { Ok(()) } else { self.files.take_unflushed().flush() };
         let input = match synced {
@@ -350,7 +355,7 @@ impl Host {
                 self.persisted = through;
                 MemberInput::Persisted { record: through }
             }
-            Err(_) if self.disk.is_crashed() => return vec![Doing::Died],
+            Err(_) if self.disk.is_crashed() => return vec![HostEffect::Died],
             Err(fault) => MemberInput::DeviceFailed { reason: fault.reason },
         };
         self.input(at_us, input)
@@ -362,7 +367,7 @@ impl Host {
     }
 
     /// The store makes its state durable; the log is cut but for its last `kept` entries.
-    pub(super) fn store_flush(&mut self, at_us: u64, kept: u64) -> Vec<Doing> {
+    pub(super) fn store_flush(&mut self, at_us: u64, kept: u64) -> Vec<HostEffect> {
         if self.member.is_none() {
             return Vec::new();
         }

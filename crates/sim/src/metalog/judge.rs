@@ -6,8 +6,8 @@ use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
 use frieze_metalog::{LogEntry, RaftMember};
 
-use super::host::{Host, Mark};
-use super::state::{Ask, State, decode, mix};
+use super::host::{Host, StateMark};
+use super::state::{MemberState, PutId, decode, mix};
 use crate::violation::{Rule, Verdict, broken};
 
 /// The one order of entries, as executed first by any member, and the answers to clients.
@@ -21,11 +21,11 @@ pub(super) struct Judge {
     states: Vec<(u64, u64)>,
     /// The term of the member that executed each of them first: it was committed in it or before.
     terms: Vec<u64>,
-    state: State,
+    state: MemberState,
     leaders: BTreeMap<u64, NodeId>,
     /// The place of the newest answered request or read.
-    told: u64,
-    done: BTreeMap<Ask, u64>,
+    on_response: u64,
+    done: BTreeMap<PutId, u64>,
     /// Nothing may be stamped at or below it any more.
     closed: Hlc,
 }
@@ -49,20 +49,20 @@ impl Judge {
 
     /// The newest index that any client received: a later request has to see it.
     pub(super) fn floor(&self) -> u64 {
-        self.told
+        self.on_response
     }
 
     /// A member has executed entries.
     pub(super) fn executed(
         &mut self,
         host: &Host,
-        (from, after): (LogIndex, Mark),
+        (from, after): (LogIndex, StateMark),
         terms: &[Option<u64>],
         entries: &[LogEntry],
     ) -> Verdict {
-        let mut held = entries.iter().peekable();
+        let mut entries_of_member = entries.iter().peekable();
         for (index, term) in (from.0 + 1..=after.applied.0).zip(terms) {
-            let entry = held.next_if(|entry| entry.index.0 == index);
+            let entry = entries_of_member.next_if(|entry| entry.index.0 == index);
             let found = Canon {
                 term: entry.map(|entry| entry.term).or(*term).unwrap_or(0),
                 stamp: entry.map_or(Hlc::ZERO, |entry| entry.stamp),
@@ -110,7 +110,7 @@ impl Judge {
     }
 
     /// The state of a member is the one that its place calls for.
-    pub(super) fn same_state(&self, host: &Host, mark: Mark) -> Verdict {
+    pub(super) fn same_state(&self, host: &Host, mark: StateMark) -> Verdict {
         let index = mark.applied.0;
         if index <= self.origin {
             return Ok(());
@@ -138,10 +138,10 @@ impl Judge {
             return Ok(());
         };
         let member = host.member.as_ref().expect("it leads");
-        let held = member.term_at(LogIndex(index));
-        if index > member.base().index.0 && held != Some(canon.term) {
+        let entries_of_member = member.term_at(LogIndex(index));
+        if index > member.base().index.0 && entries_of_member != Some(canon.term) {
             let what = format!(
-                "member {} leads in term {term} without entry {index} of term {}: {held:?}",
+                "member {} leads in term {term} without entry {index} of term {}: {entries_of_member:?}",
                 host.id, canon.term
             );
             return broken(Rule::Durable, what);
@@ -150,11 +150,11 @@ impl Judge {
     }
 
     /// A client receives the answer that its request is done.
-    pub(super) fn answered(&mut self, ask: Ask) -> Verdict {
+    pub(super) fn answered(&mut self, ask: PutId) -> Verdict {
         let Some(index) = self.done.get(&ask) else {
             return broken(Rule::Durable, format!("request {ask:?} is said to be done, and is nowhere"));
         };
-        self.told = self.told.max(*index);
+        self.on_response = self.on_response.max(*index);
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl Judge {
                 format!("a read shows entry {index}, {floor} was told before it was asked"),
             );
         }
-        self.told = self.told.max(index.0);
+        self.on_response = self.on_response.max(index.0);
         Ok(())
     }
 

@@ -16,13 +16,17 @@
 
 mod breakage;
 mod clients;
+mod fault_plan;
 mod faults;
 mod host;
 mod judge;
 mod plan;
+mod requests;
+mod run;
 mod state;
 mod world;
 
 pub use breakage::MetalogBreak;
-pub use plan::{MetalogOutcome, MetalogPlan, run_metalog};
-pub(crate) use plan::{leader_dies, leader_is_killed};
+pub use plan::{MetalogOutcome, MetalogPlan};
+pub use run::run_metalog;
+pub(crate) use run::{leader_dies, leader_is_killed};

@@ -7,11 +7,11 @@ use frieze_hlc::Hlc;
 use frieze_metalog::LogEntry;
 
 /// A request of a client: session and number.
-pub(super) type Ask = (u64, u64);
+pub(super) type PutId = (u64, u64);
 
 /// State of a member after an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct MemberState {
     /// The last entry in it.
     pub(super) applied: LogIndex,
     /// Stands for everything executed, in order.
@@ -19,11 +19,11 @@ pub(super) struct State {
     /// How many.
     pub(super) count: u64,
     /// Which place among them each request has.
-    pub(super) done: BTreeMap<Ask, u64>,
+    pub(super) done: BTreeMap<PutId, u64>,
     pub(super) stamp: Hlc,
 }
 
-impl State {
+impl MemberState {
     /// Executes an entry. `again`: requests that were executed before are executed again, which is wrong.
     pub(super) fn execute(&mut self, entry: &LogEntry, again: bool) {
         self.stamp = entry.stamp;
@@ -38,14 +38,14 @@ impl State {
 }
 
 /// The body of a batch with one request in it, and bytes to fill segments.
-pub(super) fn encode(ask: Ask, filling: usize) -> Vec<u8> {
+pub(super) fn encode(ask: PutId, filling: usize) -> Vec<u8> {
     let mut body = ask.0.to_le_bytes().to_vec();
     body.extend_from_slice(&ask.1.to_le_bytes());
     body.resize(16 + filling, 0x5a);
     body
 }
 
-pub(super) fn decode(body: &[u8]) -> Option<Ask> {
+pub(super) fn decode(body: &[u8]) -> Option<PutId> {
     let long = |at: usize| Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?));
     Some((long(0)?, long(8)?))
 }

@@ -11,12 +11,13 @@ use frieze_metalog::{
 };
 
 use super::breakage::MetalogBreak;
-use super::clients::{Answer, Client, Waiting, What};
-use super::faults::Faults;
-use super::host::{Doing, Host};
+use super::fault_plan::MetalogFaults;
+use super::host::{Host, HostEffect};
 use super::judge::Judge;
 use super::plan::MetalogPlan;
-use super::state::{self, State};
+use super::requests::{MemberResponse, MetalogClient, MetalogRequest, PendingRequests};
+use super::state::{self, MemberState};
+use crate::schedule::Schedule;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
 
@@ -27,14 +28,14 @@ const ELECTION_US_MAX: u64 = 2_500_000;
 /// Everything is answered and equal.
 const QUIET_US_MAX: u64 = 15_000_000;
 const CLIENTS: u64 = 4;
-/// Members that vote; of up to [`MEMBERS_MAX`](super::faults::MEMBERS_MAX).
+/// Members that vote; of up to [`MEMBERS_MAX`](super::fault_plan::MEMBERS_MAX).
 pub(super) const VOTERS_MAX: usize = 5;
 const SEGMENT_BYTES: u64 = 8 << 10;
 
 #[derive(Clone, Debug)]
-pub(super) enum Event {
+pub(super) enum MetalogEvent {
     Tick { host: NodeId, life: u64 },
-    Peer { message: PeerMessage, state: Option<Rc<State>> },
+    Peer { message: PeerMessage, state: Option<Rc<MemberState>> },
     FlushEnds { host: NodeId, life: u64, through: LogIndex },
     StoreFlush { host: NodeId, life: u64 },
     Restart { host: NodeId },
@@ -42,25 +43,24 @@ pub(super) enum Event {
     Gone { host: NodeId, peer: NodeId },
     Fault,
     Heal { cut: u64 },
-    Asked { host: NodeId, client: u64, attempt: u64, what: What },
-    Told { client: u64, attempt: u64, answer: Answer },
+    Asked { host: NodeId, client: u64, attempt: u64, what: MetalogRequest },
+    Told { client: u64, attempt: u64, answer: MemberResponse },
     Wake { client: u64, attempt: u64 },
     SnapshotSent { host: NodeId, life: u64, to: NodeId, whole: bool },
 }
 
-pub(super) struct World {
+pub(super) struct MetalogWorld {
     pub(super) now_us: u64,
-    pub(super) queue: BTreeMap<(u64, u64), Event>,
-    pub(super) next_event: u64,
+    pub(super) schedule: Schedule<MetalogEvent>,
     pub(super) rng: Rng,
     pub(super) hosts: BTreeMap<NodeId, Host>,
     /// One way each.
     pub(super) cuts: BTreeMap<u64, BTreeSet<(NodeId, NodeId)>>,
     pub(super) paused: BTreeMap<NodeId, u64>,
     pub(super) flushing: BTreeSet<NodeId>,
-    pub(super) waiting: BTreeMap<NodeId, Waiting>,
-    pub(super) clients: BTreeMap<u64, Client>,
-    pub(super) faults: Faults,
+    pub(super) waiting: BTreeMap<NodeId, PendingRequests>,
+    pub(super) clients: BTreeMap<u64, MetalogClient>,
+    pub(super) faults: MetalogFaults,
     pub(super) judge: Judge,
     pub(super) trace: Trace,
     pub(super) founders: Members,
@@ -75,10 +75,10 @@ pub(super) struct World {
     pub(super) asks: u64,
 }
 
-impl World {
-    pub(super) fn new(plan: &MetalogPlan) -> World {
+impl MetalogWorld {
+    pub(super) fn new(plan: &MetalogPlan) -> MetalogWorld {
         let mut rng = Rng::new(plan.seed ^ 0x006d_6574_616c_6f67);
-        let faults = Faults::draw(&mut rng);
+        let faults = MetalogFaults::draw(&mut rng);
         let count = if rng.chance(3) { 5 } else { 3 };
         let voters: Vec<NodeId> = (1..=count).map(NodeId).collect();
         let slow = if plan.breakage == Some(MetalogBreak::ElectionsSlow) { 10 } else { 1 };
@@ -90,10 +90,9 @@ impl World {
             election_ticks: MemberSettings::default().election_ticks * slow,
             ..MemberSettings::default()
         };
-        World {
+        MetalogWorld {
             now_us: 1_000_000,
-            queue: BTreeMap::new(),
-            next_event: 0,
+            schedule: Schedule::default(),
             rng,
             hosts: BTreeMap::new(),
             cuts: BTreeMap::new(),
@@ -132,12 +131,20 @@ impl World {
             let asks = self.asks;
             self.clients.insert(
                 client,
-                Client { host, what: What::Read, seq: 0, attempt: 0, floor: 0, left: asks, asked: host },
+                MetalogClient {
+                    host,
+                    what: MetalogRequest::Read,
+                    seq: 0,
+                    attempt: 0,
+                    floor: 0,
+                    left: asks,
+                    on_request: host,
+                },
             );
             let at = self.rng.below(400_000);
-            self.after(at, Event::Wake { client, attempt: 0 });
+            self.after(at, MetalogEvent::Wake { client, attempt: 0 });
         }
-        self.after(300_000, Event::Fault);
+        self.after(300_000, MetalogEvent::Fault);
         Ok(())
     }
 
@@ -168,22 +175,18 @@ impl World {
             self.begin()?;
         }
         let until = self.now_us + us;
-        while let Some((&(at, number), _)) = self.queue.first_key_value() {
-            if at > until {
-                break;
-            }
-            let event = self.queue.remove(&(at, number)).expect("it is the first");
+        while self.schedule.next_at_us().is_some_and(|at_us| at_us <= until) {
+            let Some((at, event)) = self.schedule.pop() else { break };
             self.now_us = at;
             self.trace.at(at);
-            self.happen(event)?;
+            self.handle_event(event)?;
         }
         self.now_us = until;
         Ok(())
     }
 
-    pub(super) fn after(&mut self, us: u64, event: Event) {
-        self.next_event += 1;
-        self.queue.insert((self.now_us + us, self.next_event), event);
+    pub(super) fn after(&mut self, us: u64, event: MetalogEvent) {
+        self.schedule.add(self.now_us + us, event);
     }
 
     /// The leader that a majority follows.
@@ -233,7 +236,7 @@ impl World {
         Ok(())
     }
 
-    fn happen(&mut self, event: Event) -> Verdict {
+    fn handle_event(&mut self, event: MetalogEvent) -> Verdict {
         if let Some(id) = host_of(&event)
             && let Some(until) = self.paused.get(&id).copied()
         {
@@ -244,15 +247,15 @@ impl World {
             self.paused.remove(&id);
         }
         match event {
-            Event::Tick { host, life } => {
+            MetalogEvent::Tick { host, life } => {
                 let Some(one) = self.alive(host, life) else { return Ok(()) };
                 let wait = one.tick_us();
                 let wait = wait + self.rng.below(wait / 10 + 1);
-                self.after(wait, Event::Tick { host, life });
+                self.after(wait, MetalogEvent::Tick { host, life });
                 self.give(host, MemberInput::Tick)?;
                 self.promote(host)
             }
-            Event::Peer { message, state } => {
+            MetalogEvent::Peer { message, state } => {
                 let id = message.to;
                 self.trace.numbers(
                     &[
@@ -270,47 +273,47 @@ impl World {
                 let doings = host.receive(now, message, state);
                 self.did(id, doings)
             }
-            Event::FlushEnds { host, life, through } => {
+            MetalogEvent::FlushEnds { host, life, through } => {
                 let now = self.now_us;
                 let Some(one) = self.alive(host, life) else { return Ok(()) };
                 let doings = one.flush_ends(now, through);
                 self.flushing.remove(&host);
                 self.did(host, doings)
             }
-            Event::StoreFlush { host, life } => {
+            MetalogEvent::StoreFlush { host, life } => {
                 let (kept, wait) = self.faults.store(&mut self.rng);
                 let now = self.now_us;
                 let Some(one) = self.alive(host, life) else { return Ok(()) };
                 let doings = one.store_flush(now, kept);
-                self.after(wait, Event::StoreFlush { host, life });
+                self.after(wait, MetalogEvent::StoreFlush { host, life });
                 self.did(host, doings)
             }
-            Event::SnapshotSent { host, life, to, whole } => {
+            MetalogEvent::SnapshotSent { host, life, to, whole } => {
                 if self.alive(host, life).is_none() {
                     return Ok(());
                 }
                 self.give(host, MemberInput::SnapshotSent { to, whole })
             }
-            Event::Restart { host } => match self.hosts.get(&host) {
+            MetalogEvent::Restart { host } => match self.hosts.get(&host) {
                 Some(one) if one.member.is_none() => self.start(host),
                 _ => Ok(()),
             },
-            Event::Blink { host } => {
+            MetalogEvent::Blink { host } => {
                 self.down(host, CrashKind::Power, 800);
                 Ok(())
             }
-            Event::Gone { host, peer } => match self.hosts.get(&host) {
+            MetalogEvent::Gone { host, peer } => match self.hosts.get(&host) {
                 Some(one) if one.member.is_some() => self.give(host, MemberInput::Gone { peer }),
                 _ => Ok(()),
             },
-            Event::Fault => self.fault(),
-            Event::Heal { cut } => {
+            MetalogEvent::Fault => self.fault(),
+            MetalogEvent::Heal { cut } => {
                 self.cuts.remove(&cut);
                 Ok(())
             }
-            Event::Asked { host, client, attempt, what } => self.asked(host, client, attempt, what),
-            Event::Told { client, attempt, answer } => self.told(client, attempt, answer),
-            Event::Wake { client, attempt } => self.wake(client, attempt),
+            MetalogEvent::Asked { host, client, attempt, what } => self.on_request(host, client, attempt, what),
+            MetalogEvent::Told { client, attempt, answer } => self.on_response(client, attempt, answer),
+            MetalogEvent::Wake { client, attempt } => self.wake(client, attempt),
         }
     }
 
@@ -337,13 +340,13 @@ impl World {
     }
 
     /// A process has come up.
-    pub(super) fn started(&mut self, id: NodeId, doings: Vec<Doing>) -> Verdict {
+    pub(super) fn started(&mut self, id: NodeId, doings: Vec<HostEffect>) -> Verdict {
         let life = self.hosts.get(&id).map_or(0, |host| host.life);
         self.flushing.remove(&id);
         let wait = self.rng.below(25_000);
-        self.after(wait, Event::Tick { host: id, life });
+        self.after(wait, MetalogEvent::Tick { host: id, life });
         let (_, wait) = self.faults.store(&mut self.rng);
-        self.after(wait, Event::StoreFlush { host: id, life });
+        self.after(wait, MetalogEvent::StoreFlush { host: id, life });
         self.did(id, doings)
     }
 
@@ -359,7 +362,7 @@ impl World {
             // The disk fails just now: the machine goes down once more.
             Err(Error::Source(_)) => {
                 self.take_down(id, CrashKind::Power);
-                self.after(50_000, Event::Restart { host: id });
+                self.after(50_000, MetalogEvent::Restart { host: id });
                 Ok(())
             }
             Err(error) => broken(Rule::Restarts, format!("member {id} does not start again: {error}")),
@@ -375,31 +378,31 @@ impl World {
         self.trace.numbers(&[id.0.into(), 78, kind as u64], || format!("member {id} goes down: {kind:?}"));
         // A process that ends closes its connections; a machine without power sends nothing.
         if kind == CrashKind::Process {
-            self.seems_gone(id);
+            self.break_connections(id);
         }
     }
 
     /// Some of the other members notice that the connections of a member ended.
-    pub(super) fn seems_gone(&mut self, peer: NodeId) {
+    pub(super) fn break_connections(&mut self, peer: NodeId) {
         for host in self.hosts.keys().copied().collect::<Vec<_>>() {
             if !self.rng.chance(4) {
-                self.is_seen_to_go(host, peer);
+                self.break_connection(host, peer);
             }
         }
     }
 
     /// One of the other members notices it.
-    pub(super) fn is_seen_to_go(&mut self, host: NodeId, peer: NodeId) {
+    pub(super) fn break_connection(&mut self, host: NodeId, peer: NodeId) {
         let wait = self.rng.between(50, 20_000);
-        self.after(wait, Event::Gone { host, peer });
+        self.after(wait, MetalogEvent::Gone { host, peer });
     }
 
     /// Handles the events of a member.
-    pub(super) fn did(&mut self, id: NodeId, doings: Vec<Doing>) -> Verdict {
+    pub(super) fn did(&mut self, id: NodeId, doings: Vec<HostEffect>) -> Verdict {
         for doing in doings {
             match doing {
-                Doing::Sent(message, state) => self.send(id, message, state),
-                Doing::Executed { from, after, terms, entries } => {
+                HostEffect::Sent(message, state) => self.send(id, message, state),
+                HostEffect::Executed { from, after, terms, entries } => {
                     let through = after.applied;
                     let host = self.hosts.get(&id).expect("it did something");
                     self.trace.numbers(&[id.0.into(), through.0], || format!("member {id} executes up to {through}"));
@@ -408,17 +411,17 @@ impl World {
                         let Some(ask) = state::decode(&entry.body) else { continue };
                         let waits = self.waiting.entry(id).or_default().puts.remove(&ask).unwrap_or_default();
                         for (client, attempt) in waits {
-                            self.tell(id, client, attempt, Answer::Done(ask));
+                            self.respond(id, client, attempt, MemberResponse::Done(ask));
                         }
                     }
                     self.show(id);
                 }
-                Doing::Installed(mark) => {
+                HostEffect::Installed(mark) => {
                     self.installs += 1;
                     self.trace.numbers(&[id.0.into(), 79, mark.applied.0], || format!("member {id} installs {mark:?}"));
                     self.judge.same_state(self.hosts.get(&id).expect("it did something"), mark)?;
                 }
-                Doing::Role { role, term, leader } => {
+                HostEffect::Role { role, term, leader } => {
                     self.trace.numbers(&[id.0.into(), 80, term], || {
                         format!("member {id}: {role:?} in {term}, {leader:?} leads")
                     });
@@ -426,10 +429,10 @@ impl World {
                         self.elections += 1;
                         self.judge.leads(self.hosts.get(&id).expect("it did something"), term)?;
                     } else {
-                        self.let_go(id, leader);
+                        self.redirect_clients(id, leader);
                     }
                 }
-                Doing::Changed => {
+                HostEffect::Changed => {
                     self.changes += 1;
                     let member = self.hosts.get(&id).and_then(|host| host.member.as_ref());
                     let voters = member.map_or(0, |member| member.members().voters.len());
@@ -437,34 +440,36 @@ impl World {
                         return broken(Rule::Whole, format!("member {id} knows {voters} that vote, of {VOTERS_MAX}"));
                     }
                 }
-                Doing::ReadAt { token, index } => {
+                HostEffect::ReadAt { token, index } => {
                     let waiting = self.waiting.entry(id).or_default();
                     if let Some((client, attempt)) = waiting.reads.remove(&token) {
                         waiting.shows.push((index, client, attempt));
                     }
                     self.show(id);
                 }
-                Doing::ReadFailed { token } => {
+                HostEffect::ReadFailed { token } => {
                     if let Some((client, attempt)) = self.waiting.entry(id).or_default().reads.remove(&token) {
-                        self.tell(id, client, attempt, Answer::Again);
+                        self.respond(id, client, attempt, MemberResponse::Again);
                     }
                 }
-                Doing::Closed(at) => {
+                HostEffect::Closed(at) => {
                     self.judge.closed(at);
                     let waiting = self.waiting.entry(id).or_default();
                     let closed: Vec<_> = waiting.closes.extract_if(.., |close| close.0 == at).collect();
                     for (_, client, attempt) in closed {
-                        self.tell(id, client, attempt, Answer::Closed);
+                        self.respond(id, client, attempt, MemberResponse::Closed);
                     }
                 }
-                Doing::Refused(_) | Doing::NotClosed => {}
-                Doing::Died | Doing::Failed(Error::DeviceFailed { .. }) => {
+                HostEffect::Refused(_) | HostEffect::NotClosed => {}
+                HostEffect::Died | HostEffect::Failed(Error::DeviceFailed { .. }) => {
                     self.take_down(id, CrashKind::Power);
                     let wait = self.rng.between(20_000, 800_000);
-                    self.after(wait, Event::Restart { host: id });
+                    self.after(wait, MetalogEvent::Restart { host: id });
                     return Ok(());
                 }
-                Doing::Failed(error) => return broken(Rule::PromisedErrors, format!("member {id} gave up: {error}")),
+                HostEffect::Failed(error) => {
+                    return broken(Rule::PromisedErrors, format!("member {id} gave up: {error}"));
+                }
             }
         }
         self.flush(id)
@@ -480,22 +485,22 @@ impl World {
         }
         let (life, (through, doings)) = (host.life, host.flush_begins(now));
         let wait = self.faults.flush_us(&mut self.rng, self.quiet);
-        self.after(wait, Event::FlushEnds { host: id, life, through });
+        self.after(wait, MetalogEvent::FlushEnds { host: id, life, through });
         if doings.is_empty() { Ok(()) } else { self.did(id, doings) }
     }
 
-    fn send(&mut self, id: NodeId, message: PeerMessage, state: Option<Rc<State>>) {
+    fn send(&mut self, id: NodeId, message: PeerMessage, state: Option<Rc<MemberState>>) {
         if let (Some(_), Some(host)) = (&state, self.hosts.get(&id)) {
             let whole = !self.rng.chance(4);
             let (life, to) = (host.life, message.to);
             let wait = self.rng.between(500, 50_000);
-            self.after(wait, Event::SnapshotSent { host: id, life, to, whole });
+            self.after(wait, MetalogEvent::SnapshotSent { host: id, life, to, whole });
         }
         if message.kind == PeerKind::Vote && !message.reject && self.faults.blinks(&mut self.rng, self.quiet) {
-            self.after(50, Event::Blink { host: id });
+            self.after(50, MetalogEvent::Blink { host: id });
         }
         for wait in self.ways(id, message.to) {
-            self.after(wait, Event::Peer { message: message.clone(), state: state.clone() });
+            self.after(wait, MetalogEvent::Peer { message: message.clone(), state: state.clone() });
         }
     }
 
@@ -521,15 +526,15 @@ impl World {
 }
 
 /// Whose event it is.
-fn host_of(event: &Event) -> Option<NodeId> {
+fn host_of(event: &MetalogEvent) -> Option<NodeId> {
     match event {
-        Event::Tick { host, .. }
-        | Event::FlushEnds { host, .. }
-        | Event::StoreFlush { host, .. }
-        | Event::SnapshotSent { host, .. }
-        | Event::Gone { host, .. }
-        | Event::Asked { host, .. } => Some(*host),
-        Event::Peer { message, .. } => Some(message.to),
+        MetalogEvent::Tick { host, .. }
+        | MetalogEvent::FlushEnds { host, .. }
+        | MetalogEvent::StoreFlush { host, .. }
+        | MetalogEvent::SnapshotSent { host, .. }
+        | MetalogEvent::Gone { host, .. }
+        | MetalogEvent::Asked { host, .. } => Some(*host),
+        MetalogEvent::Peer { message, .. } => Some(message.to),
         _ => None,
     }
 }

@@ -8,22 +8,22 @@ use frieze_hlc::Hlc;
 
 /// Everything that ever happened to a file's length, bytes and modification time, by stamp.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bytes {
-    events: Vec<Event>,
+pub(crate) struct FileBytes {
+    events: Vec<FileEvent>,
 }
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
+pub(crate) struct FileEvent {
     pub(crate) stamp: Hlc,
-    pub(crate) what: What,
+    pub(crate) what: FileEventKind,
 }
 
 /// An event.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
-    Write(Write),
-    Punch(Punch),
+pub(crate) enum FileEventKind {
+    Write(FileWrite),
+    Punch(FilePunch),
     Truncate {
         len: u64,
     },
@@ -33,7 +33,7 @@ pub(crate) enum What {
     },
     /// A clone, restore, undo or copied range decided some of it.
     Edit {
-        shares: Vec<Shared>,
+        shares: Vec<SharedRange>,
         /// The length it set.
         size: Option<u64>,
     },
@@ -41,7 +41,7 @@ pub(crate) enum What {
 
 /// A range with the content of an older state.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedRange {
     /// First byte.
     pub(crate) start: u64,
     /// One past the last.
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
 
 /// Bytes written.
 #[derive(Clone, Debug)]
-pub(crate) struct Write {
+pub(crate) struct FileWrite {
     pub(crate) session: u64,
     pub(crate) offset: u64,
     pub(crate) bytes: Arc<[u8]>,
@@ -63,13 +63,13 @@ pub(crate) struct Write {
 
 /// A hole.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Punch {
+pub(crate) struct FilePunch {
     pub(crate) session: u64,
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
-impl Write {
+impl FileWrite {
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.bytes.len() as u64
     }
@@ -91,32 +91,32 @@ impl Cut<'_> {
     }
 }
 
-impl Bytes {
+impl FileBytes {
     /// A file to which nothing has happened.
-    pub(crate) const NONE: Bytes = Bytes { events: Vec::new() };
+    pub(crate) const NONE: FileBytes = FileBytes { events: Vec::new() };
 
     /// Adds an event, at any place in time.
-    pub(crate) fn add(&mut self, stamp: Hlc, what: What) {
+    pub(crate) fn add(&mut self, stamp: Hlc, what: FileEventKind) {
         let at = self.events.partition_point(|event| event.stamp <= stamp);
-        self.events.insert(at, Event { stamp, what });
+        self.events.insert(at, FileEvent { stamp, what });
     }
 
-    fn within<'a>(&'a self, cut: Cut<'a>) -> impl DoubleEndedIterator<Item = &'a Event> {
+    fn within<'a>(&'a self, cut: Cut<'a>) -> impl DoubleEndedIterator<Item = &'a FileEvent> {
         self.events.iter().filter(move |event| cut.holds(event.stamp))
     }
 
     /// The writes of a cut, by stamp.
-    pub(crate) fn writes<'a>(&'a self, cut: Cut<'a>) -> impl DoubleEndedIterator<Item = (Hlc, &'a Write)> {
+    pub(crate) fn writes<'a>(&'a self, cut: Cut<'a>) -> impl DoubleEndedIterator<Item = (Hlc, &'a FileWrite)> {
         self.within(cut).filter_map(|event| match &event.what {
-            What::Write(write) => Some((event.stamp, write)),
+            FileEventKind::Write(write) => Some((event.stamp, write)),
             _ => None,
         })
     }
 
     /// The holes of a cut, by stamp.
-    pub(crate) fn punches<'a>(&'a self, cut: Cut<'a>) -> impl Iterator<Item = (Hlc, Punch)> {
+    pub(crate) fn punches<'a>(&'a self, cut: Cut<'a>) -> impl Iterator<Item = (Hlc, FilePunch)> {
         self.within(cut).filter_map(|event| match event.what {
-            What::Punch(punch) => Some((event.stamp, punch)),
+            FileEventKind::Punch(punch) => Some((event.stamp, punch)),
             _ => None,
         })
     }
@@ -127,23 +127,25 @@ impl Bytes {
         let mut shown: Vec<(u64, u64)> = Vec::new();
         for event in &self.events {
             match &event.what {
-                What::Write(write) => chunks.extend(write.offset / chunk_bytes..=(write.end() - 1) / chunk_bytes),
+                FileEventKind::Write(write) => {
+                    chunks.extend(write.offset / chunk_bytes..=(write.end() - 1) / chunk_bytes)
+                }
                 // Of the others it has those that were written or showed content before.
-                What::Punch(punch) => {
+                FileEventKind::Punch(punch) => {
                     let (start, end) = (punch.offset / chunk_bytes, (punch.offset + punch.len - 1) / chunk_bytes);
                     chunks.insert(start);
                     for (from, to) in &shown {
                         chunks.extend((from / chunk_bytes).max(start)..=((to - 1) / chunk_bytes).min(end));
                     }
                 }
-                What::Edit { shares, size } => {
+                FileEventKind::Edit { shares, size } => {
                     // The part that it cuts off itself was never visible.
                     let size = size.unwrap_or(u64::MAX);
                     let ends =
                         shares.iter().filter(|share| share.shows).map(|share| (share.start, share.end.min(size)));
                     shown.extend(ends.filter(|(start, end)| start < end));
                 }
-                What::Truncate { .. } | What::Touch { .. } => {}
+                FileEventKind::Truncate { .. } | FileEventKind::Touch { .. } => {}
             }
         }
         for (start, end) in shown {
@@ -155,30 +157,31 @@ impl Bytes {
     /// The truncates of a cut, by stamp.
     pub(crate) fn truncates<'a>(&'a self, cut: Cut<'a>) -> impl Iterator<Item = (Hlc, u64)> {
         self.within(cut).filter_map(|event| match event.what {
-            What::Truncate { len } => Some((event.stamp, len)),
+            FileEventKind::Truncate { len } => Some((event.stamp, len)),
             _ => None,
         })
     }
 
     pub(crate) fn size(&self, cut: Cut<'_>) -> u64 {
         self.within(cut).fold(0, |size, event| match &event.what {
-            What::Write(write) => size.max(write.end()),
-            What::Truncate { len } | What::Edit { size: Some(len), .. } => *len,
-            What::Punch(_) | What::Touch { .. } | What::Edit { size: None, .. } => size,
+            FileEventKind::Write(write) => size.max(write.end()),
+            FileEventKind::Truncate { len } | FileEventKind::Edit { size: Some(len), .. } => *len,
+            FileEventKind::Punch(_) | FileEventKind::Touch { .. } | FileEventKind::Edit { size: None, .. } => size,
         })
     }
 
     /// The modification time; `None` if nothing happened.
     pub(crate) fn mtime_ns(&self, cut: Cut<'_>) -> Option<i64> {
         self.within(cut).next_back().map(|event| match event.what {
-            What::Touch { mtime_ns } => mtime_ns,
+            FileEventKind::Touch { mtime_ns } => mtime_ns,
             _ => event.stamp.unix_ns(),
         })
     }
 
     /// The stamp of the newest write or hole.
     pub(crate) fn newest_write(&self, cut: Cut<'_>) -> Option<Hlc> {
-        let mut written = self.within(cut).filter(|event| matches!(event.what, What::Write(_) | What::Punch(_)));
+        let mut written =
+            self.within(cut).filter(|event| matches!(event.what, FileEventKind::Write(_) | FileEventKind::Punch(_)));
         written.next_back().map(|event| event.stamp)
     }
 
@@ -194,20 +197,20 @@ impl Bytes {
         let mut bytes = vec![0u8; (end - start) as usize];
         for event in self.within(cut) {
             match &event.what {
-                What::Write(write) => {
+                FileEventKind::Write(write) => {
                     let (from, to) = (write.offset.max(start), write.end().min(end));
                     if from < to {
                         let source = &write.bytes[(from - write.offset) as usize..(to - write.offset) as usize];
                         bytes[(from - start) as usize..(to - start) as usize].copy_from_slice(source);
                     }
                 }
-                What::Punch(punch) => {
+                FileEventKind::Punch(punch) => {
                     let (from, to) = (punch.offset.clamp(start, end), (punch.offset + punch.len).clamp(start, end));
                     bytes[(from - start) as usize..(to - start) as usize].fill(0);
                 }
-                What::Truncate { len } => bytes[((*len).clamp(start, end) - start) as usize..].fill(0),
-                What::Touch { .. } => {}
-                What::Edit { shares, size } => {
+                FileEventKind::Truncate { len } => bytes[((*len).clamp(start, end) - start) as usize..].fill(0),
+                FileEventKind::Touch { .. } => {}
+                FileEventKind::Edit { shares, size } => {
                     for share in shares {
                         let (from, to) = (share.start.clamp(start, end), share.end.clamp(start, end));
                         bytes[(from - start) as usize..(to - start) as usize].fill(0);
@@ -244,13 +247,13 @@ impl Bytes {
 
     /// The edits of a cut that decided bytes or length, by stamp.
     pub(crate) fn edits<'a>(&'a self, cut: Cut<'a>) -> impl Iterator<Item = Hlc> {
-        self.within(cut).filter(|event| matches!(event.what, What::Edit { .. })).map(|event| event.stamp)
+        self.within(cut).filter(|event| matches!(event.what, FileEventKind::Edit { .. })).map(|event| event.stamp)
     }
 
     /// True if bytes or length were changed after an instant and up to another.
     pub(crate) fn is_changed(&self, after: Hlc, upto: Hlc) -> bool {
-        let within = |event: &&Event| event.stamp > after && event.stamp <= upto;
-        self.events.iter().filter(within).any(|event| !matches!(event.what, What::Touch { .. }))
+        let within = |event: &&FileEvent| event.stamp > after && event.stamp <= upto;
+        self.events.iter().filter(within).any(|event| !matches!(event.what, FileEventKind::Touch { .. }))
     }
 
     /// Stamps of the newest changes of the bytes of a range.
@@ -263,11 +266,11 @@ impl Bytes {
         let mut tops: Vec<(u64, u64, Hlc)> = Vec::new();
         for event in self.events.iter().filter(|event| event.stamp <= upto) {
             let mut ranges = match &event.what {
-                What::Write(write) => vec![(write.offset, write.end())],
-                What::Punch(punch) => vec![(punch.offset, punch.offset + punch.len)],
-                What::Truncate { len } => vec![(*len, u64::MAX)],
-                What::Touch { .. } => Vec::new(),
-                What::Edit { shares, size } => {
+                FileEventKind::Write(write) => vec![(write.offset, write.end())],
+                FileEventKind::Punch(punch) => vec![(punch.offset, punch.offset + punch.len)],
+                FileEventKind::Truncate { len } => vec![(*len, u64::MAX)],
+                FileEventKind::Touch { .. } => Vec::new(),
+                FileEventKind::Edit { shares, size } => {
                     let shared = shares.iter().map(|share| (share.start, share.end));
                     shared.chain(size.map(|len| (len, u64::MAX))).collect()
                 }
@@ -320,11 +323,11 @@ impl Bytes {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for event in self.within(cut) {
             match &event.what {
-                What::Write(write) => ranges.push((write.offset, write.end())),
-                What::Punch(punch) => cut_out(&mut ranges, punch.offset, punch.offset + punch.len),
-                What::Truncate { len } => cut_out(&mut ranges, *len, u64::MAX),
-                What::Touch { .. } => {}
-                What::Edit { shares, size } => {
+                FileEventKind::Write(write) => ranges.push((write.offset, write.end())),
+                FileEventKind::Punch(punch) => cut_out(&mut ranges, punch.offset, punch.offset + punch.len),
+                FileEventKind::Truncate { len } => cut_out(&mut ranges, *len, u64::MAX),
+                FileEventKind::Touch { .. } => {}
+                FileEventKind::Edit { shares, size } => {
                     for share in shares {
                         cut_out(&mut ranges, share.start, share.end);
                         ranges.extend(share.pieces.iter().map(|(at, piece)| (*at, at + piece.len() as u64)));
@@ -350,15 +353,15 @@ fn cut_out(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
 mod tests {
     use super::*;
 
-    fn write(offset: u64, bytes: &[u8]) -> What {
-        What::Write(Write { session: 1, offset, bytes: bytes.into(), user_time: None })
+    fn write(offset: u64, bytes: &[u8]) -> FileEventKind {
+        FileEventKind::Write(FileWrite { session: 1, offset, bytes: bytes.into(), user_time: None })
     }
 
     #[test]
     fn a_hole_hides_what_was_there_and_what_comes_after_shows() {
-        let mut file = Bytes::default();
+        let mut file = FileBytes::default();
         file.add(Hlc(1), write(0, b"abcdef"));
-        file.add(Hlc(2), What::Punch(Punch { session: 1, offset: 1, len: 4 }));
+        file.add(Hlc(2), FileEventKind::Punch(FilePunch { session: 1, offset: 1, len: 4 }));
         file.add(Hlc(3), write(2, b"x"));
         assert_eq!(file.read(Cut::NOW, 0, 10), b"a\0x\0\0f");
         assert_eq!((file.live(Cut::NOW), file.size(Cut::NOW)), (3, 6));
@@ -367,10 +370,10 @@ mod tests {
     }
 
     #[test]
-    fn bytes_cut_off_stay_gone_when_the_file_grows_again() {
-        let mut file = Bytes::default();
+    fn truncated_bytes_read_as_zeros_when_the_file_grows_again() {
+        let mut file = FileBytes::default();
         file.add(Hlc(1), write(0, b"abcdef"));
-        file.add(Hlc(2), What::Truncate { len: 2 });
+        file.add(Hlc(2), FileEventKind::Truncate { len: 2 });
         file.add(Hlc(3), write(4, b"x"));
         assert_eq!(file.read(Cut::NOW, 0, 10), b"ab\0\0x");
         assert_eq!(file.read(Cut { upto: Hlc(1), without: &[] }, 1, 3), b"bcd");

@@ -5,6 +5,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod tree;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use frieze_base::Reason;
 use frieze_hlc::Hlc;
 use frieze_wire::txn::Op;
 
-use bytes::{Punch, What, Write};
+use bytes::{FileEventKind, FilePunch, FileWrite};
 use tree::Tree;
 
 /// Everything the server should know.
@@ -34,7 +35,7 @@ pub(crate) struct Session {
     /// Requests below it are forgotten by the metadata plane.
     acked: u64,
     /// Effect of every request, by number. Never dropped here, so that a second effect is noticed.
-    pub(crate) ran: BTreeMap<u64, Ran>,
+    pub(crate) ran: BTreeMap<u64, RequestEffect>,
     /// Chunks it may write, and chunks it may or may not be allowed to, by inode.
     grants: BTreeMap<u64, Grants>,
 }
@@ -48,21 +49,21 @@ struct Grants {
 
 /// Effect of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ran {
-    Txn { stamp: Hlc, result: Result<Done, Reason> },
+pub(crate) enum RequestEffect {
+    Txn { stamp: Hlc, result: Result<TxnResult, Reason> },
     Wrote { stamp: Hlc, offset: u64 },
 }
 
 /// Answer of a successful transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Done {
+pub(crate) struct TxnResult {
     pub(crate) id: u64,
     pub(crate) existed: bool,
 }
 
 /// Whether a session may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Granted {
+pub(crate) enum GrantState {
     Yes,
     No,
     Perhaps,
@@ -75,7 +76,7 @@ impl Model {
     }
 
     /// The answer of a transaction if it runs now; `None` if it ran before and that is remembered.
-    pub(crate) fn preview(&self, session: u64, seq: u64, op: &Op) -> Result<Ran, Result<(), Reason>> {
+    pub(crate) fn preview(&self, session: u64, seq: u64, op: &Op) -> Result<RequestEffect, Result<(), Reason>> {
         if let Op::OpenSession(_) = op {
             return Err(Ok(()));
         }
@@ -109,16 +110,16 @@ impl Model {
     }
 
     /// Runs a transaction at `stamp`, or returns the effect of its first run.
-    pub(crate) fn run(&mut self, session: u64, seq: u64, acked: u64, op: &Op, stamp: Hlc) -> Ran {
+    pub(crate) fn run(&mut self, session: u64, seq: u64, acked: u64, op: &Op, stamp: Hlc) -> RequestEffect {
         let result = match self.preview(session, seq, op) {
             Ok(ran) => return ran,
             Err(Err(reason @ (Reason::UnknownSession | Reason::SequenceTooOld))) => {
-                return Ran::Txn { stamp, result: Err(reason) };
+                return RequestEffect::Txn { stamp, result: Err(reason) };
             }
             Err(Err(reason)) => Err(reason),
             Err(Ok(())) => Ok(self.carry_out(session, op, stamp)),
         };
-        let ran = Ran::Txn { stamp, result };
+        let ran = RequestEffect::Txn { stamp, result };
         if let Some(state) = self.sessions.get_mut(&session).filter(|_| seq != 0) {
             state.acked = state.acked.max(acked).max(1);
             state.ran.insert(seq, ran.clone());
@@ -126,45 +127,45 @@ impl Model {
         ran
     }
 
-    fn carry_out(&mut self, session: u64, op: &Op, stamp: Hlc) -> Done {
+    fn carry_out(&mut self, session: u64, op: &Op, stamp: Hlc) -> TxnResult {
         match op {
             Op::OpenSession(op) => {
                 self.sessions.insert(stamp.0, Session { uid: op.uid, ..Session::default() });
-                Done { id: stamp.0, existed: false }
+                TxnResult { id: stamp.0, existed: false }
             }
             Op::CloseSession(_) => {
                 self.sessions.remove(&session);
                 self.closed.insert(session, stamp);
-                Done { id: session, existed: false }
+                TxnResult { id: session, existed: false }
             }
             Op::MakeSnapshot(op) => {
                 let maker = self.sessions.get(&session).map_or(0, |state| state.uid);
                 self.snapshots.insert(op.name.clone(), (if op.at == 0 { stamp } else { Hlc(op.at) }, maker));
-                Done::default()
+                TxnResult::default()
             }
             Op::DeleteSnapshot(op) => {
-                if let Some(gone) = self.snapshots.remove(&op.name)
-                    && !self.snapshots.values().any(|other| *other == gone)
+                if let Some(pin) = self.snapshots.remove(&op.name)
+                    && !self.snapshots.values().any(|other| *other == pin)
                 {
-                    self.tree.horizons.unpin(gone);
+                    self.tree.horizons.unpin(pin);
                 }
-                Done::default()
+                TxnResult::default()
             }
             Op::Forget(op) => {
                 let pins = match op.with_snapshots {
                     true => BTreeSet::new(),
                     false => self.snapshots.values().copied().filter(|(at, _)| at.0 < op.before).collect(),
                 };
-                let held = self.sessions.values().flat_map(|state| state.grants.keys().copied()).collect();
-                self.tree.forget(op, pins, &held);
-                Done { id: op.root, existed: false }
+                let granted = self.sessions.values().flat_map(|state| state.grants.keys().copied()).collect();
+                self.tree.forget(op, pins, &granted);
+                TxnResult { id: op.root, existed: false }
             }
             Op::Grant(op) => {
                 let chunks = u64::from(op.first)..u64::from(op.first) + u64::from(op.count);
                 if let Some(grants) = self.grants(session, op.inode) {
                     grants.sure.extend(chunks);
                 }
-                Done { id: op.inode, existed: false }
+                TxnResult { id: op.inode, existed: false }
             }
             Op::Settle(op) => {
                 if !op.keep_grant
@@ -172,7 +173,7 @@ impl Model {
                 {
                     state.grants.remove(&op.inode);
                 }
-                Done { id: op.inode, existed: false }
+                TxnResult { id: op.inode, existed: false }
             }
             Op::SettleAll(op) => {
                 if let Some(state) = self.sessions.get_mut(&session) {
@@ -180,7 +181,7 @@ impl Model {
                         state.grants.remove(&settle.inode);
                     }
                 }
-                Done { id: 0, existed: false }
+                TxnResult { id: 0, existed: false }
             }
             op => {
                 let change = self.tree.decide(op).expect("it was previewed");
@@ -191,7 +192,7 @@ impl Model {
                 {
                     grants.sure.insert(0);
                 }
-                Done { id, existed }
+                TxnResult { id, existed }
             }
         }
     }
@@ -208,31 +209,31 @@ impl Model {
     }
 
     /// Whether a session may write the chunks `first..=last`.
-    pub(crate) fn may_write(&self, session: u64, inode: u64, first: u64, last: u64) -> Granted {
+    pub(crate) fn may_write(&self, session: u64, inode: u64, first: u64, last: u64) -> GrantState {
         let Some(grants) = self.sessions.get(&session).and_then(|state| state.grants.get(&inode)) else {
-            return Granted::No;
+            return GrantState::No;
         };
         let mut missing = (first..=last).filter(|chunk| !grants.sure.contains(chunk)).peekable();
         match (missing.peek().is_some(), grants.unsure_from) {
-            (false, _) => Granted::Yes,
-            (true, Some(from)) if missing.all(|chunk| chunk >= from) => Granted::Perhaps,
-            _ => Granted::No,
+            (false, _) => GrantState::Yes,
+            (true, Some(from)) if missing.all(|chunk| chunk >= from) => GrantState::Perhaps,
+            _ => GrantState::No,
         }
     }
 
     /// Adds a punched hole.
-    pub(crate) fn punched(&mut self, seq: u64, inode: u64, stamp: Hlc, punch: Punch) {
+    pub(crate) fn punched(&mut self, seq: u64, inode: u64, stamp: Hlc, punch: FilePunch) {
         if let Some(state) = self.sessions.get_mut(&punch.session) {
-            state.ran.insert(seq, Ran::Wrote { stamp, offset: punch.offset });
+            state.ran.insert(seq, RequestEffect::Wrote { stamp, offset: punch.offset });
         }
-        self.tree.write(inode, stamp, What::Punch(punch));
+        self.tree.write(inode, stamp, FileEventKind::Punch(punch));
     }
 
     /// Adds written bytes.
-    pub(crate) fn wrote(&mut self, seq: u64, inode: u64, stamp: Hlc, write: Write) {
+    pub(crate) fn wrote(&mut self, seq: u64, inode: u64, stamp: Hlc, write: FileWrite) {
         if let Some(state) = self.sessions.get_mut(&write.session) {
-            state.ran.insert(seq, Ran::Wrote { stamp, offset: write.offset });
+            state.ran.insert(seq, RequestEffect::Wrote { stamp, offset: write.offset });
         }
-        self.tree.write(inode, stamp, What::Write(write));
+        self.tree.write(inode, stamp, FileEventKind::Write(write));
     }
 }

@@ -4,10 +4,10 @@
 //! are the business of the namespace's own tests).
 
 mod edit;
-mod forget;
+mod expiry;
 
-pub(crate) use edit::Differs;
-pub(crate) use forget::Horizons;
+pub(crate) use edit::Mismatch;
+pub(crate) use expiry::Horizons;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,67 +17,15 @@ use frieze_wire::edit::Edit;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Make, MakeKind, Op, Rename, SetAttr, SetXattr, Target};
 
-use super::bytes::{Bytes, What};
+use super::bytes::{FileBytes, FileEventKind};
+use super::versions::Versions;
 
 /// The root directory.
 pub(crate) const ROOT: u64 = 1;
 
-/// Values over time.
-#[derive(Clone, Debug)]
-pub(crate) struct Versions<T>(Vec<(Hlc, T)>);
-
-impl<T> Default for Versions<T> {
-    fn default() -> Self {
-        Versions(Vec::new())
-    }
-}
-
-impl<T> Versions<T> {
-    /// The value at an instant.
-    pub(crate) fn at(&self, at: Hlc) -> Option<&T> {
-        let count = self.0.partition_point(|(from, _)| *from <= at);
-        self.0[..count].last().map(|(_, value)| value)
-    }
-
-    /// The value at an instant, and since when.
-    pub(crate) fn version_at(&self, at: Hlc) -> Option<&(Hlc, T)> {
-        self.0[..self.0.partition_point(|(from, _)| *from <= at)].last()
-    }
-
-    /// When the newest value came.
-    pub(crate) fn newest(&self) -> Option<Hlc> {
-        self.0.last().map(|(from, _)| *from)
-    }
-
-    /// The values up to an instant.
-    fn upto(&self, at: Hlc) -> impl Iterator<Item = &T> {
-        self.0.iter().take_while(move |(from, _)| *from <= at).map(|(_, value)| value)
-    }
-
-    /// When such a value last ended, by an instant at which it was not there.
-    fn ended(&self, at: Hlc, is_it: impl Fn(&T) -> bool) -> Option<Hlc> {
-        let pairs = self.0.windows(2).take_while(|pair| pair[1].0 <= at);
-        pairs.filter(|pair| is_it(&pair[0].1) && !is_it(&pair[1].1)).map(|pair| pair[1].0).last()
-    }
-
-    /// True if there was such a value at some instant after `at`.
-    fn holds_after(&self, at: Hlc, is_it: impl Fn(&T) -> bool) -> bool {
-        self.at(at).is_some_and(&is_it) || self.0.iter().any(|(from, value)| *from > at && is_it(value))
-    }
-
-    /// The value from `stamp` on.
-    pub(crate) fn set(&mut self, stamp: Hlc, value: T) {
-        assert!(self.0.last().is_none_or(|(last, _)| *last <= stamp), "versions come in the order of stamps");
-        match self.0.last_mut() {
-            Some(last) if last.0 == stamp => last.1 = value,
-            _ => self.0.push((stamp, value)),
-        }
-    }
-}
-
-/// One version of an inode, without the fields of `Bytes`.
+/// One version of an inode, without the fields of `FileBytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Node {
+pub(crate) struct InodeVersion {
     pub(crate) kind: FileKind,
     pub(crate) mode: u32,
     pub(crate) links: u32,
@@ -94,7 +42,7 @@ pub(crate) struct Node {
     pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl Node {
+impl InodeVersion {
     pub(crate) fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
     }
@@ -121,14 +69,14 @@ impl Node {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     entries: BTreeMap<u64, BTreeMap<Vec<u8>, Versions<Option<u64>>>>,
-    nodes: BTreeMap<u64, Versions<Node>>,
-    bytes: BTreeMap<u64, Bytes>,
+    nodes: BTreeMap<u64, Versions<InodeVersion>>,
+    bytes: BTreeMap<u64, FileBytes>,
     last_id: u64,
     pub(crate) horizons: Horizons,
 }
 
 /// End of a path: the directory, the last name, its target.
-pub(crate) struct Place {
+pub(crate) struct TreePath {
     pub(crate) parent: u64,
     pub(crate) name: Vec<u8>,
     pub(crate) found: Option<u64>,
@@ -136,9 +84,9 @@ pub(crate) struct Place {
 
 /// Effect of a change, before it has a stamp.
 #[derive(Clone, Debug)]
-pub(crate) enum Change {
+pub(crate) enum TreeChange {
     Nothing { id: u64, existed: bool },
-    Make { parent: u64, name: Vec<u8>, node: Box<Node> },
+    Make { parent: u64, name: Vec<u8>, node: Box<InodeVersion> },
     Link { id: u64, parent: u64, name: Vec<u8> },
     Remove { id: u64, parent: u64, name: Vec<u8> },
     Rename { id: u64, from: (u64, Vec<u8>), to: (u64, Vec<u8>), replaced: Option<u64>, exchange: bool },
@@ -151,22 +99,22 @@ impl Tree {
     /// A tree with its root, made at `stamp`.
     pub(crate) fn format(stamp: Hlc, mode: u32) -> Tree {
         let mut tree = Tree { last_id: ROOT, ..Tree::default() };
-        let node = Node { parent: ROOT, links: 2, ..new_node(FileKind::Directory, mode, stamp) };
+        let node = InodeVersion { parent: ROOT, links: 2, ..new_node(FileKind::Directory, mode, stamp) };
         tree.nodes.entry(ROOT).or_default().set(stamp, node);
-        tree.bytes.entry(ROOT).or_default().add(stamp, What::Touch { mtime_ns: stamp.unix_ns() });
+        tree.bytes.entry(ROOT).or_default().add(stamp, FileEventKind::Touch { mtime_ns: stamp.unix_ns() });
         tree
     }
 
-    pub(crate) fn node(&self, id: u64, at: Hlc) -> Option<&Node> {
+    pub(crate) fn node(&self, id: u64, at: Hlc) -> Option<&InodeVersion> {
         self.nodes.get(&id)?.at(at)
     }
 
-    pub(crate) fn bytes(&self, id: u64) -> &Bytes {
-        static NONE: Bytes = Bytes::NONE;
+    pub(crate) fn bytes(&self, id: u64) -> &FileBytes {
+        static NONE: FileBytes = FileBytes::NONE;
         self.bytes.get(&id).unwrap_or(&NONE)
     }
 
-    pub(crate) fn write(&mut self, id: u64, stamp: Hlc, what: What) {
+    pub(crate) fn write(&mut self, id: u64, stamp: Hlc, what: FileEventKind) {
         self.bytes.entry(id).or_default().add(stamp, what);
     }
 
@@ -196,7 +144,7 @@ impl Tree {
     }
 
     /// Walks to where a path ends. `follow`: also a link in the last place.
-    pub(crate) fn place(&self, target: &Target, follow: bool, at: Hlc) -> Result<Place, Reason> {
+    pub(crate) fn place(&self, target: &Target, follow: bool, at: Hlc) -> Result<TreePath, Reason> {
         let mut rest: Vec<Vec<u8>> = split(&target.path);
         rest.reverse();
         let mut here = if target.path.first() == Some(&b'/') { ROOT } else { target.base };
@@ -209,9 +157,9 @@ impl Tree {
             self.kept(here, at)?;
             let Some(name) = rest.pop() else {
                 let parent = self.node(here, at).map_or(0, |node| node.parent);
-                return Ok(Place { parent, name: Vec::new(), found: Some(here) });
+                return Ok(TreePath { parent, name: Vec::new(), found: Some(here) });
             };
-            if !self.node(here, at).is_some_and(Node::is_directory) {
+            if !self.node(here, at).is_some_and(InodeVersion::is_directory) {
                 return Err(Reason::NotDirectory);
             }
             if name.len() > frieze_base::NAME_BYTES_MAX {
@@ -232,7 +180,7 @@ impl Tree {
                     }
                     rest.extend(split(&link.target).into_iter().rev());
                 }
-                _ if last => return Ok(Place { parent: here, name, found }),
+                _ if last => return Ok(TreePath { parent: here, name, found }),
                 (Some(id), _) => here = id,
                 (None, _) => return Err(Reason::NotFound),
             }
@@ -263,7 +211,7 @@ impl Tree {
     }
 
     /// The effect of a change, or the reason to refuse it.
-    pub(crate) fn decide(&self, op: &Op) -> Result<Change, Reason> {
+    pub(crate) fn decide(&self, op: &Op) -> Result<TreeChange, Reason> {
         let now = Hlc::MAX;
         match op {
             Op::Make(op) => self.decide_make(op),
@@ -281,7 +229,7 @@ impl Tree {
                 if node.links == 0 {
                     return Err(Reason::NotFound);
                 }
-                Ok(Change::Link { id, parent: place.parent, name: place.name })
+                Ok(TreeChange::Link { id, parent: place.parent, name: place.name })
             }
             Op::Remove(op) => {
                 let place = self.place(&op.target, false, now)?;
@@ -293,7 +241,7 @@ impl Tree {
                     (true, false) => Err(Reason::NotDirectory),
                     (false, true) => Err(Reason::IsDirectory),
                     (true, true) if self.list(id, now).next().is_some() => Err(Reason::NotEmpty),
-                    _ => Ok(Change::Remove { id, parent: place.parent, name: place.name }),
+                    _ => Ok(TreeChange::Remove { id, parent: place.parent, name: place.name }),
                 }
             }
             Op::Rename(op) => self.decide_rename(op),
@@ -306,14 +254,14 @@ impl Tree {
                 if !node.xattrs.contains_key(&op.name) {
                     return Err(Reason::NoAttribute);
                 }
-                Ok(Change::SetXattr { id, name: op.name.clone(), value: None })
+                Ok(TreeChange::SetXattr { id, name: op.name.clone(), value: None })
             }
             Op::Edit(edit) => self.decide_edit(edit),
             _ => Err(Reason::Unsupported),
         }
     }
 
-    fn decide_make(&self, op: &Make) -> Result<Change, Reason> {
+    fn decide_make(&self, op: &Make) -> Result<TreeChange, Reason> {
         let kind = op.kind.as_ref().ok_or(Reason::InvalidArgument)?;
         let opens = op.or_open && matches!(kind, MakeKind::File(_));
         let place = self.place(&op.target, opens && op.target.follow, Hlc::MAX)?;
@@ -325,7 +273,7 @@ impl Tree {
                 _ if !opens => Err(Reason::Exists),
                 Some(FileKind::Directory) => Err(Reason::IsDirectory),
                 Some(FileKind::Symlink) => Err(Reason::SymlinkLoop),
-                _ => Ok(Change::Nothing { id: found, existed: true }),
+                _ => Ok(TreeChange::Nothing { id: found, existed: true }),
             };
         }
         self.check_alive(place.parent)?;
@@ -339,11 +287,11 @@ impl Tree {
         };
         let links = if kind == FileKind::Directory { 2 } else { 1 };
         let plugin = parent.plugin.clone();
-        let node = Node { links, target, plugin, parent: place.parent, ..new_node(kind, mode, Hlc::ZERO) };
-        Ok(Change::Make { parent: place.parent, name: place.name, node: Box::new(node) })
+        let node = InodeVersion { links, target, plugin, parent: place.parent, ..new_node(kind, mode, Hlc::ZERO) };
+        Ok(TreeChange::Make { parent: place.parent, name: place.name, node: Box::new(node) })
     }
 
-    fn decide_rename(&self, op: &Rename) -> Result<Change, Reason> {
+    fn decide_rename(&self, op: &Rename) -> Result<TreeChange, Reason> {
         let now = Hlc::MAX;
         let exchange = op.flags == 2;
         let from = self.place(&op.from, false, now)?;
@@ -366,7 +314,7 @@ impl Tree {
             return Err(if exchange { Reason::InvalidArgument } else { Reason::NotEmpty });
         }
         if to.found == Some(id) {
-            return Ok(Change::Nothing { id, existed: false });
+            return Ok(TreeChange::Nothing { id, existed: false });
         }
         if let Some(old) = to.found.filter(|_| !exchange) {
             match (self.is_directory(id), self.is_directory(old)) {
@@ -380,10 +328,10 @@ impl Tree {
             self.check_alive(to.parent)?;
         }
         let (from, replaced) = ((from.parent, from.name), to.found);
-        Ok(Change::Rename { id, from, to: (to.parent, to.name), replaced, exchange })
+        Ok(TreeChange::Rename { id, from, to: (to.parent, to.name), replaced, exchange })
     }
 
-    fn decide_set_attr(&self, op: &SetAttr) -> Result<Change, Reason> {
+    fn decide_set_attr(&self, op: &SetAttr) -> Result<TreeChange, Reason> {
         let id = self.resolve(&op.target, Hlc::MAX)?;
         let node = self.node(id, Hlc::MAX).ok_or(Reason::StaleHandle)?;
         match node.kind {
@@ -392,10 +340,10 @@ impl Tree {
             FileKind::Symlink if op.mode.is_some() => return Err(Reason::Unsupported),
             _ => {}
         }
-        Ok(Change::SetAttr { id, set: Box::new(op.clone()) })
+        Ok(TreeChange::SetAttr { id, set: Box::new(op.clone()) })
     }
 
-    fn decide_set_xattr(&self, op: &SetXattr) -> Result<Change, Reason> {
+    fn decide_set_xattr(&self, op: &SetXattr) -> Result<TreeChange, Reason> {
         let id = self.resolve(&op.target, Hlc::MAX)?;
         let node = self.node(id, Hlc::MAX).ok_or(Reason::StaleHandle)?;
         check_xattr(node)?;
@@ -407,35 +355,36 @@ impl Tree {
         if op.name == frieze_node::BINDING_XATTR && !node.is_directory() {
             return Err(Reason::InvalidArgument);
         }
-        Ok(Change::SetXattr { id, name: op.name.clone(), value: Some(op.value.clone()) })
+        Ok(TreeChange::SetXattr { id, name: op.name.clone(), value: Some(op.value.clone()) })
     }
 
     /// Carries out a change; returns the inode and whether it was there already.
-    pub(crate) fn commit(&mut self, change: &Change, stamp: Hlc) -> (u64, bool) {
+    pub(crate) fn commit(&mut self, change: &TreeChange, stamp: Hlc) -> (u64, bool) {
         match change {
-            Change::Nothing { id, existed } => return (*id, *existed),
-            Change::Make { parent, name, node } => {
+            TreeChange::Nothing { id, existed } => return (*id, *existed),
+            TreeChange::Make { parent, name, node } => {
                 self.last_id += 1;
                 let id = self.last_id;
-                let node = Node { born: stamp, ctime: stamp, atime_ns: stamp.unix_ns(), ..Node::clone(node) };
+                let node =
+                    InodeVersion { born: stamp, ctime: stamp, atime_ns: stamp.unix_ns(), ..InodeVersion::clone(node) };
                 let directory = node.is_directory();
                 self.nodes.entry(id).or_default().set(stamp, node);
-                self.write(id, stamp, What::Touch { mtime_ns: stamp.unix_ns() });
+                self.write(id, stamp, FileEventKind::Touch { mtime_ns: stamp.unix_ns() });
                 self.set_entry(*parent, name, Some(id), stamp);
                 self.edit(*parent, stamp, |parent| parent.links += u32::from(directory));
                 return (id, false);
             }
-            Change::Link { id, parent, name } => {
+            TreeChange::Link { id, parent, name } => {
                 self.set_entry(*parent, name, Some(*id), stamp);
                 self.edit(*id, stamp, |node| node.links += 1);
             }
-            Change::Remove { id, parent, name } => {
+            TreeChange::Remove { id, parent, name } => {
                 let directory = self.is_directory(*id);
                 self.set_entry(*parent, name, None, stamp);
                 self.edit(*parent, stamp, |parent| parent.links -= u32::from(directory));
                 self.take_name(*id, stamp);
             }
-            Change::Rename { id, from, to, replaced, exchange } => {
+            TreeChange::Rename { id, from, to, replaced, exchange } => {
                 if let Some(old) = replaced.filter(|_| !exchange) {
                     let directory = self.is_directory(old);
                     self.edit(to.0, stamp, |parent| parent.links -= u32::from(directory));
@@ -448,19 +397,19 @@ impl Tree {
                     self.moved(other, to.0, from.0, stamp);
                 }
             }
-            Change::SetAttr { id, set } => self.set_attr(*id, set, stamp),
-            Change::SetXattr { id, name, value } => {
+            TreeChange::SetAttr { id, set } => self.set_attr(*id, set, stamp),
+            TreeChange::SetXattr { id, name, value } => {
                 self.edit(*id, stamp, |node| node.set_xattr(name, value.as_deref()));
             }
-            Change::Edit { edit } => return (self.commit_edit(edit, stamp), false),
+            TreeChange::Edit { edit } => return (self.commit_edit(edit, stamp), false),
         }
         match change {
-            Change::Link { id, .. }
-            | Change::Remove { id, .. }
-            | Change::Rename { id, .. }
-            | Change::SetAttr { id, .. }
-            | Change::SetXattr { id, .. } => (*id, false),
-            Change::Nothing { .. } | Change::Make { .. } | Change::Edit { .. } => (0, false),
+            TreeChange::Link { id, .. }
+            | TreeChange::Remove { id, .. }
+            | TreeChange::Rename { id, .. }
+            | TreeChange::SetAttr { id, .. }
+            | TreeChange::SetXattr { id, .. } => (*id, false),
+            TreeChange::Nothing { .. } | TreeChange::Make { .. } | TreeChange::Edit { .. } => (0, false),
         }
     }
 
@@ -470,11 +419,11 @@ impl Tree {
             return;
         }
         if let Some(len) = set.size {
-            self.write(id, stamp, What::Truncate { len });
+            self.write(id, stamp, FileEventKind::Truncate { len });
         }
         if let Some(mtime) = set.mtime {
             let mtime_ns = if mtime.now { stamp.unix_ns() } else { mtime.ns };
-            self.write(id, stamp, What::Touch { mtime_ns });
+            self.write(id, stamp, FileEventKind::Touch { mtime_ns });
         }
         self.edit(id, stamp, |node| {
             if set.size == Some(0) {
@@ -490,7 +439,7 @@ impl Tree {
     fn set_entry(&mut self, parent: u64, name: &[u8], id: Option<u64>, stamp: Hlc) {
         self.entries.entry(parent).or_default().entry(name.to_vec()).or_default().set(stamp, id);
         self.edit(parent, stamp, |_| {});
-        self.write(parent, stamp, What::Touch { mtime_ns: stamp.unix_ns() });
+        self.write(parent, stamp, FileEventKind::Touch { mtime_ns: stamp.unix_ns() });
     }
 
     fn moved(&mut self, id: u64, from: u64, to: u64, stamp: Hlc) {
@@ -509,7 +458,7 @@ impl Tree {
         self.edit(id, stamp, |node| node.links = if node.is_directory() { 0 } else { node.links - 1 });
     }
 
-    fn edit(&mut self, id: u64, stamp: Hlc, change: impl FnOnce(&mut Node)) {
+    fn edit(&mut self, id: u64, stamp: Hlc, change: impl FnOnce(&mut InodeVersion)) {
         let versions = self.nodes.get_mut(&id).expect("only inodes that were found are changed");
         let mut node = versions.at(Hlc::MAX).expect("it has a version").clone();
         node.ctime = stamp;
@@ -518,7 +467,7 @@ impl Tree {
     }
 
     fn is_directory(&self, id: u64) -> bool {
-        self.node(id, Hlc::MAX).is_some_and(Node::is_directory)
+        self.node(id, Hlc::MAX).is_some_and(InodeVersion::is_directory)
     }
 
     /// Nothing is added to a directory that was removed.
@@ -543,11 +492,11 @@ impl Tree {
     /// Checks that the names at an instant form a tree and that link counts follow from it: the model checks itself
     /// first, so that a mistake in it is not taken for one of the server.
     pub(crate) fn check(&self, at: Hlc) -> Result<(), String> {
-        let mut seen = BTreeSet::new();
+        let mut visited = BTreeSet::new();
         let mut names: BTreeMap<u64, u32> = BTreeMap::new();
         let mut left = vec![ROOT];
         while let Some(directory) = left.pop() {
-            if !seen.insert(directory) {
+            if !visited.insert(directory) {
                 return Err(format!("directory {directory} has two names or lies below itself at {at}"));
             }
             let mut subdirectories = 0;
@@ -573,8 +522,8 @@ impl Tree {
     }
 }
 
-fn new_node(kind: FileKind, mode: u32, stamp: Hlc) -> Node {
-    Node {
+fn new_node(kind: FileKind, mode: u32, stamp: Hlc) -> InodeVersion {
+    InodeVersion {
         kind,
         mode,
         links: 1,
@@ -590,7 +539,7 @@ fn new_node(kind: FileKind, mode: u32, stamp: Hlc) -> Node {
     }
 }
 
-fn check_xattr(node: &Node) -> Result<(), Reason> {
+fn check_xattr(node: &InodeVersion) -> Result<(), Reason> {
     match node.kind {
         FileKind::File | FileKind::Directory => Ok(()),
         _ => Err(Reason::NotPermitted),

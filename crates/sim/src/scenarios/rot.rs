@@ -91,3 +91,33 @@ pub(super) fn rot_in_the_metalog(seed: u64) -> Verdict {
     }
     if refused == 0 { broken(Rule::Restarts, "no rot was refused") } else { Ok(()) }
 }
+
+/// Damage to records under a footer costs what was damaged, with a report, and nothing else.
+pub(super) fn rot_in_what_was_vouched_for(seed: u64) -> Verdict {
+    let mut stage = Stage::new(seed, 1)?;
+    let file = stage.make(0, "/f")?;
+    for round in 0..10 {
+        let step = stage.write(&file, Some(round * 5000), 5000, false);
+        stage.expect(0, step, None)?;
+    }
+    stage.witness.stop()?;
+    stage.witness.die(CrashKind::Process);
+    let name = stage.witness.machine.disk.list().unwrap_or_default().into_iter().find(|name| name.starts_with("seg-"));
+    for _ in 0..40 {
+        // Among the payloads; the header of a record that is damaged beside its footer is mended from there.
+        let offset = 1000 + stage.rng.below(45_000);
+        let bit = stage.rng.below(8) as u8;
+        stage.witness.excuses.rot = true;
+        let flipped = name.as_ref().is_some_and(|name| stage.witness.machine.disk.flip_bit(name, offset, bit).is_ok());
+        if !flipped {
+            return broken(Rule::Restarts, "there is no segment to damage");
+        }
+        stage.restart()?;
+        stage.witness.stop()?;
+        stage.witness.die(CrashKind::Process);
+        let name = name.as_deref().unwrap_or_default();
+        stage.witness.machine.disk.flip_bit(name, offset, bit).expect("as before");
+    }
+    stage.witness.excuses.rot = false;
+    stage.restart()
+}

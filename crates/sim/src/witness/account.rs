@@ -5,15 +5,16 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::{Reply, Request, Stat, View};
 use frieze_wire::txn::{Op, Target};
 
-use super::{Ask, Expect, Handle, Witness};
+use super::{Expectation, Witness};
+use crate::exchange::{ClientRequest, ConnId, Handle};
 use crate::journal::{Act, Effect, LogPlace};
-use crate::machine::{ConnId, Marks};
-use crate::model::tree::Change;
+use crate::machine::Marks;
+use crate::model::tree::TreeChange;
 use crate::violation::{Rule, Verdict, broken};
 
 impl Witness {
     /// Records the effect of a request, and its allowed answers.
-    pub(super) fn account(&mut self, ask: &Ask, before: Marks, after: Marks) -> Verdict<Expect> {
+    pub(super) fn account(&mut self, ask: &ClientRequest, before: Marks, after: Marks) -> Verdict<Expectation> {
         let entries = after.index - before.index;
         let records = after.records - before.records;
         let request = ask.body.request.as_ref().expect("simulated clients ask something");
@@ -30,22 +31,29 @@ impl Witness {
             Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::CopyRange(_) | Request::Forget(_) => {
                 self.account_planned(ask, request, before, after)
             }
-            Request::Sync(_) => Ok(Expect::Sync { count: self.journal.effects.len() }),
+            Request::Sync(_) => Ok(Expectation::Sync { count: self.journal.effects.len() }),
             _ if entries + records > 0 => {
                 broken(Rule::Once, format!("{request:?} made {entries} entries and {records} records"))
             }
-            _ => Ok(Expect::Read),
+            _ => Ok(Expectation::Read),
         }
     }
 
-    fn account_txn(&mut self, ask: &Ask, op: &Op, logged: bool, before: Marks, after: Marks) -> Verdict<Expect> {
+    fn account_txn(
+        &mut self,
+        ask: &ClientRequest,
+        op: &Op,
+        logged: bool,
+        before: Marks,
+        after: Marks,
+    ) -> Verdict<Expectation> {
         let (session, seq, acked) = (ask.header.session.0, ask.header.seq.0, ask.header.acked.0);
         let preview = self.model.preview(session, seq, op);
         let act = Act::Txn(Box::new(op.clone()));
         let effect = Effect::new(LogPlace::Meta(before.index + 1), after.newest, (session, seq, acked), act);
         if !logged {
             self.doubts = vec![effect];
-            return Ok(Expect::Txn { logged, did: preview });
+            return Ok(Expectation::Txn { logged, did: preview });
         }
         if preview.is_err() {
             self.check_stamp(after.newest)?;
@@ -53,7 +61,7 @@ impl Witness {
         let made = if preview == Err(Ok(())) { self.number_of_made(op)? } else { 0 };
         self.journal.effects.push(Effect { made, ..effect });
         let ran = self.model.run(session, seq, acked, op, after.newest);
-        Ok(Expect::Txn { logged, did: Ok(ran) })
+        Ok(Expectation::Txn { logged, did: Ok(ran) })
     }
 
     /// The number of the inode that an operation has just created, from the server; 0 if it creates none.
@@ -63,7 +71,7 @@ impl Witness {
             Op::Edit(edit) => return self.number_of_made_by_edit(edit),
             _ => return Ok(0),
         };
-        if !matches!(self.model.tree.decide(op), Ok(Change::Make { .. })) {
+        if !matches!(self.model.tree.decide(op), Ok(TreeChange::Make { .. })) {
             return Ok(0);
         }
         let target = Target { follow: false, ..make.target.clone() };
@@ -96,7 +104,7 @@ impl Witness {
     }
 
     /// Remembers that a transaction of a session was carried out: it lives on this connection, or no more.
-    pub(super) fn follow_session(&mut self, conn: ConnId, ask: &Ask, id: u64) {
+    pub(super) fn follow_session(&mut self, conn: ConnId, ask: &ClientRequest, id: u64) {
         let now = self.now();
         let Some(Request::Txn(txn)) = &ask.body.request else { return };
         match txn.op {
@@ -107,7 +115,7 @@ impl Witness {
     }
 
     /// The allowed refusals of any change through this handle; `None` if it is new and may be accepted.
-    pub(super) fn refusals_of_handle(&self, ask: &Ask, handle: &Handle) -> Option<Vec<Reason>> {
+    pub(super) fn refusals_of_handle(&self, ask: &ClientRequest, handle: &Handle) -> Option<Vec<Reason>> {
         let id = ask.header.session.0;
         let Some(session) = self.model.sessions.get(&id) else {
             // A connection that has spoken for it before is refused for want of a grant.
@@ -140,7 +148,7 @@ impl Witness {
     }
 
     /// True if the server has received a newer number of the session.
-    pub(crate) fn is_behind(&self, ask: &Ask) -> bool {
+    pub(crate) fn is_behind(&self, ask: &ClientRequest) -> bool {
         self.newest_seq.get(&ask.header.session.0).is_some_and(|newest| *newest > ask.header.seq.0)
     }
 

@@ -3,15 +3,16 @@
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
 
-use super::{Ask, CHUNK_BYTES, Expect, Handle, PERHAPS, Witness};
+use super::{CHUNK_BYTES, Expectation, PERHAPS, Witness};
+use crate::exchange::{ClientRequest, Handle};
 use crate::journal::{Act, Effect, LogPlace};
 use crate::machine::Marks;
-use crate::model::bytes::{Cut, Punch, Write};
-use crate::model::{Granted, Ran};
+use crate::model::bytes::{Cut, FilePunch, FileWrite};
+use crate::model::{GrantState, RequestEffect};
 use crate::violation::{Rule, Verdict, broken};
 
 /// A change of a file's bytes as it was asked for.
-struct Change {
+struct ByteChange {
     /// In words.
     what: &'static str,
     inode: u64,
@@ -28,12 +29,12 @@ struct Change {
 impl Witness {
     pub(super) fn account_write(
         &mut self,
-        ask: &Ask,
+        ask: &ClientRequest,
         append: bool,
         offset: u64,
         before: Marks,
         after: Marks,
-    ) -> Verdict<Expect> {
+    ) -> Verdict<Expectation> {
         let handle = ask.handle.as_ref().expect("writes go through a handle");
         let (inode, len) = (handle.inode, ask.payload.len() as u64);
         // Every record in the log counts, also without an answer to its client: it may be committed later.
@@ -41,9 +42,9 @@ impl Witness {
         let (first, last) = (offset / CHUNK_BYTES, (offset + len - 1) / CHUNK_BYTES);
         let session = ask.header.session.0;
         let write =
-            Write { session, offset, bytes: ask.payload.clone(), user_time: self.user_time(handle, &ask.payload) };
+            FileWrite { session, offset, bytes: ask.payload.clone(), user_time: self.user_time(handle, &ask.payload) };
         let refusals = self.refusals_of_write(ask, handle, &write, append);
-        let change = Change {
+        let change = ByteChange {
             what: "a write",
             inode,
             offset,
@@ -57,32 +58,38 @@ impl Witness {
 
     pub(super) fn account_punch(
         &mut self,
-        ask: &Ask,
+        ask: &ClientRequest,
         offset: u64,
         len: u64,
         before: Marks,
         after: Marks,
-    ) -> Verdict<Expect> {
+    ) -> Verdict<Expectation> {
         let handle = ask.handle.as_ref().expect("holes go through a handle");
         let inode = handle.inode;
         let (first, last) = (offset / CHUNK_BYTES, (offset + len - 1) / CHUNK_BYTES);
         // The chunk it begins in, and those that were ever written.
         let parts = 1 + self.model.tree.bytes(inode).chunks_written(first + 1, last, CHUNK_BYTES);
-        let change = Change {
+        let change = ByteChange {
             what: "a hole",
             inode,
             offset,
             parts,
             grants_max: parts,
-            act: Act::Punch { inode, punch: Punch { session: ask.header.session.0, offset, len } },
+            act: Act::Punch { inode, punch: FilePunch { session: ask.header.session.0, offset, len } },
             refusals: self.refusals_of_handle(ask, handle).unwrap_or_default(),
         };
         self.account_change(ask, change, before, after)
     }
 
-    fn account_change(&mut self, ask: &Ask, change: Change, before: Marks, after: Marks) -> Verdict<Expect> {
+    fn account_change(
+        &mut self,
+        ask: &ClientRequest,
+        change: ByteChange,
+        before: Marks,
+        after: Marks,
+    ) -> Verdict<Expectation> {
         let (session, seq) = (ask.header.session.0, ask.header.seq.0);
-        let Change { what, inode, offset, parts, grants_max, act, mut refusals } = change;
+        let ByteChange { what, inode, offset, parts, grants_max, act, mut refusals } = change;
         let what = format!("{what} at {offset} of inode {inode}");
         if self.is_behind(ask) {
             // A number that the client has left behind, answered or not.
@@ -112,7 +119,7 @@ impl Witness {
             if ran.is_none() && refusals.is_empty() && !self.machine.is_dying() {
                 refusals.push(Reason::NoSpace);
             }
-            return Ok(Expect::Write { did: ran, refusals });
+            return Ok(Expectation::Write { did: ran, refusals });
         }
         if let Some(ran) = ran {
             let words = format!("request {seq} of session {session} ran again: it was {ran:?}");
@@ -133,11 +140,11 @@ impl Witness {
         }
         self.journal.effects.push(effect);
         self.unsure.insert(after.newest, inode);
-        Ok(Expect::Write { did: Some(Ran::Wrote { stamp: after.newest, offset }), refusals: Vec::new() })
+        Ok(Expectation::Write { did: Some(RequestEffect::Wrote { stamp: after.newest, offset }), refusals: Vec::new() })
     }
 
     /// Why this write is to be refused; reasons of `PERHAPS` only may be.
-    fn refusals_of_write(&self, ask: &Ask, handle: &Handle, write: &Write, append: bool) -> Vec<Reason> {
+    fn refusals_of_write(&self, ask: &ClientRequest, handle: &Handle, write: &FileWrite, append: bool) -> Vec<Reason> {
         let mut perhaps = Vec::new();
         let node = self.model.tree.node(handle.inode, Hlc::MAX);
         let lacks_time = node.is_some_and(|node| !node.plugin.is_empty()) && write.user_time.is_none();
@@ -155,10 +162,10 @@ impl Witness {
         }
         let (first, last) = (write.offset / CHUNK_BYTES, (write.end() - 1) / CHUNK_BYTES);
         match self.model.may_write(write.session, handle.inode, first, last) {
-            Granted::Yes => {}
+            GrantState::Yes => {}
             _ if append => {}
-            Granted::No => return vec![Reason::Busy],
-            Granted::Perhaps => perhaps.push(Reason::Busy),
+            GrantState::No => return vec![Reason::Busy],
+            GrantState::Perhaps => perhaps.push(Reason::Busy),
         }
         let newest = self.model.tree.newest_user_time(handle.inode);
         if write.user_time.is_some() && write.user_time < newest {

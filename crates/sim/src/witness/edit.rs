@@ -7,7 +7,8 @@ use frieze_wire::edit::{Edit, NEW, Undo};
 use frieze_wire::message::{Reply, Request, Stat, View};
 use frieze_wire::txn::{Op, Target};
 
-use super::{Ask, Expect, Witness};
+use super::{Expectation, Witness};
+use crate::exchange::ClientRequest;
 use crate::journal::{Act, Effect, LogPlace};
 use crate::machine::Marks;
 use crate::violation::{Rule, Verdict, broken};
@@ -15,11 +16,11 @@ use crate::violation::{Rule, Verdict, broken};
 impl Witness {
     pub(super) fn account_planned(
         &mut self,
-        ask: &Ask,
+        ask: &ClientRequest,
         request: &Request,
         before: Marks,
         after: Marks,
-    ) -> Verdict<Expect> {
+    ) -> Verdict<Expectation> {
         let (session, seq, acked) = (ask.header.session.0, ask.header.seq.0, ask.header.acked.0);
         let (entries, records) = (after.index - before.index, after.records - before.records);
         if entries > 1 || records > 0 || (entries > 0 && is_dry_run(request)) {
@@ -31,7 +32,7 @@ impl Witness {
         let Some(op) = logged else {
             // Not run, or the server crashed during it: the next start shows what is in the log.
             self.doubts = vec![effect];
-            return Ok(Expect::Planned { logged: false, did });
+            return Ok(Expectation::Planned { logged: false, did });
         };
         let preview = self.model.preview(session, seq, &op);
         if preview.is_err() {
@@ -45,7 +46,7 @@ impl Witness {
         let made = if preview == Err(Ok(())) { self.number_of_made(&op)? } else { 0 };
         let ran = self.model.run(session, seq, acked, &op, after.newest);
         self.journal.effects.push(Effect { act: Act::Txn(Box::new(op)), made, ..effect });
-        Ok(Expect::Planned { logged: true, did: Some(ran) })
+        Ok(Expectation::Planned { logged: true, did: Some(ran) })
     }
 
     /// The number of the first inode that an edit has just made.
@@ -108,7 +109,7 @@ impl Witness {
     }
 
     /// Why an edit may be refused as things are; empty: it may not.
-    pub(crate) fn refusals_of_edit(&self, ask: &Ask, request: &Request) -> Vec<Reason> {
+    pub(crate) fn refusals_of_edit(&self, ask: &ClientRequest, request: &Request) -> Vec<Reason> {
         if !self.model.sessions.contains_key(&ask.header.session.0) {
             return vec![Reason::UnknownSession];
         }

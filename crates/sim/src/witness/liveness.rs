@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::exchange::ConnId;
 use frieze_base::MonoTime;
-
-use crate::machine::ConnId;
 
 /// Which sessions have connections: the expected knowledge of the server.
 #[derive(Default)]

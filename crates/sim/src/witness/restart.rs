@@ -110,26 +110,26 @@ impl Witness {
         }
         let last_name = meta_orders.iter().rposition(|survived| *survived).unwrap_or(0);
         for (order, effect) in &lost {
-            let told = format!(
+            let report = format!(
                 "{:?} stamped {} (request {} of session {})",
                 effect.act, effect.stamp, effect.seq, effect.session
             );
             if effect.durable {
-                return broken(Rule::Durable, format!("was durable and is lost: {told}"));
+                return broken(Rule::Durable, format!("was durable and is lost: {report}"));
             }
             if !self.lost_power && effect.answered {
-                return broken(Rule::Durable, format!("the process died and took along: {told}"));
+                return broken(Rule::Durable, format!("the process died and took along: {report}"));
             }
             if matches!(effect.place, LogPlace::Data(_)) && *order < last_name {
-                return broken(Rule::Prefix, format!("later names survived without these bytes: {told}"));
+                return broken(Rule::Prefix, format!("later names survived without these bytes: {report}"));
             }
             if effect.answered && !gaps.iter().any(|(from, to)| effect.stamp > *from && effect.stamp <= *to) {
-                return broken(Rule::SameForEver, format!("no gap of {gaps:?} covers what was lost: {told}"));
+                return broken(Rule::SameForEver, format!("no gap of {gaps:?} covers what was lost: {report}"));
             }
         }
         self.lost += lost.len() as u64;
-        let told = lost.iter().any(|(_, effect)| effect.answered);
-        if told {
+        let report = lost.iter().any(|(_, effect)| effect.answered);
+        if report {
             self.memory.forget_by_user_time();
         }
         let forgets = |effect: &Effect| matches!(&effect.act, Act::Txn(op) if matches!(**op, Op::Forget(_)));

@@ -8,7 +8,7 @@ use frieze_wire::timeline::{Deleted, Diff, LastSeen, Sessions, Story, Usage};
 use frieze_wire::txn::Target;
 
 use super::{Workload, ask};
-use crate::client::{Client, Step};
+use crate::client::{SimClient, Step};
 use crate::witness::CHUNK_BYTES;
 
 impl Workload<'_> {
@@ -30,7 +30,7 @@ impl Workload<'_> {
         self.rng.chance(10)
     }
 
-    pub(super) fn clone_tree(&mut self, _: &Client) -> Vec<Step> {
+    pub(super) fn clone_tree(&mut self, _: &SimClient) -> Vec<Step> {
         let at = if self.rng.chance(2) { 0 } else { self.instant() };
         let looked = if at == 0 { Hlc::MAX } else { Hlc(at) };
         // A tree in a tree in a tree soon fills the disk.
@@ -42,7 +42,7 @@ impl Workload<'_> {
         Self::edit(Request::Clone(CloneTree { source, at, target, dry_run }))
     }
 
-    pub(super) fn restore(&mut self, _: &Client) -> Vec<Step> {
+    pub(super) fn restore(&mut self, _: &SimClient) -> Vec<Step> {
         let at = self.instant();
         let mut target = self.part(Hlc(at));
         target.follow = false;
@@ -50,7 +50,7 @@ impl Workload<'_> {
         Self::edit(Request::Restore(Restore { target, at, delete, dry_run }))
     }
 
-    pub(super) fn undo(&mut self, client: &Client) -> Vec<Step> {
+    pub(super) fn undo(&mut self, client: &SimClient) -> Vec<Step> {
         let target = match self.rng.chance(2) {
             true => self.target(b"/".to_vec()),
             false => self.part(Hlc::MAX),
@@ -68,7 +68,7 @@ impl Workload<'_> {
         Self::edit(Request::Undo(Undo { target, sessions, uid, after, upto, dry_run }))
     }
 
-    pub(super) fn copy_range(&mut self, client: &Client) -> Vec<Step> {
+    pub(super) fn copy_range(&mut self, client: &SimClient) -> Vec<Step> {
         let (Some(source), Some(target)) = (self.handle(client, false), self.handle(client, true)) else {
             return self.open(client);
         };
@@ -82,7 +82,7 @@ impl Workload<'_> {
     }
 
     /// Expires the history of a part of the tree; seldom of all of it, or no question would be left.
-    pub(super) fn forget(&mut self, _: &Client) -> Vec<Step> {
+    pub(super) fn forget(&mut self, _: &SimClient) -> Vec<Step> {
         let before = self.instant();
         let looked = if self.rng.chance(2) { Hlc(before) } else { Hlc::MAX };
         let target = match self.rng.chance(8) {
@@ -98,7 +98,7 @@ impl Workload<'_> {
     }
 
     /// Space of the history of a file or directory.
-    pub(super) fn usage(&mut self, _: &Client) -> Vec<Step> {
+    pub(super) fn usage(&mut self, _: &SimClient) -> Vec<Step> {
         let view = if self.rng.chance(2) { self.past() } else { View::NOW };
         let target = match self.rng.chance(3) {
             true => self.existing(view.instant().unwrap_or(Hlc::MAX), Some(FileKind::File)),
@@ -114,14 +114,14 @@ impl Workload<'_> {
         (one.min(two), one.max(two))
     }
 
-    pub(super) fn diff(&mut self, _: &Client) -> Vec<Step> {
+    pub(super) fn diff(&mut self, _: &SimClient) -> Vec<Step> {
         let (from, to) = self.interval();
         let at = if self.rng.chance(4) { from } else { to };
         let target = self.part(Hlc(at));
         ask(Request::Diff(Diff { target, from, to, skip: 0, count_max: 0 }))
     }
 
-    pub(super) fn story(&mut self, _: &Client) -> Vec<Step> {
+    pub(super) fn story(&mut self, _: &SimClient) -> Vec<Step> {
         let (after, upto) = self.interval();
         let view = View { at: Some(upto), user_at: None };
         let target = match self.rng.chance(3) {
@@ -133,20 +133,20 @@ impl Workload<'_> {
         ask(Request::Story(Story { target, view, after, upto, recursive, count_max, ..Story::default() }))
     }
 
-    pub(super) fn deleted(&mut self, _: &Client) -> Vec<Step> {
+    pub(super) fn deleted(&mut self, _: &SimClient) -> Vec<Step> {
         let view = if self.rng.chance(2) { self.past() } else { View::NOW };
         let (_, path) = self.directory(view.instant().unwrap_or(Hlc::MAX));
         let target = self.target(if path.is_empty() { b"/".to_vec() } else { path });
         ask(Request::Deleted(Deleted { target, view, after: Vec::new(), count_max: 0 }))
     }
 
-    pub(super) fn last_seen(&mut self, _: &Client) -> Vec<Step> {
+    pub(super) fn last_seen(&mut self, _: &SimClient) -> Vec<Step> {
         let at = Hlc(self.instant());
         let path = self.existing(at, None).path;
         ask(Request::LastSeen(LastSeen { path }))
     }
 
-    pub(super) fn sessions(&mut self, _: &Client) -> Vec<Step> {
+    pub(super) fn sessions(&mut self, _: &SimClient) -> Vec<Step> {
         let sessions: Vec<u64> = self.witness.model.sessions.keys().copied().collect();
         let after = if self.rng.chance(2) || sessions.is_empty() { 0 } else { *self.rng.choose(&sessions) };
         let since = if self.rng.chance(2) { 0 } else { self.instant() };

@@ -2,20 +2,13 @@
 
 use frieze_disk::{CrashKind, Disk};
 
-use super::{Event, RESERVE_BYTES, SEGMENT_BYTES, World};
+use super::repair::ServerRepair;
+use super::{RESERVE_BYTES, SEGMENT_BYTES, ServerEvent, ServerWorld};
 use crate::violation::Verdict;
-
-/// A fault that ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Healing {
-    Clock { by_us: i64 },
-    Space,
-    Rot { offset: u64, bit: u8 },
-}
 
 /// A fault.
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+enum ServerFault {
     CrashAtEffect,
     CrashInStore,
     Die,
@@ -31,29 +24,29 @@ enum Fault {
     SlowFlusher,
 }
 
-const FAULTS: [Fault; 19] = [
-    Fault::CrashAtEffect,
-    Fault::CrashAtEffect,
-    Fault::CrashAtEffect,
-    Fault::CrashAtEffect,
-    Fault::CrashInStore,
-    Fault::Die,
-    Fault::PowerLoss,
-    Fault::PowerLoss,
-    Fault::PowerLoss,
-    Fault::ClockJump,
-    Fault::ClockJump,
-    Fault::Pause,
-    Fault::FailedSync,
-    Fault::RefusedWrites,
-    Fault::RefusedReads,
-    Fault::FullDisk,
-    Fault::Rot,
-    Fault::StopInOrder,
-    Fault::SlowFlusher,
+const FAULTS: [ServerFault; 19] = [
+    ServerFault::CrashAtEffect,
+    ServerFault::CrashAtEffect,
+    ServerFault::CrashAtEffect,
+    ServerFault::CrashAtEffect,
+    ServerFault::CrashInStore,
+    ServerFault::Die,
+    ServerFault::PowerLoss,
+    ServerFault::PowerLoss,
+    ServerFault::PowerLoss,
+    ServerFault::ClockJump,
+    ServerFault::ClockJump,
+    ServerFault::Pause,
+    ServerFault::FailedSync,
+    ServerFault::RefusedWrites,
+    ServerFault::RefusedReads,
+    ServerFault::FullDisk,
+    ServerFault::Rot,
+    ServerFault::StopInOrder,
+    ServerFault::SlowFlusher,
 ];
 
-impl World {
+impl ServerWorld {
     pub(super) fn inject(&mut self) -> Verdict {
         self.counts.faults += 1;
         let fault = *self.rng.choose(&FAULTS);
@@ -61,41 +54,41 @@ impl World {
         self.next_crash = if self.rng.chance(2) { CrashKind::Power } else { CrashKind::Process };
         let up = self.witness.machine.is_up();
         match fault {
-            Fault::CrashAtEffect if up => {
+            ServerFault::CrashAtEffect if up => {
                 let changes = self.rng.between(1, 30);
                 self.witness.machine.disk.fail_after(changes);
             }
-            Fault::CrashInStore if up => {
+            ServerFault::CrashInStore if up => {
                 let changes = self.rng.between(1, 4);
                 self.witness.machine.store.fail_after(changes);
             }
-            Fault::Die if up => self.die(CrashKind::Process),
-            Fault::PowerLoss if up => self.die(CrashKind::Power),
-            Fault::ClockJump => self.jump_clock(),
-            Fault::Pause => {
+            ServerFault::Die if up => self.die(CrashKind::Process),
+            ServerFault::PowerLoss if up => self.die(CrashKind::Power),
+            ServerFault::ClockJump => self.jump_clock(),
+            ServerFault::Pause => {
                 let long = self.rng.chance(3);
                 let pause =
                     if long { self.rng.between(20_000_000, 90_000_000) } else { self.rng.between(1000, 3_000_000) };
                 self.witness.machine.time.advance_us(pause);
                 self.now_us += pause;
             }
-            Fault::FailedSync if up => {
+            ServerFault::FailedSync if up => {
                 let count = self.rng.between(1, 3) as u32;
                 self.witness.machine.disk.fail_syncs(count);
                 self.suspect_device();
             }
-            Fault::RefusedWrites if up => {
+            ServerFault::RefusedWrites if up => {
                 // Of each some part is written, and the rest not.
                 let (after, count) = (self.rng.below(20) as u32, self.rng.between(1, 3) as u32);
                 self.witness.machine.disk.fail_writes(after, count);
                 self.suspect_device();
             }
-            Fault::RefusedReads if up => {
+            ServerFault::RefusedReads if up => {
                 let count = self.rng.between(1, 3) as u32;
                 self.witness.machine.disk.fail_reads(count);
                 self.suspect_device();
             }
-            Fault::FullDisk => {
+            ServerFault::FullDisk => {
                 self.witness.excuses.full = true;
                 let disk = &self.witness.machine.disk;
                 if let Ok(space) = disk.space() {
@@ -103,17 +96,17 @@ impl World {
                     disk.set_capacity(space.capacity_bytes - space.free_bytes + RESERVE_BYTES + spare);
                 }
                 let delay = self.rng.between(200_000, 4_000_000);
-                self.after(delay, Event::Heal(Healing::Space));
+                self.after(delay, ServerEvent::Heal(ServerRepair::Space));
             }
-            Fault::Rot if up && self.rotten.is_none() => self.rot(),
-            Fault::StopInOrder if up => {
+            ServerFault::Rot if up && self.rotten.is_none() => self.rot(),
+            ServerFault::StopInOrder if up => {
                 self.witness.stop()?;
                 self.carry_answers();
                 if !self.witness.machine.is_dying() {
                     self.die(CrashKind::Process);
                 }
             }
-            Fault::SlowFlusher => self.flush_delay_us = self.rng.between(50_000, 2_000_000),
+            ServerFault::SlowFlusher => self.flush_delay_us = self.rng.between(50_000, 2_000_000),
             // The server is down: something happens to it that also can then.
             _ => self.jump_clock(),
         }
@@ -125,7 +118,7 @@ impl World {
     fn suspect_device(&mut self) {
         self.witness.excuses.device = true;
         let delay = self.rng.between(1_000_000, 5_000_000);
-        self.after(delay, Event::Restart);
+        self.after(delay, ServerEvent::Restart);
     }
 
     fn jump_clock(&mut self) {
@@ -140,7 +133,7 @@ impl World {
         self.witness.machine.time.jump_wall_us(by_us);
         if heals {
             let delay = self.rng.between(1_000_000, 30_000_000);
-            self.after(delay, Event::Heal(Healing::Clock { by_us: -by_us }));
+            self.after(delay, ServerEvent::Heal(ServerRepair::Clock { by_us: -by_us }));
         }
     }
 
@@ -155,7 +148,7 @@ impl World {
         self.witness.excuses.rot = true;
         self.rotten = Some((offset, bit));
         let delay = self.rng.between(100_000, 3_000_000);
-        self.after(delay, Event::Heal(Healing::Rot { offset, bit }));
+        self.after(delay, ServerEvent::Heal(ServerRepair::Rot { offset, bit }));
     }
 
     fn flip(&mut self, offset: u64, bit: u8) -> bool {
@@ -165,14 +158,14 @@ impl World {
         disk.flip_bit(name, offset, bit).is_ok()
     }
 
-    pub(super) fn heal(&mut self, healing: Healing) {
+    pub(super) fn heal(&mut self, healing: ServerRepair) {
         match healing {
-            Healing::Clock { by_us } => self.witness.machine.time.jump_wall_us(by_us),
-            Healing::Space => {
+            ServerRepair::Clock { by_us } => self.witness.machine.time.jump_wall_us(by_us),
+            ServerRepair::Space => {
                 self.witness.machine.disk.set_capacity(u64::MAX / 2);
                 self.witness.excuses.full = false;
             }
-            Healing::Rot { offset, bit } => self.heal_rot(Some((offset, bit))),
+            ServerRepair::Rot { offset, bit } => self.heal_rot(Some((offset, bit))),
         }
     }
 

@@ -4,7 +4,8 @@ use frieze_wire::message::{Log, LogReply, Reply, Request, Version, VersionKind, 
 use frieze_wire::timeline::{Story, StoryReply};
 use frieze_wire::txn::Target;
 
-use super::{AT, difference, forgotten, session};
+use super::AT;
+use super::replies::{difference, forgotten, session};
 
 pub(super) fn requests(target: &Target, view: View) -> Vec<(&'static str, Request)> {
     let log = Log { target: target.clone(), view, after: AT, count_max: 10, upto: AT + 9, newest_first: false };

@@ -8,6 +8,7 @@ use crate::Error;
 use crate::message::DataEnd;
 use crate::raft::MemberInput;
 use crate::raft::message::{EntryKind, PeerEntry};
+use crate::raft::peer;
 use crate::raft::record::{self, JournalBase, JournalRecord};
 
 fn record() -> JournalRecord {
@@ -206,4 +207,37 @@ fn a_journal_that_is_gone_is_not_an_empty_one() {
 fn a_store_ahead_of_the_journal_is_told() {
     let mut group = old_member(false);
     assert!(matches!(group.restart(1, LogIndex(100_000)), Err(Error::JournalBehind { .. })));
+}
+
+#[test]
+fn any_bytes_are_a_record_of_the_journal_or_none() {
+    let plain = JournalRecord { base: None, ..record() };
+    frieze_harness::fuzz!([record().encode(), plain.encode()], |bytes: &[u8]| {
+        let decode = |bytes: &[u8]| JournalRecord::decode(bytes);
+        if let Some(record) = frieze_harness::check_stable(bytes, decode, JournalRecord::encode) {
+            assert_eq!(record.encode().len(), bytes.len(), "every byte is read");
+        }
+    });
+}
+
+#[test]
+fn any_bytes_are_the_data_of_an_entry_or_unknown() {
+    let data_end = DataEnd { segment: SegmentId(3), offset: 4096 };
+    let batch = record::encode_batch(Hlc(0x0102_0304), 2, data_end, b"batch");
+    let change = peer::change_data(&peer::change_of(crate::raft::MemberChange::Add(NodeId(9))));
+    // The library of the change reserves what a length in it claims, up to 10 MB.
+    let inputs = frieze_harness::Inputs::from([batch, change.to_vec()]).with_buffers(11 << 20);
+    frieze_harness::fuzz!(inputs, |bytes: &[u8]| {
+        record::stamp_of(bytes);
+        let entry = PeerEntry { kind: EntryKind::Normal, index: LogIndex(7), term: 3, data: bytes.to_vec().into() };
+        let data_end = entry.data_end();
+        if let record::EntryData::Batch(batch) = record::decode_batch(7, 3, bytes) {
+            assert_eq!(Some(batch.data_end), data_end);
+            assert_eq!(record::encode_batch(batch.stamp, batch.count, batch.data_end, &batch.body), bytes);
+        }
+        if let Some(change) = peer::decode_change(bytes) {
+            peer::change_members(&mut Default::default(), &change);
+            assert_eq!(peer::decode_change(&peer::change_data(&change)), Some(change));
+        }
+    });
 }

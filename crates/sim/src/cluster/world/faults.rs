@@ -3,168 +3,17 @@
 use frieze_base::{NodeId, Rng};
 use frieze_disk::CrashKind;
 
-use super::super::client::ATTEMPT_US;
-use super::super::net::{FAIR, Weather};
-use super::super::work::Mix;
-use super::{Event, World};
+use super::super::net::FAIR;
+use super::super::swarm::{ClusterFault, ClusterRepair, name_of};
+use super::{ClusterEvent, ClusterWorld};
 use crate::violation::Verdict;
-
-/// A fault that ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Healing {
-    Cut { from: NodeId, to: NodeId },
-    Deaf,
-    Sick { node: usize, life: u64 },
-}
-
-/// A fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    /// The process of a node ends.
-    Crash,
-    /// The process ends in the middle of a change of its disk.
-    CrashAtEffect,
-    /// The machine of a node loses power.
-    PowerLoss,
-    /// A node is cut off from all others, in both directions.
-    Isolate,
-    /// Nothing gets from one node to another.
-    CutOneWay,
-    /// Two nodes cannot reach each other, a third reaches both.
-    CutPair,
-    /// The connection of two nodes breaks.
-    Break,
-    /// Clients cannot reach a node.
-    Unreachable,
-    /// A node stands still for a while, and does not know it.
-    Pause,
-    /// A wall clock jumps.
-    ClockJump,
-    /// A sync fails.
-    FailedSync,
-    /// The leader of the metalog crashes.
-    CrashLeader,
-    /// A node stands still in the middle of a call.
-    Stun,
-    /// All nodes lose power, or their processes end.
-    Blackout,
-    /// A client is gone for ever in the middle of an operation, and another takes its place.
-    Vanish,
-}
-
-const ALL: [Fault; 15] = [
-    Fault::Crash,
-    Fault::CrashAtEffect,
-    Fault::PowerLoss,
-    Fault::Isolate,
-    Fault::CutOneWay,
-    Fault::CutPair,
-    Fault::Break,
-    Fault::Unreachable,
-    Fault::Pause,
-    Fault::ClockJump,
-    Fault::FailedSync,
-    Fault::CrashLeader,
-    Fault::Stun,
-    Fault::Blackout,
-    Fault::Vanish,
-];
-
-/// The faults of a seed.
-pub(super) struct Swarm {
-    faults: Vec<Fault>,
-    pub(super) weather: Weather,
-    pub(super) mix: Mix,
-    pub(super) flush_delay_us: u64,
-    /// How long a sync takes: one of these.
-    pub(super) sync_us: Vec<u64>,
-    /// Longest time that a node that died stays away.
-    pub(super) away_us: u64,
-    /// One message in so many between clients and nodes is lost, and the connection with it.
-    client_loss: u64,
-    /// How long a client waits for the first answer of a server that is silent.
-    pub(super) patience_us: u64,
-    /// Clients cannot reach this node.
-    unreachable: Option<NodeId>,
-    skew_us: u64,
-    rate_ppm: i64,
-}
-
-impl Swarm {
-    pub(super) fn draw(rng: &mut Rng) -> Swarm {
-        let mut faults: Vec<Fault> = ALL.iter().copied().filter(|_| rng.chance(2)).collect();
-        if faults.is_empty() {
-            faults.push(*rng.choose(&ALL));
-        }
-        let weather = match rng.below(3) {
-            0 => FAIR,
-            1 => Weather { breaks: u64::MAX, late: 10, late_us: 20_000, overlaps: false },
-            _ => Weather { breaks: 2_000, late: 20, late_us: 50_000, overlaps: rng.chance(2) },
-        };
-        let mut weight = |usual: u64| if rng.chance(6) { 0 } else { usual };
-        let mix = Mix {
-            write: 6,
-            read: weight(6),
-            past: weight(5),
-            append: weight(2),
-            sync: weight(1),
-            names: weight(3),
-            cut: weight(1),
-            leave: 0,
-            together: 0,
-            is_apart: false,
-            sync_one_in: 4,
-            think_us: 0,
-        };
-        let mix =
-            Mix { sync_one_in: *rng.choose(&[1, 3, 10, 1000]), think_us: *rng.choose(&[1_000, 10_000, 30_000]), ..mix };
-        Swarm {
-            faults,
-            weather,
-            mix,
-            flush_delay_us: *rng.choose(&[50_000, 50_000, 400_000]),
-            sync_us: match rng.below(3) {
-                0 => vec![100],
-                1 => vec![100, 500, 2_000],
-                _ => vec![200, 5_000, 30_000],
-            },
-            away_us: *rng.choose(&[100_000, 1_500_000, 4_000_000]),
-            client_loss: *rng.choose(&[u64::MAX, 300, 50]),
-            unreachable: None,
-            skew_us: *rng.choose(&[0, 1_000, 100_000, 200_000]),
-            rate_ppm: *rng.choose(&[0, 50, 300]),
-            patience_us: *rng.choose(&[300_000, 800_000, ATTEMPT_US]),
-        }
-    }
-
-    /// Fate of a message between a client and this node.
-    pub(super) fn delivery(&self, rng: &mut Rng, calm: bool, node: NodeId) -> Delivery {
-        match () {
-            () if calm => Delivery::Arrives,
-            () if self.unreachable == Some(node) => Delivery::Vanishes,
-            () if !rng.chance(self.client_loss) => Delivery::Arrives,
-            () if rng.chance(4) => Delivery::Vanishes,
-            () => Delivery::Breaks,
-        }
-    }
-}
-
-/// Fate of a message between a client and a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Delivery {
-    Arrives,
-    /// It is lost with its connection, and both ends are notified.
-    Breaks,
-    /// It is lost without a notice: a partition sends none.
-    Vanishes,
-}
 
 /// Duration of a fault: mostly less than a lease and the limit of silence between nodes, sometimes more than either.
 fn lasts_us(rng: &mut Rng) -> u64 {
     if rng.chance(4) { rng.between(2_000_000, 5_000_000) } else { rng.between(100_000, 2_000_000) }
 }
 
-impl World {
+impl ClusterWorld {
     /// Clocks do not agree.
     pub(super) fn unset_clocks(&mut self) {
         let (skew_us, rate_ppm) = (self.swarm.skew_us, self.swarm.rate_ppm);
@@ -184,7 +33,7 @@ impl World {
     pub(super) fn inject(&mut self) -> Verdict {
         let fault = *self.rng.choose(&self.swarm.faults);
         let node = match fault {
-            Fault::CrashLeader => self.leader().unwrap_or(0),
+            ClusterFault::CrashLeader => self.leader().unwrap_or(0),
             _ => self.some_node(),
         };
         let id = self.nodes[node].id;
@@ -194,36 +43,36 @@ impl World {
         *self.counts.faults.entry(name_of(fault)).or_default() += 1;
         let long_us = lasts_us(&mut self.rng);
         match fault {
-            Fault::Crash | Fault::CrashLeader if self.nodes[node].engine.is_some() => {
+            ClusterFault::Crash | ClusterFault::CrashLeader if self.nodes[node].engine.is_some() => {
                 self.die(node, CrashKind::Process);
             }
-            Fault::PowerLoss if self.nodes[node].engine.is_some() => self.die(node, CrashKind::Power),
-            Fault::CrashAtEffect if self.nodes[node].engine.is_some() => {
+            ClusterFault::PowerLoss if self.nodes[node].engine.is_some() => self.die(node, CrashKind::Power),
+            ClusterFault::CrashAtEffect if self.nodes[node].engine.is_some() => {
                 let changes = self.rng.between(1, 30);
                 self.nodes[node].disk.fail_after(changes);
                 self.nodes[node].may_crash = true;
             }
-            Fault::Isolate => {
+            ClusterFault::Isolate => {
                 for other in others {
                     self.cut(id, other, long_us);
                     self.cut(other, id, long_us);
                 }
             }
-            Fault::CutOneWay => self.cut(id, other, long_us),
-            Fault::CutPair => {
+            ClusterFault::CutOneWay => self.cut(id, other, long_us),
+            ClusterFault::CutPair => {
                 self.cut(id, other, long_us);
                 self.cut(other, id, long_us);
             }
-            Fault::Break => self.break_link(id, other),
-            Fault::Unreachable => {
+            ClusterFault::Break => self.break_link(id, other),
+            ClusterFault::Unreachable => {
                 self.swarm.unreachable = Some(id);
-                self.after(long_us, Event::Heal(Healing::Deaf));
+                self.after(long_us, ClusterEvent::Heal(ClusterRepair::Deaf));
             }
-            Fault::Pause => {
+            ClusterFault::Pause => {
                 let until_us = self.now_us + self.rng.between(1_000, 3_000_000);
                 self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.max(until_us);
             }
-            Fault::ClockJump => {
+            ClusterFault::ClockJump => {
                 let by_us = self.rng.between(1_000, 300_000) as i64;
                 let by_us = if self.rng.chance(2) { by_us } else { -by_us };
                 // Not further from the other clocks than trusted clocks are.
@@ -233,19 +82,19 @@ impl World {
                     self.nodes[node].time.time.jump_wall_us(by_us);
                 }
             }
-            Fault::FailedSync if self.nodes[node].engine.is_some() => {
+            ClusterFault::FailedSync if self.nodes[node].engine.is_some() => {
                 self.nodes[node].disk.fail_syncs(1);
                 // Its supervisor restarts it.
                 let life = self.nodes[node].life;
-                self.after(long_us, Event::Heal(Healing::Sick { node, life }));
+                self.after(long_us, ClusterEvent::Heal(ClusterRepair::Sick { node, life }));
             }
-            Fault::Stun => {
+            ClusterFault::Stun => {
                 // Some readings from now, and once more: one of them is between a read and the check of the lease.
                 let looks = self.rng.between(1, 60);
                 let us = self.rng.between(100_000, 3_000_000);
                 self.nodes[node].time.stun_after(looks, us);
             }
-            Fault::Blackout => {
+            ClusterFault::Blackout => {
                 let kind = if self.rng.chance(4) { CrashKind::Process } else { CrashKind::Power };
                 for node in 0..self.nodes.len() {
                     if self.nodes[node].engine.is_some() {
@@ -253,9 +102,9 @@ impl World {
                     }
                 }
             }
-            Fault::Vanish => {
+            ClusterFault::Vanish => {
                 let client = self.rng.below(self.plan.clients) as usize;
-                self.people[client].port.lock().unwrap_or_else(std::sync::PoisonError::into_inner).vanishes = true;
+                self.clients[client].port.lock().unwrap_or_else(std::sync::PoisonError::into_inner).vanishes = true;
                 self.wake(client)?;
             }
             // It is down already.
@@ -272,17 +121,17 @@ impl World {
         // The ends notice that nothing comes.
         let (one, other) = (self.index_of(from), self.index_of(to));
         if long_us >= super::super::net::SILENT_US {
-            self.after(super::super::net::SILENT_US, Event::Link { node: one, other: to, stands: false });
-            self.after(super::super::net::SILENT_US, Event::Link { node: other, other: from, stands: false });
+            self.after(super::super::net::SILENT_US, ClusterEvent::Link { node: one, other: to, stands: false });
+            self.after(super::super::net::SILENT_US, ClusterEvent::Link { node: other, other: from, stands: false });
         }
-        self.after(long_us, Event::Heal(Healing::Cut { from, to }));
+        self.after(long_us, ClusterEvent::Heal(ClusterRepair::Cut { from, to }));
     }
 
-    pub(super) fn heal(&mut self, healing: Healing) {
+    pub(super) fn heal(&mut self, healing: ClusterRepair) {
         match healing {
-            Healing::Cut { from, to } => self.mend(from, to),
-            Healing::Deaf => self.swarm.unreachable = None,
-            Healing::Sick { node, life } => {
+            ClusterRepair::Cut { from, to } => self.mend(from, to),
+            ClusterRepair::Deaf => self.swarm.unreachable = None,
+            ClusterRepair::Sick { node, life } => {
                 if self.nodes[node].life == life {
                     self.die(node, CrashKind::Process);
                 }
@@ -295,7 +144,7 @@ impl World {
             return;
         }
         match self.net.heal(self.now_us, from, to) {
-            Some(held) => held.into_iter().for_each(|letter| self.send(letter, 0)),
+            Some(queue) => queue.into_iter().for_each(|envelope| self.send(envelope, 0)),
             None => self.break_link(from, to),
         }
     }
@@ -308,7 +157,7 @@ impl World {
         }
         for node in 0..self.nodes.len() {
             if self.nodes[node].is_rotten {
-                self.after(0, Event::Lose(node));
+                self.after(0, ClusterEvent::Lose(node));
             }
             self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.min(self.now_us);
             // The rest of them is cancelled.
@@ -319,25 +168,5 @@ impl World {
                 self.die(node, CrashKind::Process);
             }
         }
-    }
-}
-
-fn name_of(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Crash => "crash",
-        Fault::CrashAtEffect => "crash at an effect",
-        Fault::PowerLoss => "power loss",
-        Fault::Isolate => "isolation",
-        Fault::CutOneWay => "cut one way",
-        Fault::CutPair => "cut of two",
-        Fault::Break => "broken connection",
-        Fault::Unreachable => "unreachable for clients",
-        Fault::Pause => "pause",
-        Fault::ClockJump => "clock jump",
-        Fault::FailedSync => "failed sync",
-        Fault::CrashLeader => "crash of the leader",
-        Fault::Stun => "pause in a call",
-        Fault::Blackout => "blackout",
-        Fault::Vanish => "client that vanishes",
     }
 }

@@ -2,10 +2,11 @@
 
 use frieze_node::{ClusterState, ClusterStatus};
 
-use super::{CHAINS, World};
+use super::super::plan::CHAINS;
+use super::ClusterWorld;
 use crate::violation::{Rule, Verdict, broken};
 
-impl World {
+impl ClusterWorld {
     /// Compares every server's report of now with the log's decisions at that server.
     pub(super) fn judge_health(&self) -> Verdict {
         for node in &self.nodes {
@@ -21,7 +22,7 @@ impl World {
     }
 
     /// True if the leader calls all of it whole, with as many copies as there are to be.
-    pub(super) fn is_called_whole(&self) -> bool {
+    pub(super) fn leader_reports_whole(&self) -> bool {
         self.leader().is_some_and(|leader| {
             let mut is_whole = false;
             if let Some(engine) = self.nodes[leader].serving() {

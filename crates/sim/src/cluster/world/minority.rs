@@ -17,8 +17,10 @@ use frieze_wire::txn::Target;
 
 use super::super::client::Route;
 use super::super::history::{Cells, FileInfo};
-use super::super::work::{CELL_BYTES, CELLS, CELLS_PER_CHUNK, FILES, Mix, Worker, chunk_of, offset_of};
-use super::{CALM_US_MAX, CHAINS, Event, World, is_whole_member};
+use super::super::plan::CHAINS;
+use super::super::work::{CELL_BYTES, CELLS, CELLS_PER_CHUNK, ClusterMix, FILES, Worker, chunk_of, offset_of};
+use super::audit::is_whole_member;
+use super::{CALM_US_MAX, ClusterEvent, ClusterWorld};
 use crate::violation::{Rule, Verdict, broken};
 
 /// An instant closes within so long of when it was named as now, by whichever clock.
@@ -30,17 +32,17 @@ const ANSWERS_US: u64 = 1_000_000;
 
 /// A server that is left, and the chains that it has whole.
 #[derive(Clone, Debug)]
-struct Left {
+struct MinorityServer {
     node: NodeId,
     chains: BTreeSet<u32>,
 }
 
-impl World {
+impl ClusterWorld {
     /// Loses a majority, checks the rest, and restarts all servers.
-    pub(super) fn lose_majority(&mut self, mix: Mix) -> Verdict {
-        let index = self.people.len();
-        self.add_person(index, mix, Worker::name_an_instant);
-        self.until(CALM_US_MAX, "somebody says what time it is", World::nobody_asks)?;
+    pub(super) fn lose_majority(&mut self, mix: ClusterMix) -> Verdict {
+        let index = self.clients.len();
+        self.add_client(index, mix, Worker::name_an_instant);
+        self.until(CALM_US_MAX, "somebody says what time it is", ClusterWorld::is_idle)?;
         let Some(at) = self.history().named else { return Ok(()) };
         self.run_for(CLOSES_US)?;
         let mut left: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].serving().is_some()).collect();
@@ -52,7 +54,7 @@ impl World {
             self.die(lost, CrashKind::Process);
         }
         let node = *self.rng.choose(&left);
-        let left: Vec<Left> = left.into_iter().map(|node| self.left(node)).collect();
+        let left: Vec<MinorityServer> = left.into_iter().map(|node| self.left(node)).collect();
         self.say(|| format!("a majority is lost: {left:?} are left, and are asked about {at}"));
         self.run_for(LEASES_US)?;
         let is_lost = self.leader().is_none();
@@ -61,26 +63,26 @@ impl World {
             let kind = if self.rng.chance(2) { CrashKind::Process } else { CrashKind::Power };
             let restarted: Vec<usize> = left.iter().map(|left| self.index_of(left.node)).collect();
             restarted.iter().for_each(|node| self.die(*node, kind));
-            let serve = move |world: &World| restarted.iter().all(|node| world.nodes[*node].serving().is_some());
+            let serve = move |world: &ClusterWorld| restarted.iter().all(|node| world.nodes[*node].serving().is_some());
             self.until(CALM_US_MAX, "those that are left serve again", serve)?;
         }
-        let index = self.people.len();
+        let index = self.clients.len();
         let may_lack = self.history().buried_us.is_some();
-        self.add_person(index, mix, move |worker| worker.ask_minority(&left, at, is_lost, may_lack));
-        self.until(CALM_US_MAX, "the past is answered by those that are left", World::nobody_asks)?;
+        self.add_client(index, mix, move |worker| worker.ask_minority(&left, at, is_lost, may_lack));
+        self.until(CALM_US_MAX, "the past is answered by those that are left", ClusterWorld::is_idle)?;
         if self.plan.goes_on_alone {
             return self.go_on_alone(node, mix, at);
         }
         for node in 0..self.nodes.len() {
             if std::mem::take(&mut self.nodes[node].stays_away) {
-                self.after(0, Event::Start(node));
+                self.after(0, ClusterEvent::Start(node));
             }
         }
-        self.until(CALM_US_MAX, "every chain is whole again", World::is_whole)
+        self.until(CALM_US_MAX, "every chain is whole again", ClusterWorld::is_whole)
     }
 
     /// All other servers are lost for good: this one continues alone.
-    fn go_on_alone(&mut self, node: usize, mix: Mix, at: Hlc) -> Verdict {
+    fn go_on_alone(&mut self, node: usize, mix: ClusterMix, at: Hlc) -> Verdict {
         for lost in 0..self.nodes.len() {
             self.nodes[lost].stays_away = true;
             if self.nodes[lost].engine.is_some() {
@@ -103,18 +105,18 @@ impl World {
             history.lost.extend(lacks.into_iter().map(|chain| (now_us, chain)));
         }
         self.nodes[node].stays_away = false;
-        self.after(0, Event::Start(node));
-        self.until(CALM_US_MAX, "the one that is left is whole by itself", World::is_whole)?;
-        let (index, left) = (self.people.len(), Left { node: id, chains: full });
-        self.add_person(index, mix, move |worker| worker.ask_survivor(&left, at, went_on));
-        self.until(CALM_US_MAX, "the one that is left answers", World::nobody_asks)
+        self.after(0, ClusterEvent::Start(node));
+        self.until(CALM_US_MAX, "the one that is left is whole by itself", ClusterWorld::is_whole)?;
+        let (index, left) = (self.clients.len(), MinorityServer { node: id, chains: full });
+        self.add_client(index, mix, move |worker| worker.ask_survivor(&left, at, went_on));
+        self.until(CALM_US_MAX, "the one that is left answers", ClusterWorld::is_idle)
     }
 
-    fn left(&self, node: usize) -> Left {
+    fn left(&self, node: usize) -> MinorityServer {
         let id = self.nodes[node].id;
-        let chains = self.nodes[node].engine.as_ref().map_or_else(Vec::new, |engine| engine.chains());
+        let chains = self.nodes[node].engine.as_ref().map_or_else(Vec::new, |engine| engine.planes.chains());
         let whole = chains.iter().filter(|status| is_whole_member(id, status)).map(|status| status.chain).collect();
-        Left { node: id, chains: whole }
+        MinorityServer { node: id, chains: whole }
     }
 }
 
@@ -133,7 +135,7 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    fn ask_minority(mut self, left: &[Left], at: Hlc, is_lost: bool, may_lack: bool) {
+    fn ask_minority(mut self, left: &[MinorityServer], at: Hlc, is_lost: bool, may_lack: bool) {
         for left in left {
             if let Err(wrong) = self.ask_left(left, at, is_lost, may_lack) {
                 let what = format!("a majority is lost, and {}: {wrong}", left.node);
@@ -144,7 +146,7 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    fn ask_survivor(mut self, left: &Left, at: Hlc, went_on: WentOn) {
+    fn ask_survivor(mut self, left: &MinorityServer, at: Hlc, went_on: WentOn) {
         let asked = self.read_alone(left, at).and_then(|incomplete| match incomplete {
             // Of a file that is open for writing every chain may hold some: one without a copy here speaks for it, too.
             Some(true) if at <= went_on.from && left.chains.len() == CHAINS as usize => {
@@ -165,7 +167,7 @@ impl Worker {
 
     /// Reads the first cells of every file at an instant. Returns whether an answer reports that something may be
     /// missing, if there is an answer; bytes reported as complete equal the earlier ones.
-    fn read_alone(&mut self, left: &Left, at: Hlc) -> Result<Option<bool>, Wrong> {
+    fn read_alone(&mut self, left: &MinorityServer, at: Hlc) -> Result<Option<bool>, Wrong> {
         let mut is_incomplete = None;
         for file in 0..FILES {
             let FileInfo { path, inode } = self.file(file);
@@ -200,7 +202,7 @@ impl Worker {
         Ok(is_incomplete)
     }
 
-    fn ask_left(&mut self, left: &Left, at: Hlc, is_lost: bool, may_lack: bool) -> Result<(), Wrong> {
+    fn ask_left(&mut self, left: &MinorityServer, at: Hlc, is_lost: bool, may_lack: bool) -> Result<(), Wrong> {
         let says = |answered: &InstantInfo| match answered {
             InstantInfo { incomplete: true, .. } if !may_lack => {
                 Err(format!("something was lost before {at}: {answered:?}"))

@@ -7,12 +7,12 @@ use frieze_hlc::Hlc;
 use frieze_wire::edit::{Edit, NEW, Share};
 use frieze_wire::message::FileKind;
 
-use super::{Change, Node, Tree};
-use crate::model::bytes::{Cut, Shared, What};
+use super::{InodeVersion, Tree, TreeChange};
+use crate::model::bytes::{Cut, FileEventKind, SharedRange};
 
 /// A difference between two states of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Differs {
+pub(crate) enum Mismatch {
     /// In nothing.
     Nothing,
     /// The second may hold more names.
@@ -20,13 +20,13 @@ pub(crate) enum Differs {
 }
 
 impl Tree {
-    pub(super) fn decide_edit(&self, edit: &Edit) -> Result<Change, Reason> {
+    pub(super) fn decide_edit(&self, edit: &Edit) -> Result<TreeChange, Reason> {
         for set in edit.names.iter().filter(|set| set.directory & NEW == 0) {
             if self.entry(set.directory, &set.name, Hlc::MAX).unwrap_or(0) != set.expect {
                 return Err(Reason::Superseded);
             }
         }
-        Ok(Change::Edit { edit: Box::new(edit.clone()) })
+        Ok(TreeChange::Edit { edit: Box::new(edit.clone()) })
     }
 
     /// Does everything an edit says; returns the number of the first inode it made, or 0.
@@ -37,7 +37,7 @@ impl Tree {
             self.last_id += 1;
             let kind = FileKind::try_from(new.kind).expect("the server made it");
             let directory = kind == FileKind::Directory;
-            let mut node = Node {
+            let mut node = InodeVersion {
                 links: if directory { 2 } else { 0 },
                 atime_ns: new.atime_ns,
                 target: new.target.clone(),
@@ -51,9 +51,9 @@ impl Tree {
             self.nodes.entry(self.last_id).or_default().set(stamp, node);
             if kind == FileKind::File {
                 let shares = new.shares.iter().map(|share| self.shared(share)).collect();
-                self.write(self.last_id, stamp, What::Edit { shares, size: Some(new.size) });
+                self.write(self.last_id, stamp, FileEventKind::Edit { shares, size: Some(new.size) });
             }
-            self.write(self.last_id, stamp, What::Touch { mtime_ns: new.mtime_ns });
+            self.write(self.last_id, stamp, FileEventKind::Touch { mtime_ns: new.mtime_ns });
         }
         let mut touched: BTreeSet<u64> = BTreeSet::new();
         for set in &edit.names {
@@ -90,17 +90,17 @@ impl Tree {
         // A new directory has the time that the edit names, whatever names it received.
         for (id, new) in (first..).zip(&edit.new).filter(|_| edit.keeps_times) {
             if self.is_directory(id) {
-                self.write(id, stamp, What::Touch { mtime_ns: new.mtime_ns });
+                self.write(id, stamp, FileEventKind::Touch { mtime_ns: new.mtime_ns });
             }
         }
         for state in &edit.states {
             let id = state.inode;
             if state.size.is_some() || !state.shares.is_empty() {
                 let shares = state.shares.iter().map(|share| self.shared(share)).collect();
-                self.write(id, stamp, What::Edit { shares, size: state.size });
+                self.write(id, stamp, FileEventKind::Edit { shares, size: state.size });
             }
             if let Some(mtime_ns) = state.mtime_ns {
-                self.write(id, stamp, What::Touch { mtime_ns });
+                self.write(id, stamp, FileEventKind::Touch { mtime_ns });
             }
             let decides = state.size.is_some() || !state.shares.is_empty();
             self.edit(id, stamp, |node| {
@@ -123,7 +123,7 @@ impl Tree {
     }
 
     /// The same of a version of a file, by the writes of a cut.
-    pub(crate) fn newest_user_time_of(&self, id: u64, node: &Node, cut: Cut<'_>) -> Option<i64> {
+    pub(crate) fn newest_user_time_of(&self, id: u64, node: &InodeVersion, cut: Cut<'_>) -> Option<i64> {
         let (mut id, mut node, mut cut) = (id, node, cut);
         loop {
             let newest = self.bytes(id).newest_user_time(node.times_after, cut);
@@ -149,7 +149,7 @@ impl Tree {
     }
 
     /// Names that were once in a directory and are not at an instant: their inodes, and the times of their removal.
-    pub(crate) fn names_gone(&self, directory: u64, at: Hlc) -> Vec<(&[u8], u64, Hlc)> {
+    pub(crate) fn deleted_names(&self, directory: u64, at: Hlc) -> Vec<(&[u8], u64, Hlc)> {
         let names = self.entries.get(&directory).into_iter().flatten();
         let gone = names.filter_map(|(name, versions)| {
             let (from, None) = versions.version_at(at)? else { return None };
@@ -159,7 +159,7 @@ impl Tree {
     }
 
     /// Content of a share.
-    pub(crate) fn shared(&self, share: &Share) -> Shared {
+    pub(crate) fn shared(&self, share: &Share) -> SharedRange {
         let end = if share.len == 0 { u64::MAX } else { share.start + share.len };
         let then = cut(Hlc(share.at));
         let pieces = match share.inode {
@@ -169,17 +169,17 @@ impl Tree {
                 self.bytes(inode).pieces(then, share.offset, share.offset + (end - share.start), moved)
             }
         };
-        Shared { start: share.start, end, shows: share.inode != 0, pieces }
+        SharedRange { start: share.start, end, shows: share.inode != 0, pieces }
     }
 
     /// Where two states of a tree differ, the first difference in words; `None` if they do not.
-    pub(crate) fn compare(&self, one: (u64, Hlc), two: (u64, Hlc), differs: Differs) -> Option<String> {
+    pub(crate) fn compare(&self, one: (u64, Hlc), two: (u64, Hlc), differs: Mismatch) -> Option<String> {
         let mut left = vec![(one.0, two.0, String::new())];
         while let Some((one_id, two_id, path)) = left.pop() {
             let (Some(old), Some(new)) = (self.node(one_id, one.1), self.node(two_id, two.1)) else {
                 return Some(format!("{path:?}: inode {one_id} or {two_id} is not there"));
             };
-            let of = |node: &Node| (node.kind, node.mode, node.target.clone(), node.xattrs.clone());
+            let of = |node: &InodeVersion| (node.kind, node.mode, node.target.clone(), node.xattrs.clone());
             if of(old) != of(new) {
                 return Some(format!("{path:?}: {new:?} instead of {old:?}"));
             }
@@ -201,7 +201,7 @@ impl Tree {
                 }
             }
             let more = |(name, _): &(&[u8], u64)| self.entry(one_id, name, one.1).is_none();
-            if let Some((name, id)) = self.list(two_id, two.1).find(more).filter(|_| differs == Differs::Nothing) {
+            if let Some((name, id)) = self.list(two_id, two.1).find(more).filter(|_| differs == Mismatch::Nothing) {
                 return Some(format!("{path}/{} is more (inode {id})", String::from_utf8_lossy(name)));
             }
         }

@@ -1,9 +1,10 @@
 //! How far history was searched for pages that need images: durable, so that a restart continues there.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use frieze_base::Fault;
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
-use frieze_locks::{Mutex, MutexGuard, levels};
 use prost::Message;
 
 /// The file that holds the cursor.
@@ -11,7 +12,7 @@ const FILE: &str = "images";
 
 /// The cursor and its stored form.
 pub(super) struct ImageCursor {
-    state: Mutex<levels::ImageCursor, CursorState>,
+    state: Mutex<CursorState>,
 }
 
 struct CursorState {
@@ -52,9 +53,8 @@ impl ImageCursor {
         ImageCursor { state: Mutex::new(CursorState { written: current.clone(), current, file }) }
     }
 
-    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, CursorState> {
-        self.state.lock()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The stamp up to which history was searched, and the most pieces of a page up to there.
@@ -158,5 +158,13 @@ mod tests {
         cursor.skip_to(Hlc(400));
         cursor.write(&disk).expect("a disk that works");
         assert_eq!((cursor.upto(), written()), (Hlc(400), 400));
+    }
+
+    #[test]
+    fn any_bytes_are_a_cursor_or_none() {
+        let kept = CursorRecord { pieces_max: 7, upto: 1 << 50, missing_after: 9, pieces_most: 300 };
+        frieze_harness::fuzz!([kept.encode_to_vec()], |bytes: &[u8]| {
+            frieze_harness::check_stable(bytes, |bytes| CursorRecord::decode(bytes).ok(), CursorRecord::encode_to_vec);
+        });
     }
 }

@@ -1,0 +1,280 @@
+//! When acknowledged writes reach stable storage, and which waiters are answered then.
+//!
+//! Guarantees: data first, then the metadata that names it; a waiter is answered only when everything before its
+//! request is durable; after a failed flush the server accepts no more changes and answers no waiter with success.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use frieze_base::{Fault, LogIndex, MonoTime};
+use frieze_hlc::Hlc;
+use frieze_metadata::Metadata;
+use frieze_replication::DataPlane;
+use frieze_storage::{NodeClock, Ticket};
+
+/// Called once when a ticket is covered, or with the fault of the flush that failed.
+pub type DurableReply = Box<dyn FnOnce(Result<(), Fault>) + Send>;
+
+/// Changes that may wait in RAM for the store before the next flush writes them to it at the latest.
+const SETTLE_EVERY: usize = 4096;
+/// Flushes between two calls that make the store itself durable and let the metalog forget.
+const PERSIST_EVERY: u32 = 64;
+
+/// The flusher's state; one flush runs at a time.
+pub struct Durability {
+    state: Mutex<State>,
+    waiters: Mutex<Vec<(Ticket, DurableReply)>>,
+    failed: RwLock<Option<Fault>>,
+    store_trouble: Mutex<Option<Fault>>,
+    /// Monotonic time at which the running flush began; 0 if none runs.
+    flushing_since: AtomicU64,
+    wake: Box<dyn Fn() + Send + Sync>,
+    durable: Mutex<Durable>,
+}
+
+#[derive(Default)]
+struct State {
+    flushes: u32,
+    persisted: LogIndex,
+}
+
+#[derive(Clone, Default)]
+struct Durable {
+    ticket: Ticket,
+    stamp: Hlc,
+    /// The closed timestamp of each chain at that time.
+    closed: Vec<u64>,
+    /// When dirty bytes were first noticed; `None` if all bytes are durable.
+    dirty_since: Option<MonoTime>,
+}
+
+impl Durability {
+    /// A flusher that calls `wake` when a request waits for a flush.
+    pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Durability {
+        Durability {
+            state: Mutex::default(),
+            waiters: Mutex::default(),
+            failed: RwLock::default(),
+            store_trouble: Mutex::default(),
+            flushing_since: AtomicU64::new(0),
+            wake,
+            durable: Mutex::default(),
+        }
+    }
+
+    /// Answers `reply` once everything up to `ticket` is durable.
+    pub fn when_durable(&self, ticket: Ticket, reply: DurableReply) {
+        if let Some(fault) = self.failure() {
+            return reply(Err(fault));
+        }
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push((ticket, reply));
+        (self.wake)();
+    }
+
+    /// Wakes the flusher for a request that waits another way (a `sync` write in its chain).
+    pub fn hurry(&self) {
+        (self.wake)();
+    }
+
+    /// The fault of the flush that failed, if one did: nothing may change any more.
+    pub fn failure(&self) -> Option<Fault> {
+        self.failed.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes everything appended so far durable and answers the requests that waited for it.
+    ///
+    /// # Errors
+    /// The disk's. The server must not change anything any more; reads continue.
+    pub fn flush(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<Ticket, Fault> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fault) = self.failure() {
+            return Err(fault);
+        }
+        // Taken before the flush, so they are covered by it; later ones wait for the next.
+        let waiting = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
+        self.flushing_since.store(clock.reading().mono.0.max(1), Ordering::Relaxed);
+        let result = self.flush_held(&mut state, clock, data, meta);
+        self.flushing_since.store(0, Ordering::Relaxed);
+        drop(state);
+        match result {
+            Ok(reached) => {
+                for (ticket, reply) in waiting {
+                    if ticket.data <= reached.data && ticket.meta <= reached.meta {
+                        reply(Ok(()));
+                    } else {
+                        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push((ticket, reply));
+                    }
+                }
+                Ok(reached)
+            }
+            Err(fault) => {
+                self.fail(&fault, data, meta);
+                waiting.into_iter().for_each(|(_, reply)| reply(Err(fault.clone())));
+                Err(fault)
+            }
+        }
+    }
+
+    /// From now on nothing changes, and every waiter gets the fault.
+    fn fail(&self, fault: &Fault, data: &DataPlane, meta: &Metadata) {
+        *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
+        data.on_device_failed(fault.reason);
+        meta.device_failed(fault.reason);
+        let late = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
+        late.into_iter().for_each(|(_, reply)| reply(Err(fault.clone())));
+    }
+
+    /// Makes the journal of a member durable, after the data that its entries may name.
+    ///
+    /// # Errors
+    /// As [`Durability::flush`].
+    pub fn flush_journal(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
+        if let Some(fault) = self.failure() {
+            return Err(fault);
+        }
+        // A write after this belongs to another flush: it may name data written after the end was read.
+        let mark = meta.mark();
+        if meta.journal_names_data() && data.device().dirty_bytes() > 0 {
+            return self.flush(clock, data, meta).map(drop);
+        }
+        meta.sync(mark).inspect_err(|fault| self.fail(fault, data, meta))
+    }
+
+    /// Turns a single server into a member of a metalog ([`Metadata::found`]), while no other flush runs.
+    ///
+    /// # Errors
+    /// As [`Metadata::found`].
+    pub fn found(&self, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
+        let _one = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.failure() {
+            Some(fault) => Err(fault),
+            None => {
+                // The guard keeps every write out until the machine is a member.
+                let _held = data.lock_appender();
+                meta.bootstrap(&|| data.device().flush().map(drop))
+            }
+        }
+    }
+
+    fn flush_held(
+        &self,
+        state: &mut State,
+        clock: &NodeClock,
+        data: &DataPlane,
+        meta: &Metadata,
+    ) -> Result<Ticket, Fault> {
+        // Everything stamped up to the smaller of the two closed timestamps is in the logs already.
+        let stamp = data.closed().min(meta.closed());
+        let closed = data.closed_by_chain();
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner).dirty_since = None;
+        // The metalog's end before the data's: then the data flushed holds all that those entries name.
+        let mark = meta.mark();
+        let index = mark.index;
+        let end = data.device().flush()?;
+        meta.sync(mark)?;
+        // Not before the metadata: a footer protects its records from being cut off, even those that depend on lost
+        // metadata.
+        data.device().write_footers(end)?;
+        data.on_persisted(end);
+        {
+            let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+            durable.ticket = Ticket { data: end, meta: index };
+            durable.stamp = durable.stamp.max(stamp);
+            durable.closed.clone_from(&closed);
+        }
+        // The rest makes the next start and the next segment quick. It can fail (a full disk) without a loss: the
+        // metalog holds the versions, and the next flush tries again.
+        *self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner) =
+            self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spares()).err();
+        data.device().keep_young(end);
+        let reached = Ticket { data: end, meta: index };
+        clock.look(stamp, reached)?;
+        Ok(reached)
+    }
+
+    /// Moves durable versions into the store, and at intervals makes the store durable so that the metalog can forget
+    /// them.
+    fn hand_over(&self, state: &mut State, meta: &Metadata, index: LogIndex) -> Result<(), Fault> {
+        let settled = meta.settle_versions(index)?;
+        state.flushes += 1;
+        if state.flushes.is_multiple_of(PERSIST_EVERY) && settled > state.persisted {
+            meta.persist_versions()?;
+            meta.truncate(settled)?;
+            state.persisted = settled;
+        }
+        Ok(())
+    }
+
+    /// The fault that keeps versions from entering the store, if there is one.
+    pub fn store_trouble(&self) -> Option<Fault> {
+        self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// For how long the running flush has run, in nanoseconds; 0 if none runs.
+    pub fn flushing_ns(&self, now: impl FnOnce() -> MonoTime) -> u64 {
+        match self.flushing_since.load(Ordering::Relaxed) {
+            0 => 0,
+            since => now().since_ns(MonoTime(since)),
+        }
+    }
+
+    /// Makes the store durable too and lets the metalog forget, so that the next start has nothing to replay. Nothing
+    /// may change afterwards.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn finish(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
+        let reached = self.flush(clock, data, meta)?;
+        data.device().checkpoint(reached.data)?;
+        data.device().flush()?;
+        // A later append is not durable yet and must not enter the store.
+        let settled = meta.settle_versions(reached.meta)?;
+        meta.persist_versions()?;
+        meta.truncate(settled)?;
+        let has_room = |bytes| data.device().has_room(bytes);
+        if let Err(fault) = meta.rest_versions().and_then(|()| meta.write_clean_start_image(&has_room)) {
+            tracing::warn!("the next start takes longer: {fault}");
+        }
+        Ok(())
+    }
+
+    /// True if something waits to be flushed.
+    pub fn is_dirty(&self, data: &DataPlane, meta: &Metadata) -> bool {
+        let ticket = self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket;
+        data.device().dirty_bytes() > 0
+            || meta.appended() > ticket.meta
+            || meta.unsettled_versions() > SETTLE_EVERY
+            || !self.waiters.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Notes at `now` whether something is dirty, and returns for how long something has been, in nanoseconds.
+    pub fn dirty_age_ns(&self, now: MonoTime, dirty: bool) -> u64 {
+        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        if !dirty {
+            durable.dirty_since = None;
+            return 0;
+        }
+        now.since_ns(*durable.dirty_since.get_or_insert(now))
+    }
+
+    /// How far both logs are on stable storage.
+    pub fn durable_ticket(&self) -> Ticket {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket
+    }
+
+    /// What was closed on each chain before the last flush, as [`DataPlane::closed_by_chain`] says it: all of it is on
+    /// stable storage.
+    pub fn durable_closed(&self) -> Vec<u64> {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner).closed.clone()
+    }
+
+    /// Every record stamped up to it is on stable storage.
+    pub fn durable_stamp(&self) -> Hlc {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner).stamp
+    }
+}
+
+/// A wake-up without effect: the caller flushes by itself.
+pub fn no_wake() -> Box<dyn Fn() + Send + Sync> {
+    Box::new(|| {})
+}

@@ -1,0 +1,174 @@
+//! Records that expired history has left dead, and how much of their space is free.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{Fault, InodeId, SegmentId};
+use frieze_hlc::Hlc;
+use frieze_multilog::DeadRecord;
+
+/// RecordPlace of a record.
+pub type RecordPlace = (SegmentId, u64);
+
+/// The dead records, and the space of them that is not freed yet.
+#[derive(Default)]
+pub struct GcState {
+    state: Mutex<DeadSpace>,
+    /// A full pass is due: after a start, or after a snapshot was deleted.
+    pub wanted: AtomicBool,
+    /// A full pass has finished since the start: every dead record is known.
+    pub known: AtomicBool,
+    /// Times the full pass was put off because edits were under way.
+    pub put_off: AtomicU32,
+    /// Bytes of dead records.
+    pub buried_bytes: AtomicU64,
+    /// Those of them that are not freed yet.
+    pub waiting_bytes: AtomicU64,
+    progress: ExpiryProgress,
+}
+
+/// ExpiryProgress of a command that expires history, for the thread that waits for it. One such command runs at a time.
+#[derive(Default)]
+pub struct ExpiryProgress {
+    looked_at: AtomicU64,
+    to_look_at: AtomicU64,
+}
+
+impl ExpiryProgress {
+    /// Counts one more file as checked.
+    pub fn step(&self) {
+        self.looked_at.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sets how many files there are to check.
+    pub fn expect(&self, count: u64) {
+        self.to_look_at.store(count, Ordering::Relaxed);
+    }
+
+    /// Files checked, and files to check.
+    pub fn now(&self) -> (u64, u64) {
+        (self.looked_at.load(Ordering::Relaxed), self.to_look_at.load(Ordering::Relaxed))
+    }
+
+    /// Begins; when the answer is dropped, the progress ends.
+    pub fn begin(&self) -> impl Drop + '_ {
+        struct Under<'a>(&'a ExpiryProgress);
+        impl Drop for Under<'_> {
+            fn drop(&mut self) {
+                self.0.looked_at.store(0, Ordering::Relaxed);
+                self.0.to_look_at.store(0, Ordering::Relaxed);
+            }
+        }
+        Under(self)
+    }
+}
+
+/// DeadSpace of [`GcState`].
+#[derive(Default)]
+pub struct DeadSpace {
+    /// Stretches of a segment without a live record, from first byte to end: neighbours merge.
+    pub graves: BTreeMap<SegmentId, BTreeMap<u64, u64>>,
+    /// Segments with more dead bytes than freed ones, and the difference.
+    pub due: BTreeMap<SegmentId, u64>,
+    /// Why space cannot be freed.
+    pub trouble: Option<Fault>,
+}
+
+/// Older states of inodes with expired history that other files share: instants, each with ranges.
+pub type Needs = BTreeMap<InodeId, BTreeMap<Hlc, Vec<(u64, u64)>>>;
+
+/// The dead records of one inode.
+#[derive(Clone, Debug, Default)]
+pub struct DeadRecords {
+    /// The dead records.
+    pub graves: Vec<DeadRecord>,
+    /// Upper bound of the stamps that were checked.
+    pub upto: Hlc,
+    /// Bytes that would be dead but for snapshots and shared ranges.
+    pub held_bytes: u64,
+    /// Those of `held_bytes` that the snapshots of an instant show, by instant.
+    pub held_by_pin: BTreeMap<Hlc, u64>,
+    /// True if every record of the file is dead: it is deleted, and no snapshot and no shared range shows it.
+    pub is_all: bool,
+    /// Readable instants up to `upto`, ascending. Empty for a deleted file: the index keeps all of its instants, since
+    /// a client that has the file open may still ask for its content.
+    pub kept: Vec<Hlc>,
+}
+
+impl DeadRecords {
+    /// Bytes of the dead records.
+    pub fn bytes(&self) -> u64 {
+        self.graves.iter().map(|grave| u64::from(grave.bytes)).sum()
+    }
+}
+
+impl GcState {
+    /// Locks the lists of dead space.
+    pub fn lock(&self) -> MutexGuard<'_, DeadSpace> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests a full pass, soon.
+    pub fn want(&self) {
+        self.wanted.store(true, Ordering::Release);
+    }
+
+    /// True once every record that had expired before this start is known again.
+    pub fn is_known(&self) -> bool {
+        self.known.load(Ordering::Acquire)
+    }
+
+    /// ExpiryProgress of the command that expires history.
+    pub fn progress(&self) -> &ExpiryProgress {
+        &self.progress
+    }
+
+    /// Bytes of dead records, and those of them that are not freed yet.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.buried_bytes.load(Ordering::Relaxed), self.waiting_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Publishes the figures of `state` for the status report.
+    pub fn note(&self, state: &DeadSpace) {
+        let len = |runs: &BTreeMap<u64, u64>| runs.iter().map(|(start, end)| end - start).sum::<u64>();
+        self.buried_bytes.store(state.graves.values().map(len).sum(), Ordering::Relaxed);
+        self.waiting_bytes.store(state.due.values().sum(), Ordering::Relaxed);
+    }
+}
+
+impl DeadSpace {
+    /// Adds dead records; neighbours merge.
+    pub fn add(&mut self, graves: &[DeadRecord]) {
+        for grave in graves {
+            *self.due.entry(grave.segment).or_default() += grave.end - grave.start;
+            let runs = self.graves.entry(grave.segment).or_default();
+            let (mut start, mut end) = (grave.start, grave.end);
+            if let Some((&before, &until)) = runs.range(..start).next_back()
+                && until == start
+            {
+                runs.remove(&before);
+                start = before;
+            }
+            if let Some(after) = runs.remove(&end) {
+                end = after;
+            }
+            runs.insert(start, end);
+        }
+    }
+
+    /// Stretches of a segment without a live record: first byte and end.
+    pub fn graves_in(&self, segment: SegmentId) -> BTreeMap<u64, u64> {
+        self.graves.get(&segment).cloned().unwrap_or_default()
+    }
+
+    /// Why space cannot be freed, if it cannot.
+    pub fn trouble(&self) -> Option<&Fault> {
+        self.trouble.as_ref()
+    }
+
+    /// Bytes that wait until their segments are closed.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.due.values().sum()
+    }
+}

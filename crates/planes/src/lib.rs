@@ -1,0 +1,43 @@
+//! Names and bytes as one: instants that are closed in both planes, versions of files, and what other servers know of
+//! them.
+//!
+//! Guarantees: an answer about an instant is made only when the instant is closed in both planes, so it never changes;
+//! an answer about now that this server cannot know is asked of a server that can. Leaves to others: the right to ask
+//! and to change (`frieze_service`), the order of names (`frieze_metadata`), of bytes (`frieze_replication`).
+
+mod chain_parts;
+mod durability;
+mod expired;
+mod file_version;
+mod file_view;
+mod files;
+mod freshness;
+mod gaps;
+mod gc_state;
+mod live_bytes;
+mod losses;
+mod origins;
+mod peer_rpc;
+mod planes;
+mod principal;
+mod remote_chains;
+mod remote_reach;
+mod settings;
+mod stored_places;
+mod write_order;
+
+pub use chain_parts::*;
+pub use durability::*;
+pub use file_version::*;
+pub use file_view::*;
+pub use files::*;
+pub use gaps::*;
+pub use gc_state::*;
+pub use live_bytes::*;
+pub use origins::*;
+pub use peer_rpc::*;
+pub use planes::*;
+pub use principal::*;
+pub use remote_chains::*;
+pub use remote_reach::*;
+pub use settings::*;

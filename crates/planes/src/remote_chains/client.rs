@@ -1,0 +1,236 @@
+//! Requests to the members of chains, until each chain has an answer.
+//!
+//! Guarantees: ends within [`PATIENCE`] and one [`ROUND`], even if servers die or are slow meanwhile; the answer for
+//! every chain comes from a member of it. A request does no harm when several servers execute it.
+//!
+//! The requests go to as few servers as have all of the chains. If a server refuses, or does not answer within a
+//! [`ROUND`], the next request goes to another member; an answer of the first one still counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use frieze_base::{ChainId, ErrorKind, Fault, MonoTime, NodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_net::{PeerPayload, Peers, idle_until};
+use frieze_wire::peer::{PeerRequest, PeerRequestKind, PeerResponse, ServerMessage};
+
+use crate::files::Files;
+use crate::peer_rpc::{Answered, PeerRpc};
+
+/// The request to each server, about some of the chains.
+pub(super) struct Inquiry<'a> {
+    /// The instant of the request; `None`: now.
+    pub(super) at: Option<Hlc>,
+    pub(super) about: &'a dyn Fn(&BTreeSet<ChainId>) -> PeerRequestKind,
+}
+
+/// The answer of one server.
+pub(super) struct Heard {
+    /// The chains in the request to it.
+    pub(super) asked: BTreeSet<ChainId>,
+    /// Those of them without an answer from another server.
+    pub(super) chains: BTreeSet<ChainId>,
+    pub(super) answer: PeerResponse,
+    /// The bytes beside the answer.
+    pub(super) payload: Vec<u8>,
+}
+
+/// The requests without an answer yet. Dropping this discards them.
+struct Pending<'a> {
+    questions: &'a PeerRpc,
+    asked: Vec<Asked>,
+}
+
+struct Asked {
+    id: u64,
+    node: NodeId,
+    chains: BTreeSet<ChainId>,
+    since: MonoTime,
+}
+
+impl Files {
+    /// Sends requests for these chains to members of them until all chains have an answer. Not to be called with a lock
+    /// held.
+    ///
+    /// # Errors
+    /// `Unavailable` if no member of one of the chains answers; `Elsewhere` if there is no member; the fault of the
+    /// request itself.
+    pub(super) fn ask_members(&self, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Result<Vec<Heard>, Fault> {
+        frieze_storage::check_no_read_lock();
+        let now = || self.planes.clock.reading().mono;
+        let (began, mut round, mut why) = (now(), 0u32, None);
+        let (mut left, mut answers) = (chains, Vec::new());
+        let mut pending = Pending { questions: &self.planes.peer_rpc, asked: Vec::new() };
+        while !left.is_empty() {
+            if now().since_ns(began) > PATIENCE.as_nanos() as u64 {
+                return Err(why.unwrap_or_else(|| nobody_answers(&left)));
+            }
+            let waited_for = pending.young(now());
+            let todo: BTreeSet<ChainId> = left.difference(&waited_for).copied().collect();
+            if !todo.is_empty() {
+                for (node, chains) in self.members_for(&todo, round) {
+                    pending.asked.push(self.put(node, chains, ask));
+                }
+                round += 1;
+            }
+            if let (true, Some(chain)) = (pending.asked.is_empty(), left.first()) {
+                return Err(frieze_chain::Error::NotMember { chain: *chain }.into());
+            }
+            self.await_any(&pending.ids(), pending.patience(now()));
+            let mut is_refused = false;
+            for (node, asked, (answer, payload)) in pending.take_answered() {
+                match answer.refused.clone().map(Fault::from) {
+                    None => {
+                        let chains: BTreeSet<ChainId> = asked.intersection(&left).copied().collect();
+                        left.retain(|chain| !chains.contains(chain));
+                        answers.push(Heard { asked, chains, answer, payload });
+                    }
+                    // The server may be no member any more, or not yet, or lag behind: another one knows.
+                    Some(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::StaleEpoch) => {
+                        tracing::debug!(%node, "a server does not answer for chains: {fault}");
+                        (is_refused, why) = (true, Some(fault));
+                    }
+                    Some(fault) => return Err(fault),
+                }
+            }
+            if is_refused && !left.is_empty() {
+                // Soon the members of these chains may be others.
+                self.pause();
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Sends a request about a chain to one server, a member of it or not. `None` if it refuses, or has not answered
+    /// within a [`ROUND`]. Not to be called with a lock held.
+    pub fn ask_one(&self, node: NodeId, chain: ChainId, about: &PeerRequestKind) -> Option<Answered> {
+        frieze_storage::check_no_read_lock();
+        let mut pending = Pending { questions: &self.planes.peer_rpc, asked: Vec::new() };
+        let ask = Inquiry { at: None, about: &|_| about.clone() };
+        pending.asked.push(self.put(node, BTreeSet::from([chain]), &ask));
+        self.await_any(&pending.ids(), ROUND);
+        let (.., answered) = pending.take_answered().pop()?;
+        Some(answered).filter(|(answer, _)| answer.refused.is_none())
+    }
+
+    fn put(&self, node: NodeId, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Asked {
+        let id = self.planes.peer_rpc.begin();
+        let named = chains.iter().map(|chain| chain.0).collect();
+        let question = PeerRequest { id, chains: named, at: ask.at.map(|at| at.0), about: Some((ask.about)(&chains)) };
+        self.planes.peers.tell(node, ServerMessage::Question(question), PeerPayload::none());
+        Asked { id, node, chains, since: self.planes.clock.reading().mono }
+    }
+
+    /// Waits until one of these has its answer, at most for `patience`.
+    fn await_any(&self, ids: &[u64], patience: Duration) {
+        match self.planes.meta.idle().get() {
+            Some(idle) => {
+                let look = || self.planes.peer_rpc.has_come(ids).then_some(());
+                let _in_time = idle_until(idle, &|| self.planes.clock.reading().mono, patience, look);
+            }
+            None => self.planes.peer_rpc.wait(ids, patience),
+        }
+    }
+
+    fn pause(&self) {
+        match self.planes.meta.idle().get() {
+            Some(idle) => drop(idle_until(idle, &|| self.planes.clock.reading().mono, PAUSE, || None::<()>)),
+            None => self.planes.peer_rpc.rest(PAUSE),
+        }
+    }
+
+    /// The servers to ask about these chains: few servers, each for all the chains that it has. After the first round
+    /// one member of each chain, another one in each round.
+    fn members_for(&self, chains: &BTreeSet<ChainId>, round: u32) -> Vec<(NodeId, BTreeSet<ChainId>)> {
+        let me = self.planes.node();
+        let mut members: BTreeMap<ChainId, Vec<NodeId>> = BTreeMap::new();
+        self.planes.meta.look_at_control(&mut |state| {
+            for chain in chains.iter().filter_map(|id| state.chain(*id)) {
+                let serving = chain.serving().filter(|target| state.is_alive(target)).map(|target| target.node);
+                let mut nodes: Vec<NodeId> = serving.filter(|node| *node != me).collect();
+                if !nodes.is_empty() {
+                    let first = round as usize % nodes.len();
+                    nodes.rotate_left(first);
+                    members.insert(chain.id, nodes);
+                }
+            }
+        });
+        let mut asked: BTreeMap<NodeId, BTreeSet<ChainId>> = BTreeMap::new();
+        while !members.is_empty() {
+            let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
+            for nodes in members.values() {
+                nodes.iter().take(if round == 0 { usize::MAX } else { 1 }).for_each(|node| {
+                    *counts.entry(*node).or_default() += 1;
+                });
+            }
+            let Some((&node, _)) = counts.iter().max_by_key(|(node, count)| (**count, std::cmp::Reverse(**node)))
+            else {
+                break;
+            };
+            let may =
+                |nodes: &Vec<NodeId>| if round == 0 { nodes.contains(&node) } else { nodes.first() == Some(&node) };
+            let taken: BTreeSet<ChainId> =
+                members.iter().filter(|(_, nodes)| may(nodes)).map(|(chain, _)| *chain).collect();
+            members.retain(|chain, _| !taken.contains(chain));
+            asked.entry(node).or_default().extend(taken);
+        }
+        asked.into_iter().collect()
+    }
+}
+
+impl Pending<'_> {
+    /// The chains with a request sent less than a round ago.
+    fn young(&self, now: MonoTime) -> BTreeSet<ChainId> {
+        let young = self.asked.iter().filter(|asked| is_young(asked, now));
+        young.flat_map(|asked| &asked.chains).copied().collect()
+    }
+
+    /// How long until the next member is due.
+    fn patience(&self, now: MonoTime) -> Duration {
+        let young = self.asked.iter().filter(|asked| is_young(asked, now));
+        let left = young.map(|asked| ROUND.saturating_sub(Duration::from_nanos(now.since_ns(asked.since)))).min();
+        left.unwrap_or(PAUSE).max(Duration::from_millis(1))
+    }
+
+    fn ids(&self) -> Vec<u64> {
+        self.asked.iter().map(|asked| asked.id).collect()
+    }
+
+    /// Removes and returns the answered requests.
+    fn take_answered(&mut self) -> Vec<(NodeId, BTreeSet<ChainId>, Answered)> {
+        let mut answered = Vec::new();
+        let questions = self.questions;
+        self.asked.retain_mut(|asked| match questions.take_answer(asked.id) {
+            Some(answer) => {
+                answered.push((asked.node, std::mem::take(&mut asked.chains), answer));
+                false
+            }
+            None => true,
+        });
+        answered
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.asked.iter().for_each(|asked| self.questions.end(asked.id));
+    }
+}
+
+fn is_young(asked: &Asked, now: MonoTime) -> bool {
+    now.since_ns(asked.since) < ROUND.as_nanos() as u64
+}
+
+fn nobody_answers(chains: &BTreeSet<ChainId>) -> Fault {
+    let named: Vec<String> = chains.iter().take(4).map(ChainId::to_string).collect();
+    let more = if chains.len() > named.len() { " and others" } else { "" };
+    let words = format!("no server with chain {}{more} answers just now: try again", named.join(", "));
+    Fault::new(Reason::Unavailable, words)
+}
+
+/// How long requests are sent before the call fails.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for one member before another gets the request as well.
+const ROUND: Duration = Duration::from_millis(500);
+/// How long until the next attempt if no server could answer.
+const PAUSE: Duration = Duration::from_millis(20);

@@ -1,0 +1,61 @@
+//! Removal of a whole tree: every name is removed at one stamp, and a reader sees all of the tree or none.
+
+use frieze_base::{Fault, InodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_namespace::{EDIT_STEPS_MAX, MAY_EXECUTE, MAY_READ};
+use frieze_planes::Principal;
+use frieze_wire::edit::{ActionKind, EditKind, RemoveTree};
+use frieze_wire::message::FileKind;
+
+use super::names::NameKey;
+use super::{LIST_PAGE, Naming, Plan};
+use crate::tree_ops::TreeOps;
+
+/// Directories with names still to be removed, and their paths.
+type Todo = Vec<(InodeId, Vec<u8>)>;
+
+impl TreeOps {
+    /// # Errors
+    /// `NotFound`; `AccessDenied` for a directory that the caller may not search (the right to remove names from it is
+    /// checked when they are removed); `TooLarge` for a tree of more than 262,144 names.
+    pub(crate) fn plan_remove(&self, principal: &Principal, ask: &RemoveTree, now: Hlc) -> Result<Plan, Fault> {
+        let key = self.parent_of(principal, &ask.target, now)?;
+        let path = self.path_at(key.0, &key.1, now)?;
+        let named = |fault: Fault, path: &[u8]| {
+            Fault::new(fault.reason, format!("{}: {}", String::from_utf8_lossy(path), fault.message))
+        };
+        let top = self.entry_at(key.0, &key.1, now)?.ok_or_else(|| named(Reason::NotFound.into(), &path))?;
+        let kind = self.planes.inode_at(top, Some(now))?.kind();
+        let (mut plan, mut todo) = (Plan::new(EditKind::Remove, now, Hlc::ZERO), Todo::new());
+        take(&mut plan, &mut todo, key, (top, kind), path);
+        while let Some((directory, path)) = todo.pop() {
+            let may_look =
+                self.planes.meta.check_access(directory, Some(now), &principal.caller, MAY_READ | MAY_EXECUTE);
+            may_look.map_err(|fault| named(fault, &path))?;
+            let mut after = Vec::new();
+            loop {
+                let listed = self.planes.meta.list(directory, Some(now), &after, LIST_PAGE)?;
+                let Some(last) = listed.last() else { break };
+                after.clone_from(&last.name);
+                for entry in listed {
+                    let below = [&path, &b"/"[..], &entry.name].concat();
+                    take(&mut plan, &mut todo, (directory, entry.name), (entry.inode, entry.kind), below);
+                }
+                if plan.names.len() > EDIT_STEPS_MAX {
+                    let words =
+                        format!("a tree of more than {EDIT_STEPS_MAX} names: remove its directories one by one");
+                    return Err(Fault::new(Reason::TooLarge, words));
+                }
+            }
+        }
+        Ok(plan)
+    }
+}
+
+fn take(plan: &mut Plan, todo: &mut Todo, key: NameKey, (id, kind): (InodeId, FileKind), path: Vec<u8>) {
+    plan.names.insert(key, Naming { expect: id, inode: 0 });
+    plan.tell(ActionKind::Unname, &path, id.0, "").file_kind = kind as i32;
+    if kind == FileKind::Directory {
+        todo.push((id, path));
+    }
+}
