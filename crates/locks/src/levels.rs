@@ -4,7 +4,9 @@
 //! of rows further down. `ARCHITECTURE.md` repeats the table: `UPDATE_EXPECT=1 cargo test -p frieze-locks` writes it.
 //!
 //! A new lock gets a row of its own, as far down as the locks under it allow. `held in waits` in a row says that a
-//! thread holds the lock while it waits for a signal or for other servers: no thread that answers needs it.
+//! thread holds the lock while it waits for a signal or for other servers: no thread that answers needs it. `signalled
+//! from below` says that a wait for a signal under this lock is as the wait for the lock itself: until the signal comes
+//! the thread that sends it locks nothing of the rows above, which the waiting thread may hold.
 
 /// A place in the order of locks. Only the table below makes levels.
 pub trait Level: sealed::Sealed {
@@ -25,6 +27,8 @@ pub struct LevelRow {
     pub guards: &'static str,
     /// A thread may hold the lock while it waits for a signal or for other servers.
     pub is_held_in_waits: bool,
+    /// The thread that signals under the lock locks nothing above it on its way.
+    pub is_signalled_from_below: bool,
 }
 
 mod sealed {
@@ -32,7 +36,9 @@ mod sealed {
 }
 
 macro_rules! levels {
-    ($($name:ident in $package:literal $(, $waits:ident in waits)?: $guards:literal;)+) => {
+    ($(
+        $name:ident in $package:literal $(, held in $waits:ident)? $(, signalled from $below:ident)?: $guards:literal;
+    )+) => {
         #[repr(u16)]
         enum Number { $($name),+ }
 
@@ -50,6 +56,7 @@ macro_rules! levels {
                     package: $package,
                     guards: $guards,
                     is_held_in_waits: [$(stringify!($waits),)? ""].len() > 1,
+                    is_signalled_from_below: [$(stringify!($below),)? ""].len() > 1,
                 };
             }
         )+
@@ -62,19 +69,19 @@ macro_rules! levels {
 levels! {
     ReadPlace in "node": "the place of a connection among large reads";
     Founding in "node", held in waits: "one founding of a cluster at a time";
-    RemainingSpace in "node": "space of chains that moved away, as far as it is counted";
-    DeadRecords in "node": "dead records, and space of them that is not freed yet";
-    HistoryExpiry in "node", held in waits: "readers are edits under way, the writer is an expiry of history";
-    FlushState in "node": "the flush under way: one at a time";
+    RemainingSpace in "service": "space of chains that moved away, as far as it is counted";
+    DeadRecords in "planes": "dead records, and space of them that is not freed yet";
+    HistoryExpiry in "service", held in waits: "readers are edits under way, the writer is an expiry of history";
+    FlushState in "planes": "the flush under way: one at a time";
     ControlState in "node": "this server's part in the control plane";
-    FileLocks in "node": "locks that clients have on files";
+    FileLocks in "service": "locks that clients have on files";
     OpenConnections in "node": "open connections";
     IncomingSnapshot in "metadata": "the snapshot that another member sends";
     IndexRunWrites in "storage": "one write or replacement of index runs at a time";
-    ScrubState in "node": "known damage, and the scrub under way";
-    Appender in "replication": "one append to the device at a time, and the chains' state";
-    ChainDecisions in "node": "the configuration of each chain whose earlier decisions were executed";
-    ConnectionState in "node": "one connection as the engine knows it";
+    ScrubState in "service": "known damage, and the scrub under way";
+    Appender in "replication", signalled from below: "one append to the device at a time, and the chains' state";
+    ChainDecisions in "planes": "the configuration of each chain whose earlier decisions were executed";
+    ConnectionState in "service": "one connection as the engine knows it";
     SingleCore in "metadata": "the metalog of a lone server and its journal";
     RaftFlush in "metadata": "one flush of the metalog's member at a time";
     RaftCore in "metadata": "the member of the metalog and its journal";
@@ -84,8 +91,8 @@ levels! {
     TxnQueue in "metadata": "transactions that wait for the metalog";
     PendingTxn in "metadata": "one of them, and its result";
     Namespace in "metadata": "names and inodes in memory";
-    CacheLeases in "node": "cache leases of all clients";
-    AnswerKeys in "node": "what a request has read so far";
+    CacheLeases in "service": "cache leases of all clients";
+    AnswerKeys in "service": "what a request has read so far";
     ClusterState in "metadata": "the control plane as the metalog decided it";
     ClusterChanges in "metadata": "decisions that the server has not acted on";
     SettlingTurn in "metadata": "one write of settled versions to the store at a time";
@@ -130,10 +137,10 @@ levels! {
     LinkQueue in "node": "messages that wait on a connection to another server";
     NodeClock in "storage": "the clock";
     IdentityRecord in "storage": "the identity of the directory, and its file";
-    DurableEnd in "node": "the end of what is durable";
+    DurableEnd in "planes": "the end of what is durable";
     Wake in "storage": "a signal for one thread";
     ControlJobs in "node": "work that the control plane has for this server";
-    DroppedReplicas in "node": "how often the replica of each chain was dropped";
+    DroppedReplicas in "service": "how often the replica of each chain was dropped";
     ReplicaEvents in "node": "events of replicas that the control plane has not seen";
     OperatorAnswers in "node": "answers to operators, by request";
     Contacts in "node": "time of the last message of each other node";
@@ -141,16 +148,16 @@ levels! {
     NodeAddresses in "node": "last known addresses of the other nodes";
     Removal in "node": "whether this server ends";
     SuccessorProof in "node": "proofs of a later identity";
-    StoppedSessions in "node": "sessions that were stopped from writing";
-    SessionTimes in "node": "sessions with connections, and how long others have none";
-    OpenQuestions in "node": "questions to other servers that wait for an answer";
-    PeerQuestions in "node": "questions of other servers that wait for a thread";
-    AnswerRests in "node": "rests of answers that clients may continue";
+    StoppedSessions in "service": "sessions that were stopped from writing";
+    SessionTimes in "service": "sessions with connections, and how long others have none";
+    OpenQuestions in "planes": "questions to other servers that wait for an answer";
+    PeerQuestions in "planes": "questions of other servers that wait for a thread";
+    AnswerRests in "service": "rests of answers that clients may continue";
     ReadTurns in "node": "large reads under way";
-    FlushWaiters in "node": "replies that wait for a flush";
-    FlushFailure in "node": "the fault of a flush that failed";
-    StoreTrouble in "node": "the fault of the store of names";
-    RepairQueue in "node": "records that wait for repair";
+    FlushWaiters in "planes": "replies that wait for a flush";
+    FlushFailure in "planes": "the fault of a flush that failed";
+    StoreTrouble in "planes": "the fault of the store of names";
+    RepairQueue in "service": "records that wait for repair";
     ChainRoom in "replication": "a signal: a chain has more room";
     GatheredResults in "replication": "results that a reply waits for";
     RaftTick in "metadata": "time of the last tick of the metalog's member";

@@ -15,16 +15,17 @@
 //! why ranks are numbers and why the compiler does not check them, as it does in Fuchsia's `lock_order`.
 
 mod condvar;
-mod held;
+
 pub mod levels;
 mod mutex;
 mod rwlock;
+mod thread_locks;
 
 pub use condvar::Condvar;
-pub use held::{check_may_wait, check_none_held, run_as_other_thread};
 pub use levels::Level;
 pub use mutex::{Mutex, MutexGuard};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use thread_locks::{check_may_wait, check_no_lock, run_as_other_thread};
 
 #[cfg(test)]
 mod tests;
