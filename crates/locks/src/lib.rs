@@ -5,8 +5,8 @@
 //! Threads that keep one order cannot deadlock. The order is one table, `levels.rs`. Without debug assertions a lock is
 //! `std`'s: no field and no instruction more.
 //!
-//! A lock whose holder panicked is locked as it was left: no caller here can do better, and a server whose thread
-//! panicked keeps its invariants by its logs and not by its memory.
+//! A lock whose holder panicked is locked as it was left: no caller here can do better. `frieze serve` ends at a panic,
+//! and its next start recovers from the logs; only tests and servers inside another process lock such a lock.
 //!
 //! Leaves to others: which lock guards what (the crates above), locks of clients and gateways, which are `std`'s.
 //!
