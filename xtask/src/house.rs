@@ -32,6 +32,8 @@ pub(crate) struct Ratchets {
     pub(crate) long_files: usize,
     /// Functions and modules whose name contains a word of [`BAD_WORDS`].
     pub(crate) bad_names: usize,
+    /// Mentions of [`STD_LOCKS`] of `std` in crates of [`LOCKS_WITH_LEVELS`]: such a lock has no level.
+    pub(crate) std_locks: usize,
 }
 
 pub(crate) const RATCHETS: Ratchets = Ratchets {
@@ -44,6 +46,7 @@ pub(crate) const RATCHETS: Ratchets = Ratchets {
     wide_docs: 0,
     long_files: 5,
     bad_names: 102,
+    std_locks: 0,
 };
 
 /// Lines of a file without tests beyond which it is split.
@@ -74,6 +77,31 @@ const BAD_WORDS: &[&str] = &[
 /// Crates that a server is built of.
 const SERVER: &[&str] = &["node", "service", "storage", "replication", "metadata", "coherence", "net", "disk"];
 
+/// Crates whose locks are those of `crates/locks`: a server is built of them.
+const LOCKS_WITH_LEVELS: &[&str] = &[
+    "base",
+    "chain",
+    "cluster",
+    "coherence",
+    "disk",
+    "hlc",
+    "httpd",
+    "metadata",
+    "metalog",
+    "multilog",
+    "namespace",
+    "net",
+    "node",
+    "planes",
+    "replication",
+    "service",
+    "storage",
+    "tier",
+    "wire",
+];
+/// Types of `std::sync` that have a level in `crates/locks`.
+const STD_LOCKS: &[&str] = &["Mutex", "RwLock", "Condvar"];
+
 /// Counts of one crate.
 #[derive(Debug, Default)]
 pub(crate) struct CrateCounts {
@@ -87,6 +115,7 @@ pub(crate) struct CrateCounts {
     pub(crate) long: Vec<String>,
     /// Functions and modules with a word of [`BAD_WORDS`], and the file of each.
     pub(crate) bad_names: Vec<String>,
+    pub(crate) std_locks: Vec<String>,
 }
 
 /// What was counted.
@@ -161,6 +190,15 @@ impl House {
                 sum(|room| room.bad_names.len()),
                 RATCHETS.bad_names,
             ),
+            (
+                "locks of std in crates of the server",
+                LOCKS_WITH_LEVELS
+                    .iter()
+                    .filter_map(|name| self.rooms.get(*name))
+                    .map(|room| room.std_locks.len())
+                    .sum(),
+                RATCHETS.std_locks,
+            ),
         ]
     }
 }
@@ -181,7 +219,9 @@ pub(crate) fn print(root: &Path, only: Option<&str>) -> Result<Vec<String>> {
         let Some(room) = house.rooms.get(only) else {
             return Ok(vec![format!("{only} is no crate: name one of {:?}", house.rooms.keys().collect::<Vec<_>>())]);
         };
-        for line in room.riddles.iter().chain(&room.wide).chain(&room.long).chain(&room.bad_names) {
+        let std_locks = room.std_locks.iter().filter(|_| LOCKS_WITH_LEVELS.contains(&only));
+        let lines = room.riddles.iter().chain(&room.wide).chain(&room.long).chain(&room.bad_names);
+        for line in lines.chain(std_locks) {
             println!("{line}");
         }
         for ring in &room.rings {
@@ -227,8 +267,12 @@ fn room(root: &Path, folder: &Path) -> Result<CrateCounts> {
         if lines > FILE_LINES_MAX && !LONG_FILES.contains(&name.as_str()) {
             room.long.push(format!("{name}: {lines} lines"));
         }
+        let source = syn::parse_file(&text)?;
+        let mut locks = StdLocks::default();
+        locks.visit_file(&source);
+        room.std_locks.extend(locks.found.into_iter().map(|(line, lock)| format!("{name}:{line}: {lock} of std")));
         let mut types = DeclaredNames::default();
-        types.visit_file(&syn::parse_file(&text)?);
+        types.visit_file(&source);
         let functions = types.functions.iter().filter(|function| has_bad_word(function));
         room.bad_names.extend(functions.map(|function| format!("{name}: fn {function}")));
         room.bad_names
@@ -349,9 +393,87 @@ impl<'ast> Visit<'ast> for DeclaredNames {
     }
 }
 
+/// Mentions of [`STD_LOCKS`] of `std` in one file with their lines, tests left out.
+#[derive(Default)]
+struct StdLocks {
+    found: Vec<(usize, String)>,
+}
+
+impl StdLocks {
+    fn add(&mut self, path: &[String], line: usize) {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        if let ["std", "sync", lock] | ["sync", lock] = path[..]
+            && (lock == "*" || STD_LOCKS.contains(&lock))
+        {
+            self.found.push((line, lock.to_owned()));
+        }
+    }
+
+    fn add_tree(&mut self, before: &[String], tree: &syn::UseTree) {
+        let mut path = before.to_vec();
+        let (last, rest) = match tree {
+            syn::UseTree::Path(tree) => (&tree.ident, Some(&*tree.tree)),
+            syn::UseTree::Name(tree) => (&tree.ident, None),
+            syn::UseTree::Rename(tree) => (&tree.ident, None),
+            syn::UseTree::Group(tree) => return tree.items.iter().for_each(|item| self.add_tree(before, item)),
+            syn::UseTree::Glob(tree) => {
+                path.push("*".to_owned());
+                return self.add(&path, tree.star_token.spans[0].start().line);
+            }
+        };
+        path.push(last.to_string());
+        match rest {
+            Some(rest) => self.add_tree(&path, rest),
+            None => self.add(&path, last.span().start().line),
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for StdLocks {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !rooms::is_test(&item.attrs) {
+            syn::visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.add_tree(&[], &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let is_short = path.segments.first().is_some_and(|segment| segment.ident == "sync");
+        let count = if is_short { 2 } else { 3 };
+        let names: Vec<String> = path.segments.iter().take(count).map(|segment| segment.ident.to_string()).collect();
+        if let Some(first) = path.segments.first() {
+            self.add(&names, first.ident.span().start().line);
+        }
+        syn::visit::visit_path(self, path);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locks_of_std_are_found_where_they_are_imported_or_named() {
+        let text = "use std::sync::{Arc, Mutex, atomic::AtomicU64};
+use std::{io, sync::{Condvar as Signal, MutexGuard}};
+use frieze_locks::RwLock;
+struct A { held: std::sync::RwLock<Vec<std::sync::Mutex<u8>>> }
+fn a() { std::sync::Mutex::new(0); }
+use std::sync::{self, *};
+fn b() { sync::RwLock::new(0); }
+#[cfg(test)]
+mod tests { use std::sync::Mutex; }";
+        let mut locks = StdLocks::default();
+        locks.visit_file(&syn::parse_file(text).expect("it is Rust"));
+        let found: Vec<(usize, &str)> = locks.found.iter().map(|(line, lock)| (*line, lock.as_str())).collect();
+        assert_eq!(
+            found,
+            [(1, "Mutex"), (2, "Condvar"), (4, "RwLock"), (4, "Mutex"), (5, "Mutex"), (6, "*"), (7, "RwLock")]
+        );
+    }
 
     #[test]
     fn a_riddle_is_a_word() {

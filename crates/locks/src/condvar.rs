@@ -17,10 +17,18 @@ impl Condvar {
         Condvar(std::sync::Condvar::new())
     }
 
-    /// Waits while `condition` is true.
+    /// Waits for a signal; wakes without one, too.
     ///
     /// # Panics
     /// With debug assertions, if this thread holds another lock that is not allowed in waits; so for all waits.
+    #[track_caller]
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        let MutexGuard { guard, held } = guard;
+        held.check_wait();
+        MutexGuard { guard: self.0.wait(guard).unwrap_or_else(PoisonError::into_inner), held }
+    }
+
+    /// Waits while `condition` is true.
     #[track_caller]
     pub fn wait_while<'a, T>(
         &self,

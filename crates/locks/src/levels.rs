@@ -4,7 +4,9 @@
 //! of rows further down. `ARCHITECTURE.md` repeats the table: `UPDATE_EXPECT=1 cargo test -p frieze-locks` writes it.
 //!
 //! A new lock gets a row of its own, as far down as the locks under it allow. `held in waits` in a row says that a
-//! thread holds the lock while it waits for a signal or for other servers: no thread that answers needs it.
+//! thread holds the lock while it waits for a signal or for other servers: no thread that answers needs it. `signalled
+//! from below` says that a wait for a signal under this lock is as the wait for the lock itself: until the signal comes
+//! the thread that sends it locks nothing of the rows above, which the waiting thread may hold.
 
 /// A place in the order of locks. Only the table below makes levels.
 pub trait Level: sealed::Sealed {
@@ -25,6 +27,8 @@ pub struct LevelRow {
     pub guards: &'static str,
     /// A thread may hold the lock while it waits for a signal or for other servers.
     pub is_held_in_waits: bool,
+    /// The thread that signals under the lock locks nothing above it on its way.
+    pub is_signalled_from_below: bool,
 }
 
 mod sealed {
@@ -32,7 +36,9 @@ mod sealed {
 }
 
 macro_rules! levels {
-    ($($name:ident in $package:literal $(, $waits:ident in waits)?: $guards:literal;)+) => {
+    ($(
+        $name:ident in $package:literal $(, held in $waits:ident)? $(, signalled from $below:ident)?: $guards:literal;
+    )+) => {
         #[repr(u16)]
         enum Number { $($name),+ }
 
@@ -50,6 +56,7 @@ macro_rules! levels {
                     package: $package,
                     guards: $guards,
                     is_held_in_waits: [$(stringify!($waits),)? ""].len() > 1,
+                    is_signalled_from_below: [$(stringify!($below),)? ""].len() > 1,
                 };
             }
         )+
@@ -60,10 +67,23 @@ macro_rules! levels {
 }
 
 levels! {
+    ReadPlace in "node": "the place of a connection among large reads";
+    Founding in "node", held in waits: "one founding of a cluster at a time";
+    RemainingSpace in "service": "space of chains that moved away, as far as it is counted";
+    DeadRecords in "planes": "dead records, and space of them that is not freed yet";
+    HistoryExpiry in "service", held in waits: "readers are edits under way, the writer is an expiry of history";
+    FlushState in "planes": "the flush under way: one at a time";
+    ControlState in "node": "this server's part in the control plane";
+    FileLocks in "service": "locks that clients have on files";
+    OpenConnections in "node": "open connections";
+    IncomingSnapshot in "metadata": "the snapshot that another member sends";
+    IndexRunWrites in "storage": "one write or replacement of index runs at a time";
+    ScrubState in "service": "known damage, and the scrub under way";
+    Appender in "replication", signalled from below: "one append to the device at a time, and the chains' state";
+    ChainDecisions in "planes": "the configuration of each chain whose earlier decisions were executed";
+    ConnectionState in "service": "one connection as the engine knows it";
     SingleCore in "metadata": "the metalog of a lone server and its journal";
     RaftFlush in "metadata": "one flush of the metalog's member at a time";
-    IncomingSnapshot in "metadata": "the snapshot that another member sends";
-    RaftTick in "metadata": "time of the last tick of the metalog's member";
     RaftCore in "metadata": "the member of the metalog and its journal";
     TransferNames in "metadata": "random numbers that name snapshots";
     OutgoingSnapshots in "metadata": "snapshots that are sent to other members";
@@ -71,6 +91,8 @@ levels! {
     TxnQueue in "metadata": "transactions that wait for the metalog";
     PendingTxn in "metadata": "one of them, and its result";
     Namespace in "metadata": "names and inodes in memory";
+    CacheLeases in "service": "cache leases of all clients";
+    AnswerKeys in "service": "what a request has read so far";
     ClusterState in "metadata": "the control plane as the metalog decided it";
     ClusterChanges in "metadata": "decisions that the server has not acted on";
     SettlingTurn in "metadata": "one write of settled versions to the store at a time";
@@ -80,7 +102,67 @@ levels! {
     VersionOverlay in "metadata": "versions that are not in the store yet";
     UnsettledChanges in "metadata": "the same in the order of the log";
     MemoryStore in "metadata": "the store of the simulator and of tests";
+    ImageSlots in "storage": "one writer or evictor of images at a time, and free slots";
+    IndexEviction in "storage": "one eviction of index memory at a time, or a reader that prevents it";
+    ConfigStore in "replication": "the configuration of each chain, and its file";
+    ClosedRecord in "replication": "closed instants of chains that moved away, and their file";
+    SpareCreation in "storage": "one creation of a spare segment at a time";
+    PublishTurn in "storage": "a signal: an append was published or failed";
+    DeviceIndex in "storage": "the index of the device";
+    ReadCuts in "replication": "the instant at which a read of now reads, for each chain";
+    IndexRunFiles in "storage": "open files of index runs";
+    ImageSet in "storage": "which pages have images, and where";
+    ImageFiles in "storage": "open files of images";
+    ChainTips in "storage": "the last record of each chain in the index runs";
+    UnerasedGroups in "storage": "places of failed groups that could not be erased";
+    DirtyFiles in "storage": "files that were written since their last sync";
+    DedupeImage in "storage": "the dedupe image stored last";
+    FlushSizes in "storage": "bytes of each flush";
+    DeviceRepairs in "storage": "damage of index runs that was repaired, in words";
+    ImageRequests in "storage": "pages that need images";
+    LostImages in "storage": "images that readers could not use";
+    ImageDamage in "storage": "damage of images, in words";
+    ImagesToForget in "storage": "files with expired bytes that images may hold";
+    ImageCursor in "storage": "how far history was searched for pages that need images, and its file";
+    SpareSegments in "storage": "names of spare segments";
+    RecentWindow in "storage": "recent bytes in memory";
+    SegmentFiles in "storage": "open files of segments";
+    OldPages in "storage": "older bytes in memory";
+    ReaderStreams in "storage": "sequential readers, for reading ahead";
+    SpanChecksums in "storage": "verified checksums of spans";
+    ReadErrors in "storage": "segments with reads that failed";
+    PeerLinks in "node": "connections to other servers";
+    RecordProgress in "node": "how much of a record was sent to another server";
+    ByteLinks in "node": "those of them that carry bytes";
+    LinkQueue in "node": "messages that wait on a connection to another server";
+    NodeClock in "storage": "the clock";
+    IdentityRecord in "storage": "the identity of the directory, and its file";
+    DurableEnd in "planes": "the end of what is durable";
+    Wake in "storage": "a signal for one thread";
+    ControlJobs in "node": "work that the control plane has for this server";
+    DroppedReplicas in "service": "how often the replica of each chain was dropped";
+    ReplicaEvents in "node": "events of replicas that the control plane has not seen";
+    OperatorAnswers in "node": "answers to operators, by request";
+    Contacts in "node": "time of the last message of each other node";
+    ServerTrouble in "node": "trouble of this server, in words";
+    NodeAddresses in "node": "last known addresses of the other nodes";
+    Removal in "node": "whether this server ends";
+    SuccessorProof in "node": "proofs of a later identity";
+    StoppedSessions in "service": "sessions that were stopped from writing";
+    SessionTimes in "service": "sessions with connections, and how long others have none";
+    OpenQuestions in "planes": "questions to other servers that wait for an answer";
+    PeerQuestions in "planes": "questions of other servers that wait for a thread";
+    AnswerRests in "service": "rests of answers that clients may continue";
+    ReadTurns in "node": "large reads under way";
+    FlushWaiters in "planes": "replies that wait for a flush";
+    FlushFailure in "planes": "the fault of a flush that failed";
+    StoreTrouble in "planes": "the fault of the store of names";
+    RepairQueue in "service": "records that wait for repair";
+    ChainRoom in "replication": "a signal: a chain has more room";
+    GatheredResults in "replication": "results that a reply waits for";
+    RaftTick in "metadata": "time of the last tick of the metalog's member";
     ApplyGeneration in "metadata": "count of applied batches, for threads that wait for one";
+    CatchUpCredit in "replication": "bytes that may be sent to members that catch up";
     OpenFiles in "coherence": "files that clients have open";
     StateFile in "disk": "a small durable record";
     FileCreation in "disk": "one creation of a file at a time";

@@ -5,8 +5,8 @@
 //! Threads that keep one order cannot deadlock. The order is one table, `levels.rs`. Without debug assertions a lock is
 //! `std`'s: no field and no instruction more.
 //!
-//! A lock whose holder panicked is locked as it was left: no caller here can do better, and a server whose thread
-//! panicked keeps its invariants by its logs and not by its memory.
+//! A lock whose holder panicked is locked as it was left: no caller here can do better. `frieze serve` ends at a panic,
+//! and its next start recovers from the logs; only tests and servers inside another process lock such a lock.
 //!
 //! Leaves to others: which lock guards what (the crates above), locks of clients and gateways, which are `std`'s.
 //!
@@ -15,16 +15,17 @@
 //! why ranks are numbers and why the compiler does not check them, as it does in Fuchsia's `lock_order`.
 
 mod condvar;
-mod held;
+
 pub mod levels;
 mod mutex;
 mod rwlock;
+mod thread_locks;
 
 pub use condvar::Condvar;
-pub use held::{check_may_wait, check_no_read_lock};
 pub use levels::Level;
 pub use mutex::{Mutex, MutexGuard};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use thread_locks::{check_may_wait, check_no_lock, run_as_other_thread};
 
 #[cfg(test)]
 mod tests;

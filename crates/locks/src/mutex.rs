@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
 
-use crate::held::HeldLevel;
 use crate::levels::Level;
+use crate::thread_locks::HeldLevel;
 
 /// Mutual exclusion at level `L`: `std`'s mutex, checked in debug builds.
 pub struct Mutex<L, T: ?Sized> {

@@ -3,7 +3,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::levels::{self, ROWS};
-use crate::{Condvar, Mutex, RwLock, check_may_wait, check_no_read_lock};
+use crate::{Condvar, Mutex, RwLock, check_may_wait, check_no_lock, run_as_other_thread};
 
 // Two levels, the first above the second in the order.
 type Outer<T> = Mutex<levels::ViewNames, T>;
@@ -26,7 +26,7 @@ fn locks_in_their_order_are_locked_and_freed_in_any_order() {
     drop(first);
     drop(second);
     assert_eq!((*outer.lock(), *inner.lock()), (1, 2));
-    check_no_read_lock();
+    check_no_lock();
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn an_attempt_may_come_in_any_order_and_counts_as_held() {
     assert!(message(|| drop(outer.lock())).contains("once at a time"));
     drop(inner.lock());
     drop(attempt);
-    check_no_read_lock();
+    check_no_lock();
 }
 
 #[test]
@@ -94,7 +94,20 @@ fn a_thread_that_waits_for_a_signal_holds_nothing_else() {
     drop(held);
     wait();
     drop(changed.wait_timeout_while(inner.lock(), Duration::ZERO, |is_set| !*is_set));
-    check_no_read_lock();
+    check_no_lock();
+}
+
+#[test]
+fn a_wait_for_a_signal_from_below_is_as_the_wait_for_the_lock() {
+    let (outer, inner, changed) =
+        (RwLock::<levels::FlushState, _>::new(()), Mutex::<levels::Appender, _>::new(false), Condvar::new());
+    let _outer = outer.read();
+    drop(changed.wait_timeout(inner.lock(), Duration::ZERO));
+    let below = Inner::new(());
+    let guard = inner.lock();
+    let _below = below.lock();
+    let wait = || drop(changed.wait_timeout(guard, Duration::ZERO));
+    assert!(message(wait).contains("waits for a signal under Appender, and holds ViewPages"));
 }
 
 #[test]
@@ -108,7 +121,7 @@ fn a_signal_wakes_a_thread_that_holds_its_lock_again() {
             let guard = changed.wait_while(guard, |is_set| !*is_set);
             let second = message(|| drop(lock.lock()));
             drop(guard);
-            check_no_read_lock();
+            check_no_lock();
             second
         });
         begins.recv().expect("the thread begins");
@@ -123,10 +136,26 @@ fn a_wait_for_other_servers_with_a_lock_panics() {
     let lock = Inner::new(());
     let guard = lock.lock();
     assert!(message(check_may_wait).contains("waits for other servers, and holds ViewPages"));
-    assert!(message(check_no_read_lock).contains("holds ViewPages"));
+    assert!(message(check_no_lock).contains("holds ViewPages"));
     drop(guard);
     check_may_wait();
-    check_no_read_lock();
+    check_no_lock();
+}
+
+#[test]
+fn a_thread_that_does_the_work_of_two_keeps_the_locks_of_each_apart() {
+    let (outer, inner, own) = (Outer::new(()), Inner::new(()), Inner::new(()));
+    let held = own.lock();
+    let kept = run_as_other_thread(|| {
+        drop(outer.lock());
+        assert!(message(check_no_lock).is_empty());
+        inner.lock()
+    });
+    assert!(message(|| drop(outer.lock())).contains("locks ViewNames"));
+    drop(held);
+    assert!(message(check_no_lock).contains("holds ViewPages"), "a lock that is kept counts");
+    drop(kept);
+    check_no_lock();
 }
 
 #[test]
@@ -138,7 +167,7 @@ fn a_lock_whose_holder_panicked_is_locked_as_it_was_left() {
         panic!("{}", "in between".to_owned());
     });
     assert_eq!(words, "in between");
-    check_no_read_lock();
+    check_no_lock();
     assert_eq!((*rw.read(), *mutex.lock()), (2, 2));
     assert_eq!(mutex.try_lock().map(|guard| *guard), Some(2));
     assert_eq!((mutex.into_inner(), rw.into_inner()), (2, 2));
@@ -165,7 +194,11 @@ fn a_thread_that_panics_already_is_not_checked() {
 fn the_table_of_the_architecture_is_the_codes() {
     let mut table = String::from("| level | lock | crate | guards |\n|---|---|---|---|\n");
     for row in ROWS {
-        let waits = if row.is_held_in_waits { "; held in waits" } else { "" };
+        let waits = match (row.is_held_in_waits, row.is_signalled_from_below) {
+            (true, _) => "; held in waits",
+            (_, true) => "; signalled from below",
+            _ => "",
+        };
         table += &format!("| {} | `{}` | {} | {}{waits} |\n", row.number, row.name, row.package, row.guards);
     }
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");

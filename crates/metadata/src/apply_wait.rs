@@ -39,8 +39,9 @@ impl ApplyWait {
 
     /// Sleeps until this thread is unparked, or for a short while.
     pub(super) fn rest(&self) {
+        frieze_locks::check_may_wait();
         match self.idle.get() {
-            Some(idle) => idle(),
+            Some(idle) => frieze_locks::run_as_other_thread(idle),
             None => std::thread::park_timeout(REST),
         }
     }
@@ -52,6 +53,7 @@ impl ApplyWait {
         patience: Duration,
         mut look: impl FnMut() -> Option<T>,
     ) -> Option<T> {
+        frieze_locks::check_may_wait();
         let began = now();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let found = loop {
@@ -63,7 +65,7 @@ impl ApplyWait {
                 break None;
             }
             match self.idle.get() {
-                Some(idle) => idle(),
+                Some(idle) => frieze_locks::run_as_other_thread(idle),
                 None => {
                     let held = self.generation.lock();
                     let same = |held: &mut u64| *held == generation;

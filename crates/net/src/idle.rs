@@ -15,6 +15,7 @@ pub fn idle_until<T>(
     patience: Duration,
     mut look: impl FnMut() -> Option<T>,
 ) -> Option<T> {
+    frieze_locks::check_may_wait();
     let began = now();
     loop {
         if let Some(found) = look() {
@@ -23,6 +24,6 @@ pub fn idle_until<T>(
         if now().since_ns(began) > patience.as_nanos() as u64 {
             return None;
         }
-        idle();
+        frieze_locks::run_as_other_thread(idle);
     }
 }

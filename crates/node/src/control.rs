@@ -12,7 +12,7 @@
 mod wires;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
@@ -21,6 +21,7 @@ use frieze_cluster::{
     Decision, NodeLease, NodeLeaseEffect, NodeLeaseInput, OperatorReply, OperatorRequest, ProcessIdentity,
     ReplicaEvent, ReplicaGarbage, Settings, WallMoment,
 };
+use frieze_locks::{Condvar, Mutex, levels};
 use frieze_net::{Idle, PeerPayload, Peers, ServerAddr, idle_until};
 use frieze_storage::NodeClock;
 use frieze_wire::chain::Configuration;
@@ -81,18 +82,18 @@ pub(crate) struct Control {
     cluster: ClusterId,
     clock: Arc<NodeClock>,
     way: Arc<dyn Peers>,
-    inner: Mutex<Inner>,
-    news: Mutex<Vec<(ChainId, ReplicaEvent)>>,
-    jobs: Mutex<Jobs>,
+    inner: Mutex<levels::ControlState, Inner>,
+    news: Mutex<levels::ReplicaEvents, Vec<(ChainId, ReplicaEvent)>>,
+    jobs: Mutex<levels::ControlJobs, Jobs>,
     wanted: Condvar,
-    answers: Mutex<BTreeMap<u64, Option<Result<OperatorReply, Fault>>>>,
+    answers: Mutex<levels::OperatorAnswers, BTreeMap<u64, Option<Result<OperatorReply, Fault>>>>,
     answered: Condvar,
     /// When the last message came from each other node; a leader or a lease depends on it.
-    contacts: Mutex<BTreeMap<NodeId, MonoTime>>,
+    contacts: Mutex<levels::Contacts, BTreeMap<NodeId, MonoTime>>,
     /// Trouble of this server itself, in words; empty: none.
-    trouble: Mutex<String>,
+    trouble: Mutex<levels::ServerTrouble, String>,
     /// The last known addresses of the other nodes.
-    addresses: Mutex<BTreeMap<NodeId, ServerAddr>>,
+    addresses: Mutex<levels::NodeAddresses, BTreeMap<NodeId, ServerAddr>>,
     /// Runs in place of blocking where a single thread drives all servers.
     idle: Idle,
 }
@@ -177,7 +178,7 @@ impl Control {
 
     /// Advances time. To be called again after the returned duration.
     pub(crate) fn beat(&self, premises: &dyn Premises) -> Duration {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         let mut events = VecDeque::new();
         let reign = premises.reign();
         if let Some(Reign { term, .. }) = reign.filter(|reign| Some(*reign) != inner.reign) {
@@ -195,7 +196,7 @@ impl Control {
         if !changes.is_empty() {
             events.push_back(Event::Overseer(ControllerInput::Applied(changes)));
         }
-        let news = std::mem::take(&mut *lock(&self.news));
+        let news = std::mem::take(&mut *self.news.lock());
         events.extend(
             news.into_iter().map(|(chain, news)| Event::Tenant(NodeLeaseInput::Replica { chain, event: news })),
         );
@@ -209,7 +210,7 @@ impl Control {
             let told = |(chain, news)| Event::Tenant(NodeLeaseInput::Replica { chain, event: news });
             events.extend(progress.into_iter().map(told));
             events.push_back(Event::Tenant(NodeLeaseInput::Remains(premises.remains())));
-            events.push_back(Event::Tenant(NodeLeaseInput::Trouble(lock(&self.trouble).clone())));
+            events.push_back(Event::Tenant(NodeLeaseInput::Trouble(self.trouble.lock().clone())));
         }
         events.extend([Event::Overseer(ControllerInput::Tick), Event::Tenant(NodeLeaseInput::Tick)]);
         self.run(&mut inner, premises, events);
@@ -230,26 +231,26 @@ impl Control {
                 Event::Tenant(NodeLeaseInput::Refused { from, fault: wires::refused_in(told) })
             }
         };
-        self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
+        self.run(&mut self.inner.lock(), premises, VecDeque::from([event]));
     }
 
     /// Records that a message came from this node.
     pub(crate) fn contact(&self, from: NodeId) {
         let now = self.moment().mono;
-        lock(&self.contacts).insert(from, now);
+        self.contacts.lock().insert(from, now);
     }
 
     /// Number of `nodes` from which a message came within a lease, this one included.
     pub(crate) fn heard(&self, nodes: &[NodeId]) -> usize {
-        let recently = lock(&self.inner).overseer.recently_ns();
-        let (now, contacts) = (self.moment().mono, lock(&self.contacts));
+        let recently = self.inner.lock().overseer.recently_ns();
+        let (now, contacts) = (self.moment().mono, self.contacts.lock());
         let is_recent = |node: &NodeId| contacts.get(node).is_some_and(|last| now.since_ns(*last) < recently);
         nodes.iter().filter(|node| **node == self.me || is_recent(node)).count()
     }
 
     /// For how long this node has followed no leader, in nanoseconds; `None` while it follows one.
     pub(crate) fn leaderless_ns(&self) -> Option<u64> {
-        let since = lock(&self.inner).no_leader_since?;
+        let since = self.inner.lock().no_leader_since?;
         Some(self.moment().mono.since_ns(since))
     }
 
@@ -260,7 +261,7 @@ impl Control {
         mut nodes: BTreeMap<NodeId, ServerAddr>,
         needed: impl Iterator<Item = NodeId>,
     ) -> BTreeMap<NodeId, ServerAddr> {
-        let mut addresses = lock(&self.addresses);
+        let mut addresses = self.addresses.lock();
         for node in needed {
             if let (false, Some(address)) = (nodes.contains_key(&node), addresses.get(&node)) {
                 nodes.insert(node, address.clone());
@@ -274,17 +275,17 @@ impl Control {
 
     /// Sets the trouble of this server itself; empty: none.
     pub(crate) fn set_trouble(&self, trouble: String) {
-        *lock(&self.trouble) = trouble;
+        *self.trouble.lock() = trouble;
     }
 
     /// Why the leader refuses this node, if it does.
     pub(crate) fn refused(&self) -> Option<Fault> {
-        lock(&self.inner).tenant.refused().cloned()
+        self.inner.lock().tenant.refused().cloned()
     }
 
     /// Queues an event of a chain. Never waits: the next beat forwards it.
     pub(crate) fn note(&self, chain: ChainId, news: ReplicaEvent) {
-        let mut waiting = lock(&self.news);
+        let mut waiting = self.news.lock();
         if waiting.len() < NEWS_MAX {
             waiting.push((chain, news));
         }
@@ -293,12 +294,12 @@ impl Control {
     /// A majority has confirmed, after the request `token`, that this server leads.
     pub(crate) fn confirmed(&self, premises: &dyn Premises, token: u64) {
         let event = Event::Overseer(ControllerInput::Confirmed { token });
-        self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
+        self.run(&mut self.inner.lock(), premises, VecDeque::from([event]));
     }
 
     /// The process is about to end: other servers need not wait for the lease.
     pub(crate) fn resign(&self, premises: &dyn Premises) {
-        self.run(&mut lock(&self.inner), premises, VecDeque::from([Event::Tenant(NodeLeaseInput::Resign)]));
+        self.run(&mut self.inner.lock(), premises, VecDeque::from([Event::Tenant(NodeLeaseInput::Resign)]));
     }
 
     /// Handles an operator's request. Waits until it is decided.
@@ -308,10 +309,10 @@ impl Control {
     /// request is refused.
     pub(crate) fn ask(&self, premises: &dyn Premises, ask: OperatorRequest) -> Result<OperatorReply, Fault> {
         let request = {
-            let mut inner = lock(&self.inner);
+            let mut inner = self.inner.lock();
             inner.last_request += 1;
             let request = inner.last_request;
-            lock(&self.answers).insert(request, None);
+            self.answers.lock().insert(request, None);
             self.run(
                 &mut inner,
                 premises,
@@ -322,13 +323,13 @@ impl Control {
         let unanswered = |answers: &mut BTreeMap<u64, Option<_>>| matches!(answers.get(&request), Some(None));
         let mut answers = match self.idle.get() {
             Some(idle) => {
-                let look = || (!unanswered(&mut lock(&self.answers))).then_some(());
+                let look = || (!unanswered(&mut self.answers.lock())).then_some(());
                 let _in_time = idle_until(idle, &|| self.moment().mono, ANSWER_MAX, look);
-                lock(&self.answers)
+                self.answers.lock()
             }
             None => {
-                let waited = self.answered.wait_timeout_while(lock(&self.answers), ANSWER_MAX, unanswered);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+                let waited = self.answered.wait_timeout_while(self.answers.lock(), ANSWER_MAX, unanswered);
+                waited.0
             }
         };
         answers.remove(&request).flatten().unwrap_or_else(|| Err(undecided()))
@@ -336,12 +337,12 @@ impl Control {
 
     /// Status of the cluster.
     pub(crate) fn status(&self, premises: &dyn Premises) -> Option<ClusterStatus> {
-        let inner = lock(&self.inner);
+        let inner = self.inner.lock();
         let at = self.moment();
         // A leader that was lost since the last beat already counts as missing here.
         let leader = premises.reign().map_or_else(|| premises.leader(), |_| Some(self.me));
         let no_leader_since = leader.is_none().then(|| inner.no_leader_since.unwrap_or(at.mono));
-        let contacts = Contacts { last: lock(&self.contacts).clone(), leader, no_leader_since };
+        let contacts = Contacts { last: self.contacts.lock().clone(), leader, no_leader_since };
         let mut status = None;
         premises.state(&mut |state| {
             status = state.is_founded().then(|| inner.overseer.status(at, state, &contacts));
@@ -351,29 +352,29 @@ impl Control {
 
     /// The nodes that have been offline for so long that other nodes replace them.
     pub(crate) fn replaceable(&self) -> Vec<NodeId> {
-        lock(&self.inner).overseer.replaceable(self.moment().mono)
+        self.inner.lock().overseer.replaceable(self.moment().mono)
     }
 
     /// The next job that needs a majority; `None` when the server stops.
     pub(crate) fn next_job(&self) -> Option<Job> {
         let idle = |jobs: &mut Jobs| jobs.waiting.is_empty() && !jobs.ended;
-        let mut jobs = self.wanted.wait_while(lock(&self.jobs), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = self.wanted.wait_while(self.jobs.lock(), idle);
         if jobs.ended { None } else { jobs.waiting.pop_front() }
     }
 
     /// [`Control::next_job`] without waiting, for a process with one thread.
     pub(crate) fn take_job(&self) -> Option<Job> {
-        lock(&self.jobs).waiting.pop_front()
+        self.jobs.lock().waiting.pop_front()
     }
 
     /// Ends the job queue: no thread gets a job any more.
     pub(crate) fn stop(&self) {
-        lock(&self.jobs).ended = true;
+        self.jobs.lock().ended = true;
         self.wanted.notify_all();
     }
 
     fn want_members(&self, now: MonoTime) {
-        let mut jobs = lock(&self.jobs);
+        let mut jobs = self.jobs.lock();
         if now.since_ns(jobs.members_at) > MEMBERS_EVERY_NS && !jobs.waiting.contains(&Job::Members) {
             jobs.members_at = now;
             self.give(&mut jobs, Job::Members);
@@ -419,7 +420,7 @@ impl Control {
 
     fn oversee(&self, premises: &dyn Premises, effect: ControllerEffect, events: &mut VecDeque<Event>) {
         match effect {
-            ControllerEffect::Confirm { token } => self.give(&mut lock(&self.jobs), Job::Confirm(token)),
+            ControllerEffect::Confirm { token } => self.give(&mut self.jobs.lock(), Job::Confirm(token)),
             ControllerEffect::Grant { to, grant } if to == self.me => {
                 events.push_back(Event::Tenant(NodeLeaseInput::Granted(grant)));
             }
@@ -432,7 +433,7 @@ impl Control {
             }
             ControllerEffect::Propose { term, decisions } => premises.decide(term, &decisions),
             ControllerEffect::Answer { request, result } => {
-                if let Some(place) = lock(&self.answers).get_mut(&request) {
+                if let Some(place) = self.answers.lock().get_mut(&request) {
                     *place = Some(result.map_err(Fault::from));
                 }
                 self.answered.notify_all();
@@ -486,8 +487,4 @@ fn configured(assignment: Assignment) -> Option<(ChainId, Configuration)> {
 
 fn undecided() -> Fault {
     Fault::new(Reason::Unavailable, "the cluster did not decide in time: ask again in a moment")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

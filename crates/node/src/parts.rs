@@ -10,11 +10,12 @@ mod open;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use frieze_base::{ChainId, ErrorKind, Fault, MonoTime, NodeId, Reason, SessionId};
 use frieze_disk::{Disk, TimeSource};
+use frieze_locks::{Mutex, levels};
 use frieze_metadata::{PeerMetalog, VersionStore};
 use frieze_net::{Peers, ReceivedPayload};
 use frieze_planes::{Planes, Principal};
@@ -80,7 +81,7 @@ pub struct ServerParts {
     /// Times that [`ServerParts::tend`] was called.
     tended: AtomicU64,
     /// Held while a cluster is being founded.
-    founding: Mutex<()>,
+    founding: Mutex<levels::Founding, ()>,
     pub(crate) removal: Removal,
     pub(crate) successors: Successors,
     /// Random, drawn anew at every start.

@@ -10,9 +10,8 @@
 //! Leaves to others: when a connection is refused (`parts::control`, `serve::links`), and ending the process (its
 //! owner).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use frieze_base::{Fault, Reason};
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_storage::Identity;
 use tracing::{error, warn};
 
@@ -23,7 +22,7 @@ pub(crate) type OnRemoval = Box<dyn FnOnce(Fault) + Send>;
 
 /// Whether this server ends: it was removed, or its cluster has ended ([`crate::successor`]).
 #[derive(Default)]
-pub(crate) struct Removal(Mutex<State>);
+pub(crate) struct Removal(Mutex<levels::Removal, State>);
 
 #[derive(Default)]
 struct State {
@@ -59,8 +58,9 @@ impl Removal {
         self.lock().fault.clone()
     }
 
+    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

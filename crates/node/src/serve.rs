@@ -26,12 +26,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use frieze_base::{ChainEpoch, Fault, NodeId, Reason};
 use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_metadata::LsmStore;
 use frieze_net::{
     Admission, BufferPool, FramePayload, FrameReader, FrameWriter, InProcess, Key, Limits, Listener, LogThrottle,
@@ -119,7 +120,7 @@ struct Shared {
     admission: Admission,
     /// Connections that could not be accepted.
     missed: LogThrottle,
-    open: Mutex<BTreeMap<u64, Open>>,
+    open: Mutex<levels::OpenConnections, BTreeMap<u64, Open>>,
     next_connection: AtomicU64,
     /// Requests from this process that are being answered.
     asking: AtomicU64,
@@ -349,7 +350,7 @@ impl Server {
         if let Some(door) = &self.shared.door {
             door.stop();
         }
-        for open in self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).values() {
+        for open in self.shared.open.lock().values() {
             open.stream.shutdown();
         }
         self.shared.wake.wake();
@@ -436,7 +437,7 @@ fn admit(shared: &Arc<Shared>, stream: Stream) {
     shared.connections.fetch_add(1, Ordering::AcqRel);
     let id = shared.next_connection.fetch_add(1, Ordering::Relaxed);
     let open = Open { stream: stream.clone(), conn: conn.clone() };
-    shared.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id, open);
+    shared.open.lock().insert(id, open);
     let for_thread = shared.clone();
     let served = stream.clone();
     let spawned = spawn("conn", move || {
@@ -463,7 +464,7 @@ struct Gone {
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.shared.open.lock().remove(&self.id);
         self.shared.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -484,12 +485,13 @@ struct Answers {
     clock: Arc<NodeClock>,
     epoch: ChainEpoch,
     turns: Arc<Turns>,
-    place: Mutex<Place>,
+    place: Mutex<levels::ReadPlace, Place>,
 }
 
 impl Answers {
+    #[track_caller]
     fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        self.place.lock()
     }
 
     fn header(&self, request: &FrameHeader, kind: FrameKind) -> FrameHeader {
@@ -522,7 +524,7 @@ impl Responder for Answers {
             self.writer.post(header, &body)
         } else {
             // The send may block until the reader reads. A large reply that is under way belongs to another thread.
-            if let Ok(mut place) = self.place.try_lock() {
+            if let Some(mut place) = self.place.try_lock() {
                 place.let_go();
             }
             self.writer.send(header, &body, FramePayload::Checked { pieces: &[payload], crc: payload_crc })

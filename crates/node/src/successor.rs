@@ -11,11 +11,10 @@
 //! may start the server again. ADR 0056 has the reasons.
 //! Leaves to others: ending the process (its owner).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_cluster::{ClusterState, ClusterStatus, ClusterTrouble};
 use frieze_hlc::{Hlc, format_instant};
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_net::ServerAddr;
 use frieze_service::NodeKeys;
 use frieze_wire::message::{FormerCluster, HelloReply};
@@ -38,7 +37,7 @@ pub(crate) struct Successor {
 
 /// The proofs of a later identity.
 #[derive(Default)]
-pub(crate) struct Successors(Mutex<Option<Proven>>);
+pub(crate) struct Successors(Mutex<levels::SuccessorProof, Option<Proven>>);
 
 #[derive(Clone)]
 struct Proven {
@@ -238,8 +237,9 @@ impl ServerParts {
 }
 
 impl Successors {
+    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, Option<Proven>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -235,11 +235,11 @@ impl Left {
         let store = SurvivorStore::read(identity.node_id(), &versions)?;
         let journal = SurvivorJournal::read(&disk, &identity, &store)?;
         let parts = offline::open(disk, versions.into_store(), time, serve_damaged)?;
+        let chains = (parts.planes.data.ends(), parts.planes.data.lost_intervals());
         let mut left = None;
-        parts
-            .planes
-            .meta
-            .look_at_control(&mut |state| left = Some(Left::of(state, &identity, &journal, &parts, &store)));
+        parts.planes.meta.look_at_control(&mut |state| {
+            left = Some(Left::of(state, &identity, &journal, (&parts, &store), &chains));
+        });
         left.expect("it is looked at once")
     }
 
@@ -247,8 +247,8 @@ impl Left {
         state: &ClusterState,
         identity: &Identity,
         journal: &SurvivorJournal,
-        parts: &ServerParts,
-        store: &SurvivorStore,
+        (parts, store): (&ServerParts, &SurvivorStore),
+        (ends, power): &(Vec<frieze_replication::ChainEnd>, Vec<(ChainId, Hlc, Hlc)>),
     ) -> Result<Left, Fault> {
         if !state.is_founded() {
             let words = "this server has nothing of its cluster yet: go on from another one";
@@ -256,8 +256,6 @@ impl Left {
         }
         let me = identity.node_id();
         let known = (journal.known(), journal.known_stamp());
-        let ends = parts.planes.data.ends();
-        let power = parts.planes.data.lost_intervals();
         let chain = |end: &frieze_replication::ChainEnd| {
             let target = state.chain(end.chain).and_then(|chain| chain.target(me));
             let (copy, whole) = match target {

@@ -4,10 +4,10 @@
 //! request is durable; after a failed flush the server accepts no more changes and answers no waiter with success.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
 
 use frieze_base::{Fault, LogIndex, MonoTime};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, RwLock, levels};
 use frieze_metadata::Metadata;
 use frieze_replication::DataPlane;
 use frieze_storage::{NodeClock, Ticket};
@@ -22,14 +22,14 @@ const PERSIST_EVERY: u32 = 64;
 
 /// The flusher's state; one flush runs at a time.
 pub struct Durability {
-    state: Mutex<State>,
-    waiters: Mutex<Vec<(Ticket, DurableReply)>>,
-    failed: RwLock<Option<Fault>>,
-    store_trouble: Mutex<Option<Fault>>,
+    state: Mutex<levels::FlushState, State>,
+    waiters: Mutex<levels::FlushWaiters, Vec<(Ticket, DurableReply)>>,
+    failed: RwLock<levels::FlushFailure, Option<Fault>>,
+    store_trouble: Mutex<levels::StoreTrouble, Option<Fault>>,
     /// Monotonic time at which the running flush began; 0 if none runs.
     flushing_since: AtomicU64,
     wake: Box<dyn Fn() + Send + Sync>,
-    durable: Mutex<Durable>,
+    durable: Mutex<levels::DurableEnd, Durable>,
 }
 
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl Durability {
         if let Some(fault) = self.failure() {
             return reply(Err(fault));
         }
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push((ticket, reply));
+        self.waiters.lock().push((ticket, reply));
         (self.wake)();
     }
 
@@ -78,7 +78,7 @@ impl Durability {
 
     /// The fault of the flush that failed, if one did: nothing may change any more.
     pub fn failure(&self) -> Option<Fault> {
-        self.failed.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.failed.read().clone()
     }
 
     /// Makes everything appended so far durable and answers the requests that waited for it.
@@ -86,12 +86,12 @@ impl Durability {
     /// # Errors
     /// The disk's. The server must not change anything any more; reads continue.
     pub fn flush(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<Ticket, Fault> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let Some(fault) = self.failure() {
             return Err(fault);
         }
         // Taken before the flush, so they are covered by it; later ones wait for the next.
-        let waiting = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut *self.waiters.lock());
         self.flushing_since.store(clock.reading().mono.0.max(1), Ordering::Relaxed);
         let result = self.flush_held(&mut state, clock, data, meta);
         self.flushing_since.store(0, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Durability {
                     if ticket.data <= reached.data && ticket.meta <= reached.meta {
                         reply(Ok(()));
                     } else {
-                        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push((ticket, reply));
+                        self.waiters.lock().push((ticket, reply));
                     }
                 }
                 Ok(reached)
@@ -117,10 +117,10 @@ impl Durability {
 
     /// From now on nothing changes, and every waiter gets the fault.
     fn fail(&self, fault: &Fault, data: &DataPlane, meta: &Metadata) {
-        *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
+        *self.failed.write() = Some(fault.clone());
         data.on_device_failed(fault.reason);
         meta.device_failed(fault.reason);
-        let late = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
+        let late = std::mem::take(&mut *self.waiters.lock());
         late.into_iter().for_each(|(_, reply)| reply(Err(fault.clone())));
     }
 
@@ -145,7 +145,7 @@ impl Durability {
     /// # Errors
     /// As [`Metadata::found`].
     pub fn found(&self, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
-        let _one = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.state.lock();
         match self.failure() {
             Some(fault) => Err(fault),
             None => {
@@ -166,7 +166,7 @@ impl Durability {
         // Everything stamped up to the smaller of the two closed timestamps is in the logs already.
         let stamp = data.closed().min(meta.closed());
         let closed = data.closed_by_chain();
-        self.durable.lock().unwrap_or_else(PoisonError::into_inner).dirty_since = None;
+        self.durable.lock().dirty_since = None;
         // The metalog's end before the data's: then the data flushed holds all that those entries name.
         let mark = meta.mark();
         let index = mark.index;
@@ -177,14 +177,14 @@ impl Durability {
         data.device().write_footers(end)?;
         data.on_persisted(end);
         {
-            let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut durable = self.durable.lock();
             durable.ticket = Ticket { data: end, meta: index };
             durable.stamp = durable.stamp.max(stamp);
             durable.closed.clone_from(&closed);
         }
         // The rest makes the next start and the next segment quick. It can fail (a full disk) without a loss: the
         // metalog holds the versions, and the next flush tries again.
-        *self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner) =
+        *self.store_trouble.lock() =
             self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spares()).err();
         data.device().keep_young(end);
         let reached = Ticket { data: end, meta: index };
@@ -207,7 +207,7 @@ impl Durability {
 
     /// The fault that keeps versions from entering the store, if there is one.
     pub fn store_trouble(&self) -> Option<Fault> {
-        self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.store_trouble.lock().clone()
     }
 
     /// For how long the running flush has run, in nanoseconds; 0 if none runs.
@@ -240,16 +240,16 @@ impl Durability {
 
     /// True if something waits to be flushed.
     pub fn is_dirty(&self, data: &DataPlane, meta: &Metadata) -> bool {
-        let ticket = self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket;
+        let ticket = self.durable.lock().ticket;
         data.device().dirty_bytes() > 0
             || meta.appended() > ticket.meta
             || meta.unsettled_versions() > SETTLE_EVERY
-            || !self.waiters.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+            || !self.waiters.lock().is_empty()
     }
 
     /// Notes at `now` whether something is dirty, and returns for how long something has been, in nanoseconds.
     pub fn dirty_age_ns(&self, now: MonoTime, dirty: bool) -> u64 {
-        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut durable = self.durable.lock();
         if !dirty {
             durable.dirty_since = None;
             return 0;
@@ -259,18 +259,18 @@ impl Durability {
 
     /// How far both logs are on stable storage.
     pub fn durable_ticket(&self) -> Ticket {
-        self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket
+        self.durable.lock().ticket
     }
 
     /// What was closed on each chain before the last flush, as [`DataPlane::closed_by_chain`] says it: all of it is on
     /// stable storage.
     pub fn durable_closed(&self) -> Vec<u64> {
-        self.durable.lock().unwrap_or_else(PoisonError::into_inner).closed.clone()
+        self.durable.lock().closed.clone()
     }
 
     /// Every record stamped up to it is on stable storage.
     pub fn durable_stamp(&self) -> Hlc {
-        self.durable.lock().unwrap_or_else(PoisonError::into_inner).stamp
+        self.durable.lock().stamp
     }
 }
 

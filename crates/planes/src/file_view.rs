@@ -10,10 +10,10 @@ use std::ops::RangeInclusive;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
+use frieze_locks::RwLockReadGuard;
 use frieze_multilog::{FragmentedPage, Images, MultiLog, Piece, PieceSource};
 use frieze_namespace::{Inode, PatchSource};
 use frieze_replication::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
-use frieze_storage::ReadGuard;
 use frieze_wire::message::FileKind;
 
 use crate::file_version::{Layer, Seen, Sources, layout_of, parts};
@@ -27,7 +27,7 @@ pub const DEPTH_MAX: u32 = 16;
 /// A consistent view of the data plane for one answer: it blocks publishing of records.
 pub struct Look<'a> {
     /// The index of the device log.
-    pub log: ReadGuard<'a, MultiLog>,
+    pub log: RwLockReadGuard<'a, MultiLog>,
     /// For each chain the newest stamp that is committed.
     pub cuts: Cuts<'a>,
     data: &'a DataPlane,

@@ -1,10 +1,11 @@
 //! Files as this server sees them, over both planes and over the chains of other servers.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::{ChainEpoch, ChainId, Fault, InodeId};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, MutexGuard, levels};
 
 use crate::file_version::Seen;
 use crate::planes::Planes;
@@ -12,11 +13,12 @@ use crate::planes::Planes;
 /// For each chain the configuration under which this server has executed every earlier decision: a file may have been
 /// truncated under an earlier head.
 #[derive(Default)]
-pub struct CaughtUp(Mutex<BTreeMap<ChainId, ChainEpoch>>);
+pub struct CaughtUp(Mutex<levels::ChainDecisions, BTreeMap<ChainId, ChainEpoch>>);
 
 impl CaughtUp {
+    #[track_caller]
     pub(crate) fn held(&self) -> MutexGuard<'_, BTreeMap<ChainId, ChainEpoch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, InodeId, SegmentId};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_multilog::DeadRecord;
 
 /// RecordPlace of a record.
@@ -14,7 +14,7 @@ pub type RecordPlace = (SegmentId, u64);
 /// The dead records, and the space of them that is not freed yet.
 #[derive(Default)]
 pub struct GcState {
-    state: Mutex<DeadSpace>,
+    state: Mutex<levels::DeadRecords, DeadSpace>,
     /// A full pass is due: after a start, or after a snapshot was deleted.
     pub wanted: AtomicBool,
     /// A full pass has finished since the start: every dead record is known.
@@ -105,8 +105,9 @@ impl DeadRecords {
 
 impl GcState {
     /// Locks the lists of dead space.
+    #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, DeadSpace> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Requests a full pass, soon.

@@ -6,10 +6,10 @@
 //! Leaves to others: the content and the recipient of a request, and the responses ([`crate::remote_chains`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::NodeId;
+use frieze_locks::{Condvar, Mutex, levels};
 use frieze_wire::peer::{PeerRequest, PeerResponse};
 
 /// A response and its payload.
@@ -17,10 +17,10 @@ pub type Answered = (PeerResponse, Vec<u8>);
 
 /// Both sides of the exchange at one server.
 pub struct PeerRpc {
-    open: Mutex<Open>,
+    open: Mutex<levels::OpenQuestions, Open>,
     /// Notified when a response arrives.
     come: Condvar,
-    asked: Mutex<Asked>,
+    asked: Mutex<levels::PeerQuestions, Asked>,
     /// Notified when another server sends a request.
     wanted: Condvar,
 }
@@ -51,7 +51,7 @@ impl PeerRpc {
 
     /// A number for a request that is about to be sent.
     pub fn begin(&self) -> u64 {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         open.last = open.last.wrapping_add(1);
         let id = open.last;
         open.answers.insert(id, None);
@@ -60,36 +60,36 @@ impl PeerRpc {
 
     /// Ends a request: its response is not needed any more.
     pub fn end(&self, id: u64) {
-        lock(&self.open).answers.remove(&id);
+        self.open.lock().answers.remove(&id);
     }
 
     /// The response, if it has arrived; the request then ends.
     pub fn take_answer(&self, id: u64) -> Option<Answered> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         open.answers.get(&id)?.as_ref()?;
         open.answers.remove(&id).flatten()
     }
 
     /// True if one of these requests has its response.
     pub fn has_come(&self, ids: &[u64]) -> bool {
-        has_come(&lock(&self.open), ids)
+        has_come(&self.open.lock(), ids)
     }
 
     /// Waits until one of these requests has its response, `patience` at most.
     pub fn wait(&self, ids: &[u64], patience: Duration) {
-        let open = lock(&self.open);
+        let open = self.open.lock();
         // The caller checks for a response after the wait.
         let _waited = self.come.wait_timeout_while(open, patience, |open| !has_come(open, ids));
     }
 
     /// Waits for `duration`.
     pub fn rest(&self, duration: Duration) {
-        let _waited = self.come.wait_timeout_while(lock(&self.open), duration, |_| true);
+        let _waited = self.come.wait_timeout_while(self.open.lock(), duration, |_| true);
     }
 
     /// Stores a response that arrived. If its request has ended, the response is dropped.
     pub fn answered(&self, answer: PeerResponse, payload: &[u8]) {
-        if let Some(place) = lock(&self.open).answers.get_mut(&answer.id) {
+        if let Some(place) = self.open.lock().answers.get_mut(&answer.id) {
             *place = Some((answer, payload.to_vec()));
             self.come.notify_all();
         }
@@ -98,7 +98,7 @@ impl PeerRpc {
     /// Queues a request of another server. If the queue is full, the request is dropped and the other server sends it
     /// again.
     pub fn ask(&self, from: NodeId, question: PeerRequest) {
-        let mut asked = lock(&self.asked);
+        let mut asked = self.asked.lock();
         if asked.waiting.len() < ASKED_MAX && asked.known.insert((from, question.id)) {
             asked.waiting.push_back((from, question));
             self.wanted.notify_one();
@@ -108,33 +108,29 @@ impl PeerRpc {
     /// The next request to answer; `None` when the server stops. The caller ends it with [`PeerRpc::done`].
     pub fn next(&self) -> Option<(NodeId, PeerRequest)> {
         let idle = |asked: &mut Asked| asked.waiting.is_empty() && !asked.ended;
-        let mut asked = self.wanted.wait_while(lock(&self.asked), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.wanted.wait_while(self.asked.lock(), idle);
         if asked.ended { None } else { asked.waiting.pop_front() }
     }
 
     /// [`PeerRpc::next`] without waiting.
     pub fn take(&self) -> Option<(NodeId, PeerRequest)> {
-        lock(&self.asked).waiting.pop_front()
+        self.asked.lock().waiting.pop_front()
     }
 
     /// Marks a request as answered.
     pub fn done(&self, from: NodeId, id: u64) {
-        lock(&self.asked).known.remove(&(from, id));
+        self.asked.lock().known.remove(&(from, id));
     }
 
     /// Stops answering: the server stops.
     pub fn stop(&self) {
-        lock(&self.asked).ended = true;
+        self.asked.lock().ended = true;
         self.wanted.notify_all();
     }
 }
 
 fn has_come(open: &Open, ids: &[u64]) -> bool {
     ids.iter().any(|id| open.answers.get(id).is_some_and(Option::is_some))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Most requests of other servers that wait.

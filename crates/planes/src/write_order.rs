@@ -4,10 +4,10 @@
 //! whatever the clocks. Leaves to others: closing an instant on a chain (`frieze_replication`).
 
 use std::collections::BTreeSet;
-use std::sync::MutexGuard;
 
 use frieze_base::{ChainId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
+use frieze_locks::MutexGuard;
 use frieze_metadata::FileChunks;
 use frieze_namespace::Inode;
 use frieze_replication::Appender;
@@ -19,6 +19,7 @@ impl Files {
     /// Keeps every write out, if this server alone orders writes and transactions. A member of a cluster may not: an
     /// entry that it orders has to be received and flushed by other servers and by this one first, and the writes kept
     /// out would delay that; besides, heads on other servers would still write.
+    #[track_caller]
     pub fn hold_alone(&self) -> Option<MutexGuard<'_, Appender>> {
         let held = self.planes.data.lock_appender();
         // Founding a cluster waits for this lock.

@@ -2,7 +2,6 @@
 //!
 //! Guarantees: only the head of a chain stamps, under a lease; a chain's uncommitted bytes are bounded.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainId, Fault, Reason};
@@ -39,11 +38,8 @@ impl DataPlane {
         if !is_full() {
             return Ok(());
         }
-        let held = self.room_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_held, waited) = self
-            .room
-            .wait_timeout_while(held, self.bounds.wait, |()| is_full())
-            .unwrap_or_else(PoisonError::into_inner);
+        let held = self.room_lock.lock();
+        let (_held, waited) = self.room.wait_timeout_while(held, self.bounds.wait, |()| is_full());
         if waited.timed_out() {
             let max = self.bounds.flight_bytes_max >> 20;
             let words = format!("chain {chain} has {max} MiB that its other members do not have yet: send again later");

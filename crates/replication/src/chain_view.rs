@@ -2,11 +2,12 @@
 //! here, and whether the tail has to be asked first. `visibility` has the order in which it changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock};
 
 use frieze_base::ChainId;
 use frieze_chain::Replica;
 use frieze_hlc::Hlc;
+use frieze_locks::RwLockReadGuard;
 
 use crate::closed_record::ClosedRecord;
 

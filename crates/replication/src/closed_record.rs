@@ -5,10 +5,11 @@
 //! to write it (`ServerParts::tend`, `ServerParts::stop`).
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::{ChainId, Fault, Reason};
 use frieze_disk::{Disk, StateFile};
+use frieze_locks::{Mutex, MutexGuard, levels};
 use prost::Message;
 use tracing::warn;
 
@@ -31,7 +32,7 @@ struct StoredClosed {
 /// The record and its file, which only a server of a cluster has.
 pub struct ClosedRecord {
     disk: Arc<dyn Disk>,
-    inner: Mutex<ClosedRecordFile>,
+    inner: Mutex<levels::ClosedRecord, ClosedRecordFile>,
 }
 
 impl fmt::Debug for ClosedRecord {
@@ -75,8 +76,9 @@ impl ClosedRecord {
         Ok(ClosedRecord { disk, inner: Mutex::new(inner) })
     }
 
+    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, ClosedRecordFile> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     fn write(&self, inner: &mut ClosedRecordFile, closed: Vec<u64>) -> Result<(), Fault> {

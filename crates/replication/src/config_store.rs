@@ -5,11 +5,12 @@
 //! names it; discarded records stay discarded. A directory that was never part of a cluster has no such file.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::{ChainEpoch, ChainId, Fault, Reason, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_multilog::{Discards, LogPosition};
 use prost::Message;
 
@@ -39,7 +40,7 @@ struct StoredConfigs {
 /// The record and its file.
 pub struct ConfigStore {
     disk: Arc<dyn Disk>,
-    inner: Mutex<ConfigStoreState>,
+    inner: Mutex<levels::ConfigStore, ConfigStoreState>,
 }
 
 #[derive(Default)]
@@ -203,8 +204,9 @@ impl ConfigStore {
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, ConfigStoreState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    #[track_caller]
+    fn lock(&self) -> MutexGuard<'_, ConfigStoreState> {
+        self.inner.lock()
     }
 }
 

@@ -8,9 +8,8 @@
 //! back while its bytes are copied, and takes it again to publish. Meanwhile only such writes to other files are
 //! ordered. Any other holder of the lock waits until all of them are published, and keeps new ones out until then.
 
-use std::sync::{MutexGuard, PoisonError};
-
 use frieze_base::InodeId;
+use frieze_locks::MutexGuard;
 
 use crate::appender::Appender;
 use crate::plane::DataPlane;
@@ -45,6 +44,7 @@ impl Fills {
 impl DataPlane {
     /// Locks out every write, and waits for those under way: for operations of the namespace that decide what present
     /// bytes are.
+    #[track_caller]
     pub fn lock_appender(&self) -> MutexGuard<'_, Appender> {
         let appender = self.relock_appender();
         self.await_fills(appender, 0)
@@ -53,12 +53,13 @@ impl DataPlane {
     /// The lock for a write beside those that are under way in other files.
     pub(crate) fn lock_beside_fills(&self, inode: InodeId) -> MutexGuard<'_, Appender> {
         let waits = |appender: &mut Appender| appender.fills.closers > 0 || appender.fills.open.contains(&inode);
-        self.fill_ended.wait_while(self.relock_appender(), waits).unwrap_or_else(PoisonError::into_inner)
+        self.fill_ended.wait_while(self.relock_appender(), waits)
     }
 
     /// The lock for a write that is under way.
+    #[track_caller]
     pub(crate) fn relock_appender(&self) -> MutexGuard<'_, Appender> {
-        self.appender.lock().unwrap_or_else(PoisonError::into_inner)
+        self.appender.lock()
     }
 
     /// Waits until at most `own` writes are under way, those of the caller. No other begins meanwhile.
@@ -72,7 +73,7 @@ impl DataPlane {
         }
         appender.fills.closers += 1;
         let waits = |appender: &mut Appender| appender.fills.open.len() > own;
-        let mut appender = self.fill_ended.wait_while(appender, waits).unwrap_or_else(PoisonError::into_inner);
+        let mut appender = self.fill_ended.wait_while(appender, waits);
         appender.fills.closers -= 1;
         // For writes that were kept out.
         self.fill_ended.notify_all();

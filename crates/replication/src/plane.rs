@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use frieze_base::{ChainEpoch, ChainId, MonoTime, NodeId};
 use frieze_chain::{Moment, Replica, ReplicaInput};
 use frieze_hlc::Hlc;
+use frieze_locks::{Condvar, Mutex, RwLock, levels};
 use frieze_net::{Idle, PeersCell};
 use frieze_storage::{Device, NodeClock};
 use frieze_wire::chain::Configuration;
@@ -31,12 +32,12 @@ pub struct DataPlane {
     pub(crate) epoch: ChainEpoch,
     /// This node's id among the members of chains.
     pub(crate) me: NodeId,
-    pub(crate) appender: Mutex<Appender>,
+    pub(crate) appender: Mutex<levels::Appender, Appender>,
     /// Notified when a write whose bytes were copied outside of the lock has ended.
     pub(crate) fill_ended: Condvar,
     /// For each chain the instant at which a read of now reads: `MAX`, or below its first dirty record. The holder of
     /// the appender's lock changes it for all chains of a group at once.
-    pub(crate) cuts: RwLock<Vec<Hlc>>,
+    pub(crate) cuts: RwLock<levels::ReadCuts, Vec<Hlc>>,
     pub(crate) closed: AtomicU64,
     pub(crate) observer: OnceLock<Arc<dyn PublishObserver>>,
     pub(crate) config_store: ConfigStore,
@@ -48,7 +49,7 @@ pub struct DataPlane {
     pub(crate) views: crate::chain_view::ChainViews,
     /// Notified when a chain has more room.
     pub(crate) room: Condvar,
-    pub(crate) room_lock: Mutex<()>,
+    pub(crate) room_lock: Mutex<levels::ChainRoom, ()>,
     pub(crate) peers: Arc<PeersCell>,
     /// Receiver of reports: the control plane.
     pub(crate) reports: OnceLock<Box<dyn Fn(ChainEvent) + Send + Sync>>,

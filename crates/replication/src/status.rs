@@ -1,6 +1,5 @@
 //! Status of the chains: roles, ends of their logs, and figures for operators.
 
-use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainEpoch, ChainId, NodeId};
@@ -58,12 +57,7 @@ impl DataPlane {
 
     /// The same without waiting for a write; `None` while the appender is locked or a write is under way.
     pub fn ends_now(&self) -> Option<Vec<ChainEnd>> {
-        let appender = match self.appender.try_lock() {
-            Ok(appender) => Some(appender),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        appender.filter(|appender| appender.fills.is_empty()).map(|appender| ends_of(&appender))
+        self.appender.try_lock().filter(|appender| appender.fills.is_empty()).map(|appender| ends_of(&appender))
     }
 
     /// Stamps before and after the records of chains of several members that a power loss took and no member has

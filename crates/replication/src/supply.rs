@@ -4,10 +4,10 @@
 //! pace allows it. Leaves to others: reading and sending records (`catch_up`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{ChainEpoch, MonoTime, NodeId};
+use frieze_locks::{Mutex, levels};
 
 /// State of one catch-up: the member, and the range of records.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ pub(crate) struct CatchUpPace {
     /// Bytes a second; 0 for no limit.
     rate: AtomicU64,
     /// Time of the last update, and the bytes allowed since; below 0: bytes sent in advance.
-    credit: Mutex<(MonoTime, i64)>,
+    credit: Mutex<levels::CatchUpCredit, (MonoTime, i64)>,
 }
 
 impl CatchUpPace {
@@ -104,7 +104,7 @@ impl CatchUpPace {
         if rate == 0 {
             return u64::MAX;
         }
-        let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut credit = self.credit.lock();
         let (looked, left) = *credit;
         let more = u128::from(now.since_ns(looked)) * u128::from(rate) / 1_000_000_000;
         // Unused credit is capped at one burst: a node that returns must not receive an hour's worth at once.
@@ -114,7 +114,7 @@ impl CatchUpPace {
     }
 
     pub(crate) fn charge(&self, bytes: u64) {
-        self.credit.lock().unwrap_or_else(PoisonError::into_inner).1 -= bytes as i64;
+        self.credit.lock().1 -= bytes as i64;
     }
 }
 

@@ -4,7 +4,6 @@
 //! hidden before it is published, and shown before a message about it leaves. Leaves to others: asking the tail
 //! (`reads`), the lease (`bounds`).
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, Reason};
@@ -33,7 +32,7 @@ impl DataPlane {
     /// The instants at which a read of now reads the chains. An answer about several chunks takes them once: a group is
     /// then visible on all its chains or on none.
     pub fn cuts(&self) -> Cuts<'_> {
-        Cuts(self.cuts.read().unwrap_or_else(PoisonError::into_inner))
+        Cuts(self.cuts.read())
     }
 
     /// Shows readers what is committed on these chains now, on all of them at once.
@@ -46,7 +45,7 @@ impl DataPlane {
         if chains.clone().all(|chain| self.cuts().of(chain) == cut(chain)) {
             return note();
         }
-        let mut cuts = self.cuts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cuts = self.cuts.write();
         // In one step: a reader that needs no request to the tail takes the cuts next, and reads by them.
         note();
         for chain in chains.clone() {

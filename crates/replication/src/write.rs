@@ -5,12 +5,11 @@
 //! not appended. Leaves to others: rights and the end of the file (the caller, through [`WritePlace`]), durability
 //! (`persist`), the other members (`effects`).
 
-use std::sync::MutexGuard;
-
 use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, Reason};
 use frieze_chain::{AppendToken, LogEnd, Moment, ReplicaEffect, ReplicaInput, RequestId, WriteRequest};
 use frieze_hlc::Hlc;
+use frieze_locks::MutexGuard;
 use frieze_multilog::LogPosition;
 use frieze_net::SentPrefix;
 use frieze_storage::{Few, block_checksums};

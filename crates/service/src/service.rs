@@ -4,11 +4,12 @@
 //! holds when everything has been read. Leaves to others: what a request does (its handler), sockets and threads
 //! (`frieze_node`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use frieze_base::{ChainId, Fault, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_coherence::{CacheLeaseSettings, FileLocks};
+use frieze_locks::RwLock;
 use frieze_metadata::OpenSessions;
 use frieze_net::ReceivedPayload;
 use frieze_planes::{
@@ -377,7 +378,7 @@ impl Service {
         self.sessions.table.renew(now);
         self.write.forget_ending();
         let until = MonoTime(now.0 + CacheLeaseSettings::default().lease_ns);
-        let mut locks = self.sessions.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = self.sessions.locks.lock();
         // Sessions may have released the locks that they held when this server led the last time.
         *locks = FileLocks::default();
         locks.found(keeping.iter().copied(), until);

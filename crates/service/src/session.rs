@@ -11,11 +11,12 @@ pub mod scratch;
 pub mod state;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use frieze_base::{Fault, MonoTime, Reason, SessionId};
 use frieze_coherence::{FileLocks, OpenFiles};
+use frieze_locks::{Mutex, levels};
 use frieze_net::{PeerPayload, Peers};
 use frieze_planes::Planes;
 use frieze_wire::peer::ServerMessage;
@@ -35,7 +36,7 @@ pub struct Sessions {
     /// Cache leases.
     pub caching: Arc<Caching>,
     /// Locks on ranges of files.
-    pub locks: Mutex<FileLocks>,
+    pub locks: Mutex<levels::FileLocks, FileLocks>,
     /// Files that sessions have open.
     pub opened: OpenFiles,
     /// Capabilities.

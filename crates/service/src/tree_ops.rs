@@ -223,7 +223,7 @@ impl TreeOps {
             check_numbered(header)?;
         }
         // Old state that the edit shares does not expire before it is shared.
-        let _kept = self.upkeep.forgetting.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _kept = self.upkeep.forgetting.read();
         for _ in 0..PLANS_MAX {
             let remembered = self.planes.meta.remembered(header.session, header.seq);
             if let Some(outcome) = remembered.filter(|_| !dry_run) {

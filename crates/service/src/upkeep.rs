@@ -9,9 +9,10 @@ mod memory;
 mod replica_gc;
 mod scrub;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, RwLock};
 
+use frieze_locks::{RwLock, levels};
 use frieze_planes::{Files, Planes};
 
 pub use self::memory::machine_bytes;
@@ -38,7 +39,7 @@ pub struct Upkeep {
     /// Known damage, and the scrub under way.
     pub scrub: Scrub,
     /// Read lock: an edit, while it is planned and run. Write lock: an expiry of history.
-    pub forgetting: RwLock<()>,
+    pub forgetting: RwLock<levels::HistoryExpiry, ()>,
     /// Bytes of files that are neither segments nor index runs in the kernel's memory, as of the last look.
     pub files_cached: AtomicU64,
 }

@@ -2,11 +2,12 @@
 //!
 //! Guarantees: no stamp leaves before the bound that covers it is on stable storage.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::{Fault, MonoTime};
 use frieze_disk::{StateFile, TimeSource};
 use frieze_hlc::{ClockHealth, ClockReading, Error, Hlc, HlcClock};
+use frieze_locks::{Mutex, MutexGuard, levels};
 use prost::Message;
 
 use crate::identity::Identity;
@@ -14,7 +15,7 @@ use crate::ticket::Ticket;
 
 /// Owner of the identity record and its file.
 pub struct IdentityStore {
-    inner: Mutex<(Identity, StateFile)>,
+    inner: Mutex<levels::IdentityRecord, (Identity, StateFile)>,
 }
 
 impl IdentityStore {
@@ -28,7 +29,7 @@ impl IdentityStore {
     /// # Errors
     /// The disk's. The record in memory stays as before.
     pub fn update(&self, change: impl FnOnce(&mut Identity)) -> Result<(), Fault> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock();
         let mut changed = inner.0.clone();
         change(&mut changed);
         inner.1.write(&changed.encode_to_vec())?;
@@ -38,13 +39,13 @@ impl IdentityStore {
 
     /// Reads the record.
     pub fn with<R>(&self, look: impl FnOnce(&Identity) -> R) -> R {
-        look(&self.inner.lock().unwrap_or_else(PoisonError::into_inner).0)
+        look(&self.inner.lock().0)
     }
 }
 
 /// The clock shared by all parts of a server.
 pub struct NodeClock {
-    clock: Mutex<HlcClock>,
+    clock: Mutex<levels::NodeClock, HlcClock>,
     source: Arc<dyn TimeSource>,
     keeper: Arc<IdentityStore>,
 }
@@ -55,8 +56,9 @@ impl NodeClock {
         NodeClock { clock: Mutex::new(clock), source, keeper }
     }
 
+    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, HlcClock> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clock.lock()
     }
 
     /// One reading of the machine's clocks.

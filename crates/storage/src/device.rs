@@ -21,17 +21,17 @@ mod size_histogram;
 mod tiers;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
 use frieze_base::{ChainId, Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
+use frieze_locks::{Condvar, Mutex, RwLock, RwLockReadGuard, levels};
 use frieze_multilog::{ChainTip, DeadRecord, LogPosition, MultiLog, RunKey, Seal};
 
 use frieze_tier::Shares;
 
-use crate::lock_order::{LOG, ReadGuard};
 use crate::read_errors::ReadErrors;
 pub use append::ReservedAppend;
 pub use checksum_cache::SENDFILE_BYTES_MIN;
@@ -58,11 +58,11 @@ pub struct Device {
     disk: Arc<dyn Disk>,
     settings: frieze_multilog::LogSettings,
     budget: Budget,
-    log: RwLock<MultiLog>,
-    files: RwLock<BTreeMap<SegmentId, Arc<dyn DiskFile>>>,
+    log: RwLock<levels::DeviceIndex, MultiLog>,
+    files: RwLock<levels::SegmentFiles, BTreeMap<SegmentId, Arc<dyn DiskFile>>>,
     /// Which parts of the files are in memory.
     tiers: Tiers,
-    dirty: Mutex<DirtyFiles>,
+    dirty: Mutex<levels::DirtyFiles, DirtyFiles>,
     spares: SpareSegments,
     /// Bytes appended and not yet on stable storage.
     dirty_bytes: AtomicU64,
@@ -71,25 +71,25 @@ pub struct Device {
     /// Appends and reads so far.
     served: AtomicU64,
     /// Places of failed groups that could not be erased, and the faults.
-    unerased: Mutex<Vec<(SegmentId, u64, Fault)>>,
+    unerased: Mutex<levels::UnerasedGroups, Vec<(SegmentId, u64, Fault)>>,
     /// There may be some.
     has_unerased: AtomicBool,
     /// Notified when a reservation ends.
     turn: Condvar,
-    turn_lock: Mutex<()>,
-    index_runs: RwLock<BTreeMap<RunKey, Arc<dyn DiskFile>>>,
+    turn_lock: Mutex<levels::PublishTurn, ()>,
+    index_runs: RwLock<levels::IndexRunFiles, BTreeMap<RunKey, Arc<dyn DiskFile>>>,
     /// Locked while index runs are written or replaced.
-    index_run_lock: Mutex<()>,
+    index_run_lock: Mutex<levels::IndexRunWrites, ()>,
     /// The last record of each chain in the index runs.
-    tips: Mutex<BTreeMap<ChainId, ChainTip>>,
+    tips: Mutex<levels::ChainTips, BTreeMap<ChainId, ChainTip>>,
     /// Locked while index memory is evicted, or while a reader prevents that.
-    evicting: Mutex<()>,
+    evicting: Mutex<levels::IndexEviction, ()>,
     /// The dedupe image that was last stored beside an index run.
-    companion: Mutex<Vec<u8>>,
+    companion: Mutex<levels::DedupeImage, Vec<u8>>,
     /// Bytes of each flush.
-    flushed: Mutex<SizeHistogram>,
+    flushed: Mutex<levels::FlushSizes, SizeHistogram>,
     /// Damage found in index runs and repaired, as sentences.
-    repairs: Mutex<Vec<String>>,
+    repairs: Mutex<levels::DeviceRepairs, Vec<String>>,
     read_errors: ReadErrors,
     images: images::ImageStore,
     /// Checksums of spans that were recently written or sent.
@@ -110,13 +110,14 @@ const AHEAD_BYTES_MAX: u64 = 16 << 20;
 
 impl Device {
     /// The index, for reading.
-    pub fn log(&self) -> ReadGuard<'_, MultiLog> {
-        ReadGuard::of(&self.log, &LOG)
+    #[track_caller]
+    pub fn log(&self) -> RwLockReadGuard<'_, MultiLog> {
+        self.log.read()
     }
 
     /// Count of flushes, and the median of their bytes.
     pub fn flushes(&self) -> (u64, u64) {
-        let flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
+        let flushed = self.flushed.lock();
         (flushed.count(), flushed.median())
     }
 
@@ -140,8 +141,8 @@ impl Device {
             }
         };
         // Registered before its header is written: if a step below fails, the file is reused.
-        self.files.write().unwrap_or_else(PoisonError::into_inner).insert(id, file.clone());
-        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        self.files.write().insert(id, file.clone());
+        let mut dirty = self.dirty.lock();
         dirty.directory = true;
         dirty.segments.insert(id);
         drop(dirty);
@@ -197,7 +198,7 @@ impl Device {
     }
 
     fn file(&self, segment: SegmentId) -> Result<Arc<dyn DiskFile>, Fault> {
-        self.files.read().unwrap_or_else(PoisonError::into_inner).get(&segment).cloned().ok_or_else(|| {
+        self.files.read().get(&segment).cloned().ok_or_else(|| {
             Fault::new(
                 Reason::Corrupt,
                 format!("stored data is corrupt: segment {segment} is missing from the data directory"),
@@ -246,7 +247,7 @@ impl Device {
         // The count is read before the position: what it counts was published earlier, so the position covers it.
         let bytes = self.dirty_bytes.load(Ordering::Acquire);
         let end = self.log().end();
-        let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
+        let dirty = std::mem::take(&mut *self.dirty.lock());
         let begin = || -> Result<(), Fault> {
             dirty.segments.iter().try_for_each(|segment| {
                 self.file(*segment)?.begin_sync(0, self.settings.segment_bytes);
@@ -271,7 +272,7 @@ impl Device {
             self.file(*segment)?.sync()?;
         }
         self.dirty_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.flushed.lock().unwrap_or_else(PoisonError::into_inner).add(bytes);
+        self.flushed.lock().add(bytes);
         Ok(end)
     }
 
@@ -290,7 +291,7 @@ impl Device {
     /// # Errors
     /// The disk's.
     pub fn write_footers(&self, durable: LogPosition) -> Result<(), Fault> {
-        let mut seals = self.log.write().unwrap_or_else(PoisonError::into_inner).sealable(durable);
+        let mut seals = self.log.write().sealable(durable);
         if self.since_checkpoint.load(Ordering::Relaxed) >= CHECKPOINT_BYTES {
             seals.extend(self.take_checkpoint(durable));
         }
@@ -309,7 +310,7 @@ impl Device {
 
     fn take_checkpoint(&self, durable: LogPosition) -> Option<Seal> {
         self.since_checkpoint.store(0, Ordering::Relaxed);
-        self.log.write().unwrap_or_else(PoisonError::into_inner).checkpoint(durable)
+        self.log.write().checkpoint(durable)
     }
 
     fn write_seals(&self, seals: Vec<Seal>) -> Result<(), Fault> {
@@ -319,7 +320,7 @@ impl Device {
             // It may be written behind the edge of the young window.
             self.tiers.note_untracked(FileKey::Segment(seal.segment));
             // A later flush makes it durable; until then recovery scans the segment instead.
-            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(seal.segment);
+            self.dirty.lock().segments.insert(seal.segment);
         }
         Ok(())
     }
@@ -357,9 +358,9 @@ impl Device {
         kept: &[Hlc],
     ) -> Result<(), Fault> {
         // No index memory is evicted meanwhile: the new index is built from what is in memory.
-        let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _kept = self.evicting.lock();
         loop {
-            let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
+            let mut log = self.log.write();
             if !log.is_evicted(inode) {
                 log.mark_dead(inode, upto, dead_records, gone);
                 break;
@@ -372,7 +373,7 @@ impl Device {
         loop {
             let Some(mut thin) = self.log().compact_index(inode, from, kept) else { return Ok(()) };
             thin.build();
-            self.log.write().unwrap_or_else(PoisonError::into_inner).put_compact_index(&mut thin);
+            self.log.write().put_compact_index(&mut thin);
             from = thin.next_chunk();
         }
     }
@@ -384,7 +385,7 @@ impl Device {
 
     /// Makes the next append start a new segment. The caller locks writers out meanwhile.
     pub fn close_open(&self) {
-        self.log.write().unwrap_or_else(PoisonError::into_inner).close_open();
+        self.log.write().close_open();
     }
 
     /// Bytes appended and not yet durable.

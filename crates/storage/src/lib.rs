@@ -8,7 +8,6 @@ mod clock;
 mod device;
 mod few;
 mod identity;
-mod lock_order;
 mod read_errors;
 mod ticket;
 mod wake;
@@ -21,7 +20,6 @@ pub use device::{
 };
 pub use few::Few;
 pub use identity::{FORMAT_VERSION, Identity, MetalogRole, STATE_FILE, secret_after};
-pub use lock_order::{LOG, NAMESPACE, ReadGuard, check_no_read_lock};
 pub use read_errors::ReadErrors;
 pub use ticket::Ticket;
 pub use wake::Wake;

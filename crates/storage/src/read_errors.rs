@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use frieze_base::{ErrorKind, Fault, MonoTime, Reason, SegmentId};
+use frieze_locks::{Mutex, levels};
 
 /// Most segments remembered; the next full scrub finds damage in others.
 const SEGMENTS_MAX: usize = 64;
@@ -21,7 +21,7 @@ pub struct ReadErrors {
     /// Count of reads that failed because of damage.
     reads: AtomicU64,
     /// Segments, with the time of the scrub's last read of each.
-    segments: Mutex<BTreeMap<SegmentId, Option<MonoTime>>>,
+    segments: Mutex<levels::ReadErrors, BTreeMap<SegmentId, Option<MonoTime>>>,
 }
 
 impl ReadErrors {
@@ -31,7 +31,7 @@ impl ReadErrors {
             return;
         }
         self.reads.fetch_add(1, Ordering::Relaxed);
-        let mut segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut segments = self.segments.lock();
         if segments.len() < SEGMENTS_MAX {
             segments.entry(segment).or_default();
         }
@@ -44,24 +44,24 @@ impl ReadErrors {
 
     /// True if a segment is due; segments whose pause is over are forgotten.
     pub fn is_due(&self, now: MonoTime) -> bool {
-        let mut segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut segments = self.segments.lock();
         segments.retain(|_, checked| checked.is_none_or(|checked| now.since_ns(checked) < REST_NS));
         segments.values().any(Option::is_none)
     }
 
     /// A segment was repaired: a reader that meets damage there later has met new damage.
     pub fn forget(&self, segment: SegmentId) {
-        self.segments.lock().unwrap_or_else(PoisonError::into_inner).remove(&segment);
+        self.segments.lock().remove(&segment);
     }
 
     /// A segment that is due.
     pub fn next(&self) -> Option<SegmentId> {
-        let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        let segments = self.segments.lock();
         segments.iter().find(|(_, checked)| checked.is_none()).map(|(segment, _)| *segment)
     }
 
     /// The scrub has read a segment.
     pub fn mark_checked(&self, segment: SegmentId, now: MonoTime) {
-        self.segments.lock().unwrap_or_else(PoisonError::into_inner).insert(segment, Some(now));
+        self.segments.lock().insert(segment, Some(now));
     }
 }

@@ -334,7 +334,7 @@ impl ServerParts {
             let (what, found, max) = ("replicas", replicas.into(), max.into());
             return Err(ClusterError::OutOfRange { what, found, max }.into());
         }
-        let _one = self.founding.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one = self.founding.lock();
         if self.has_cluster() {
             return Err(Fault::new(Reason::Unavailable, "another server joins this one just now: ask again"));
         }
@@ -386,7 +386,7 @@ impl ServerParts {
 
     /// Makes a single server the first node of a cluster. An interrupted founding continues.
     fn found_cluster(&self) -> Result<(), Fault> {
-        let _one = self.founding.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one = self.founding.lock();
         let address = self.planes.settings.reached_at(self.listens_at.get().map(String::as_str))?;
         if !self.planes.meta.is_member() {
             self.found_metalog()?;

@@ -2,12 +2,13 @@
 //! metadata.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SegmentId, SessionId};
 use frieze_coherence::{CacheLeaseSettings, FileLocks, OpenFiles};
 use frieze_disk::{Disk, StateFile, TimeSource};
 use frieze_hlc::{ClockSettings, Hlc, HlcClock, format_instant};
+use frieze_locks::Mutex;
 use frieze_metadata::{Metadata, MetadataHost, NameVersions, RecoverUpto, VersionStore};
 use frieze_metalog::{DataEnd, MetalogSettings};
 use frieze_multilog::{LogSettings, RecoveredItem};

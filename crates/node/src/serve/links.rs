@@ -10,13 +10,14 @@
 //! Leaves to others: the messages, and sending again those that were lost.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
 use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
+use frieze_locks::{Condvar, Mutex, RwLock, levels};
 use frieze_net::{
     FrameWriter, Limits, LogThrottle, PartialFrame, PeerPayload, Peers, PrefixClaim, ServerAddr, random_nonce,
 };
@@ -79,9 +80,9 @@ pub(crate) struct Links {
     clock: Arc<NodeClock>,
     notices: Notices,
     traffic: Arc<Traffic>,
-    links: Mutex<BTreeMap<(NodeId, Lane), Open>>,
+    links: Mutex<levels::PeerLinks, BTreeMap<(NodeId, Lane), Open>>,
     /// Links of lane [`Lane::Bytes`], searched for messages to send.
-    going: RwLock<Vec<Arc<Link>>>,
+    going: RwLock<levels::ByteLinks, Vec<Arc<Link>>>,
 }
 
 struct Open {
@@ -119,7 +120,7 @@ struct Link {
     to: NodeId,
     lane: Lane,
     address: ServerAddr,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<levels::LinkQueue, Waiting>,
     changed: Condvar,
     /// Log lines about lost messages: while a node is away some are lost at each heartbeat.
     losses: LogThrottle,
@@ -172,7 +173,7 @@ impl Links {
     /// # Errors
     /// `Overloaded` if the system refuses another thread; all links that need none are set then.
     pub(crate) fn set(self: &Arc<Links>, nodes: &BTreeMap<NodeId, ServerAddr>) -> Result<(), Fault> {
-        let mut links = lock(&self.links);
+        let mut links = self.links.lock();
         // The thread of a link that ends stops by itself; nothing depends on when.
         let goes = |(node, _): &(NodeId, Lane), open: &mut Open| nodes.get(node) != Some(&open.link.address);
         links.extract_if(.., goes).for_each(|(_, open)| open.link.end());
@@ -190,19 +191,19 @@ impl Links {
             }
         }
         let for_bytes = links.values().map(|open| &open.link).filter(|link| link.lane == Lane::Bytes);
-        *self.going.write().unwrap_or_else(PoisonError::into_inner) = for_bytes.cloned().collect();
+        *self.going.write() = for_bytes.cloned().collect();
         failed
     }
 
     /// The node has connected to this one: the link to it tries again at once.
     pub(super) fn heard(&self, node: NodeId) {
-        let links = lock(&self.links);
+        let links = self.links.lock();
         Lane::ALL.iter().filter_map(|lane| links.get(&(node, *lane))).for_each(|open| open.link.heard());
     }
 
     /// Closes all connections and waits for their threads.
     pub(super) fn stop(&self) {
-        let links = std::mem::take(&mut *lock(&self.links));
+        let links = std::mem::take(&mut *self.links.lock());
         for open in links.values() {
             open.link.end();
         }
@@ -340,7 +341,7 @@ impl Links {
     /// Prepares to send the beginning of a payload of `len` bytes, which begins to arrive here and goes to `to` with a
     /// record of the chain. `None` if that is of no use now.
     pub(super) fn set_off(self: &Arc<Links>, to: NodeId, chain: ChainId, len: usize) -> Option<Arc<Going>> {
-        let link = self.going.read().unwrap_or_else(PoisonError::into_inner).iter().find(|link| link.to == to)?.clone();
+        let link = self.going.read().iter().find(|link| link.to == to)?.clone();
         let (name, connection) = link.name_ahead()?;
         let (links, sent) = (self.clone(), Mutex::new(Some(0)));
         Some(Arc::new(Going { links, link, connection, chain, name, len, sent }))
@@ -373,7 +374,7 @@ impl Links {
         payload: PeerPayload,
         put: impl FnOnce(&Link, ServerMessage, PeerPayload),
     ) {
-        let link = lock(&self.links).get(&(to, Lane::of(&told))).map(|open| open.link.clone());
+        let link = self.links.lock().get(&(to, Lane::of(&told))).map(|open| open.link.clone());
         match link {
             Some(link) => put(&link, told, payload),
             None => debug!("node {to} is not known here: what was to be told is lost"),
@@ -394,7 +395,7 @@ impl Peers for Links {
     }
 
     fn go(&self) {
-        let going = self.going.read().unwrap_or_else(PoisonError::into_inner);
+        let going = self.going.read();
         going.iter().for_each(|link| self.send_some(link));
     }
 }
@@ -417,14 +418,14 @@ pub(super) struct Going {
     name: u64,
     len: usize,
     /// Bytes sent; `None` once the record was sent.
-    sent: Mutex<Option<usize>>,
+    sent: Mutex<levels::RecordProgress, Option<usize>>,
 }
 
 impl Going {
     /// Sends what arrived since the last piece, if that is worth a message and the connection is free; the last piece
     /// goes with the record. `so_far`: everything that has arrived.
     pub(super) fn go_on(&self, so_far: &[u8]) {
-        let mut sent = lock(&self.sent);
+        let mut sent = self.sent.lock();
         let Some(from) = sent.filter(|from| so_far.len() - from >= PIECE_BYTES_MIN && so_far.len() < self.len) else {
             return;
         };
@@ -452,7 +453,7 @@ impl Going {
 
 impl PrefixClaim for Going {
     fn claim(&self, connection: u64) -> Option<(u64, usize)> {
-        let mut sent = lock(&self.sent);
+        let mut sent = self.sent.lock();
         if connection != self.connection || sent.is_none_or(|bytes| bytes == 0) {
             return None;
         }
@@ -462,7 +463,7 @@ impl PrefixClaim for Going {
 
 impl Drop for Going {
     fn drop(&mut self) {
-        let unclaimed = lock(&self.sent).is_some_and(|bytes| bytes > 0);
+        let unclaimed = self.sent.lock().is_some_and(|bytes| bytes > 0);
         self.link.done_ahead(self.connection);
         if unclaimed && self.link.connection() == self.connection {
             let forget = ChainPiece { chain: self.chain.0, ahead: self.name, len: 0 };
@@ -494,7 +495,7 @@ impl Link {
 
     /// Queues a message for the next thread that sends.
     fn put(&self, told: ServerMessage, payload: PeerPayload) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let bytes = payload.bytes.len() + MESSAGE_BYTES;
         if !waiting.is_taking || waiting.messages.len() >= WAITING_MAX || waiting.bytes + bytes > WAITING_BYTES_MAX {
             waiting.lost += 1;
@@ -506,7 +507,7 @@ impl Link {
 
     /// Opens the link on a connection.
     fn open(&self, writer: &FrameWriter) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         waiting.connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
         waiting.ahead = 0;
         waiting.writer = Some(writer.clone());
@@ -514,12 +515,12 @@ impl Link {
 
     /// Number of the connection; 0 for none.
     fn connection(&self) -> u64 {
-        lock(&self.waiting).connection
+        self.waiting.lock().connection
     }
 
     /// A name for a payload whose beginning is to be sent, and the connection on which the name is valid.
     fn name_ahead(&self) -> Option<(u64, u64)> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let takes = waiting.connection != 0 && waiting.ahead < AHEAD_MAX;
         waiting.ahead += usize::from(takes);
         waiting.aheads += u64::from(takes);
@@ -527,13 +528,13 @@ impl Link {
     }
 
     fn done_ahead(&self, connection: u64) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         waiting.ahead -= usize::from(waiting.connection == connection);
     }
 
     /// Takes the turn to send on this connection, if it is free.
     fn take_turn_on(&self, connection: u64) -> Option<FrameWriter> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let is_free = !waiting.is_sending && waiting.begun.is_none() && waiting.failed.is_none();
         let writer = waiting.writer.clone().filter(|_| is_free && waiting.connection == connection);
         waiting.is_sending |= writer.is_some();
@@ -542,16 +543,16 @@ impl Link {
 
     /// Closes the link once no thread sends on its connection.
     fn close(&self) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         (waiting.writer, waiting.connection) = (None, 0);
         let waited = self.changed.wait_while(waiting, |waiting| waiting.is_sending);
-        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = waited;
         (waiting.begun, waiting.failed) = (None, None);
     }
 
     /// Takes the turn to send, if the queue has a message and the turn is free.
     fn take_turn(&self) -> Option<FrameWriter> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let is_free = !waiting.is_sending && waiting.begun.is_none() && waiting.failed.is_none();
         let writer = waiting.writer.clone().filter(|_| is_free && !waiting.messages.is_empty());
         waiting.is_sending |= writer.is_some();
@@ -560,7 +561,7 @@ impl Link {
 
     /// The next message for the thread with the turn. Without one the turn ends.
     fn next_in_turn(&self) -> Option<(ServerMessage, PeerPayload)> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let next = waiting.pop();
         waiting.is_sending = next.is_some();
         if next.is_none() && waiting.writer.is_none() {
@@ -571,7 +572,7 @@ impl Link {
 
     /// Ends the turn before everything is sent.
     fn leave(&self, rest: Result<PartialFrame<Bytes>, Fault>) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         waiting.is_sending = false;
         match rest {
             Ok(begun) => waiting.begun = Some(begun).filter(|begun| !begun.is_done()),
@@ -586,14 +587,14 @@ impl Link {
     /// # Errors
     /// The failure of another thread that was sending on this link.
     fn next(&self) -> Result<Option<Next>, Fault> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let idle = |waiting: &mut Waiting| {
             let nothing = waiting.messages.is_empty() && waiting.begun.is_none();
             !waiting.ends && waiting.failed.is_none() && (nothing || waiting.is_sending)
         };
         loop {
             let waited = self.changed.wait_timeout_while(waiting, ALIVE_EVERY, idle);
-            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+            waiting = waited.0;
             // If another thread is sending just now, no keep-alive is needed.
             if !waiting.is_sending || waiting.ends || waiting.failed.is_some() {
                 break;
@@ -615,13 +616,13 @@ impl Link {
 
     /// Ends the turn of the link's own thread.
     fn sent(&self) {
-        lock(&self.waiting).is_sending = false;
+        self.waiting.lock().is_sending = false;
     }
 
     /// Sets whether messages are queued. Messages under way are lost when a connection breaks. Returns the messages
     /// lost since the last call.
     fn take(&self, is_taking: bool) -> u64 {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let lost = std::mem::take(&mut waiting.lost);
         waiting.unsaid += lost;
         if lost > 0 && self.losses.happened().is_some() {
@@ -642,27 +643,27 @@ impl Link {
 
     /// Waits until it is time to try again. True if the node connected meanwhile.
     fn rest(&self, time: Duration) -> bool {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         // A connection of the node from before this wait does not count.
         waiting.is_heard = false;
         // Messages do not wake it: they are dropped now.
         let idle = |waiting: &mut Waiting| !waiting.ends && !waiting.is_heard;
         let waited = self.changed.wait_timeout_while(waiting, time, idle);
-        waited.unwrap_or_else(PoisonError::into_inner).0.is_heard
+        waited.0.is_heard
     }
 
     fn heard(&self) {
-        lock(&self.waiting).is_heard = true;
+        self.waiting.lock().is_heard = true;
         self.changed.notify_all();
     }
 
     fn end(&self) {
-        lock(&self.waiting).ends = true;
+        self.waiting.lock().ends = true;
         self.changed.notify_all();
     }
 
     fn has_ended(&self) -> bool {
-        lock(&self.waiting).ends
+        self.waiting.lock().ends
     }
 }
 
@@ -672,10 +673,6 @@ impl Waiting {
         self.bytes -= payload.bytes.len() + MESSAGE_BYTES;
         Some((told, payload))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! continues.
 //! Leaves to others: the work itself (the parts); connections, and the threads of a cluster ([`super::together`]).
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -52,7 +51,7 @@ pub(super) fn flush(shared: &Shared) {
 /// Closes the connections of clients, each after the requests that have arrived: a client that greets again receives
 /// the new list of servers, and which server to ask when this one is lost. An idle client would never learn of it.
 fn end_conversations_with_clients(shared: &Shared) {
-    let open = shared.open.lock().unwrap_or_else(PoisonError::into_inner);
+    let open = shared.open.lock();
     let of_clients = open.values().filter(|open| open.conn.node().is_none());
     let count = of_clients.map(|open| open.stream.shut_in()).count();
     debug!(count, "the servers of the cluster are others than before: clients greet again");

@@ -10,10 +10,12 @@
 //! Leaves to others: small replies, which do not wait.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
+
+use frieze_locks::{Mutex, MutexGuard, levels};
 
 /// Large replies under way for each processor: while some wait for their readers others run. On two processors that
 /// others used too one run each of `bench get-storm` took 0.79, 0.70, 0.70 and 0.78 s of processor a GiB with 1, 2, 4
@@ -26,7 +28,7 @@ pub(super) const LINGER: Duration = Duration::from_micros(500);
 
 /// Limits the large replies under way; the module says why.
 pub(super) struct Turns {
-    line: Mutex<Line>,
+    line: Mutex<levels::ReadTurns, Line>,
     max: usize,
 }
 
@@ -119,8 +121,9 @@ impl Turns {
         }
     }
 
+    #[track_caller]
     fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        self.line.lock()
     }
 }
 
@@ -194,7 +197,7 @@ mod tests {
     #[test]
     fn who_asks_for_more_keeps_its_turn_until_it_has_had_its_share() {
         let turns = turns(1);
-        let order = Mutex::new(Vec::new());
+        let order = std::sync::Mutex::new(Vec::new());
         let mut place = Place::default();
         let turn = turns.take(&mut place, MIB);
         std::thread::scope(|scope| {
@@ -237,7 +240,7 @@ mod tests {
         let mut slow = turns.take(&mut Place::default(), 1);
         slow.give_up();
         let other = turns.take(&mut Place::default(), 1);
-        let order = Mutex::new(Vec::new());
+        let order = std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let _turn = turns.take(&mut Place::default(), 1);

@@ -29,7 +29,8 @@ impl Hook {
             due
         };
         if due && let Some(act) = self.act.get() {
-            act();
+            // In place of another thread: the one that reads here holds its locks.
+            frieze_locks::run_as_other_thread(act);
         }
     }
 }

@@ -56,7 +56,7 @@ impl Files {
     /// `Unavailable` if no member of one of the chains answers; `Elsewhere` if there is no member; the fault of the
     /// request itself.
     pub(super) fn ask_members(&self, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Result<Vec<Heard>, Fault> {
-        frieze_storage::check_no_read_lock();
+        frieze_locks::check_may_wait();
         let now = || self.planes.clock.reading().mono;
         let (began, mut round, mut why) = (now(), 0u32, None);
         let (mut left, mut answers) = (chains, Vec::new());
@@ -104,7 +104,7 @@ impl Files {
     /// Sends a request about a chain to one server, a member of it or not. `None` if it refuses, or has not answered
     /// within a [`ROUND`]. Not to be called with a lock held.
     pub fn ask_one(&self, node: NodeId, chain: ChainId, about: &PeerRequestKind) -> Option<Answered> {
-        frieze_storage::check_no_read_lock();
+        frieze_locks::check_may_wait();
         let mut pending = Pending { questions: &self.planes.peer_rpc, asked: Vec::new() };
         let ask = Inquiry { at: None, about: &|_| about.clone() };
         pending.asked.push(self.put(node, BTreeSet::from([chain]), &ask));

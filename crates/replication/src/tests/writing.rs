@@ -231,7 +231,8 @@ fn a_failed_device_refuses_the_writes_that_wait_and_all_later_ones() {
     let waiting = TestWrite::sync(1).run(world.plane(1));
     world.plane(1).on_device_failed(Reason::InputOutput);
     assert_eq!(reason(&waiting), Reason::InputOutput);
-    world.plane(1).on_persisted(world.plane(1).device().log().end());
+    let end = world.plane(1).device().log().end();
+    world.plane(1).on_persisted(end);
     assert_eq!(shown(&world, 0, None), [0; 100], "its record may be lost: it stays hidden");
     assert!(now(&TestWrite::of(2).run(world.plane(1))).is_err());
 }

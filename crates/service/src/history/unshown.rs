@@ -6,9 +6,9 @@
 //! Leaves to others: whether the rights of now still show a difference (`story`).
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, levels};
 use frieze_wire::timeline::Difference;
 use frieze_wire::txn::Caller;
 use prost::Message;
@@ -52,7 +52,7 @@ pub(crate) struct Page {
 /// Rests of answers, the one used last at the end.
 #[derive(Debug)]
 pub struct Unshown {
-    rests: Mutex<VecDeque<Rest>>,
+    rests: Mutex<levels::AnswerRests, VecDeque<Rest>>,
     bytes_max: usize,
 }
 
@@ -88,7 +88,7 @@ impl Unshown {
             return;
         }
         rest.bytes.shrink_to_fit();
-        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rests = self.rests.lock();
         rests.push_back(rest);
         let mut bytes: usize = rests.iter().map(|rest| rest.bytes.capacity()).sum();
         while bytes > self.bytes_max {
@@ -98,7 +98,7 @@ impl Unshown {
 
     /// At most `max` of the differences from number `skip` on, of about `bytes_max` bytes; `None` if they are not here.
     pub(crate) fn page(&self, asked: &Asked, skip: u64, max: usize, bytes_max: usize) -> Option<Page> {
-        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rests = self.rests.lock();
         let is_it = |rest: &Rest| rest.asked == *asked && (rest.first..rest.first + rest.count).contains(&skip);
         let position = rests.iter().position(is_it)?;
         let mut rest = rests.remove(position)?;
@@ -107,7 +107,7 @@ impl Unshown {
         let page = rest.page(max, bytes_max)?;
         // A client that has not received a page may ask for it again.
         if page.more {
-            self.rests.lock().unwrap_or_else(PoisonError::into_inner).push_back(rest);
+            self.rests.lock().push_back(rest);
         }
         Some(page)
     }
@@ -180,9 +180,7 @@ mod tests {
         for uid in 0..5 {
             unshown.keep(asked(uid), 0, &all, false);
         }
-        let bytes = |unshown: &Unshown| {
-            unshown.rests.lock().expect("nobody panicked").iter().map(|rest| rest.bytes.capacity()).sum::<usize>()
-        };
+        let bytes = |unshown: &Unshown| unshown.rests.lock().iter().map(|rest| rest.bytes.capacity()).sum::<usize>();
         assert!(bytes(&unshown) <= 4096);
         let page = unshown.page(&asked(4), 0, 10_000, 1 << 20).expect("it is there");
         assert!(page.more && page.differences.len() < 5000 && page.differences[..] == all[..page.differences.len()]);

@@ -6,13 +6,14 @@
 //! reading what is granted (`views`, `changes`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{Fault, InodeId, MonoTime, Reason, SessionId};
 use frieze_coherence::{
     AnswerKeys, AnswerTicket, CacheKey, CacheLeaseSettings, CacheLeases, LeaseEffect, PollId, Recall, RequestKey,
 };
+use frieze_locks::{Mutex, levels};
 use frieze_metadata::{ChangeObserver, SharedReadSet};
 use frieze_namespace::{Cached, KeyVersion, NoReadSet, ReadSet, cached_of};
 use frieze_replication::PublishObserver;
@@ -28,7 +29,7 @@ pub struct Caching {
     clock: Arc<NodeClock>,
     /// Number of this server process, or of its current term as the leader of others.
     life: AtomicU64,
-    core: Mutex<Core>,
+    core: Mutex<levels::CacheLeases, Core>,
     /// 0: no session caches anything. [`MANY`]: several do, or may. Otherwise the id of the only session that does.
     sole: AtomicU64,
     /// The session that was the only one to cache anything when it last made a change that the core did not note; 0:
@@ -124,7 +125,7 @@ impl Caching {
 
     /// Recalls all leases granted so far. Changes wait until they are returned, at most for one lease.
     pub fn take_back(&self) {
-        let sessions = self.lock().grants.sessions().collect();
+        let sessions = self.core.lock().grants.sessions().collect();
         self.take_over(sessions);
     }
 
@@ -153,7 +154,7 @@ impl Caching {
     /// For how many milliseconds the session may cache `key`; 0: not at all.
     pub(crate) fn give(&self, session: SessionId, key: CacheKey) -> u16 {
         let at = self.now();
-        let mut core = self.lock();
+        let mut core = self.core.lock();
         match self.publishing.load(Ordering::SeqCst) {
             0 => {}
             MANY => return 0,
@@ -244,7 +245,7 @@ impl Caching {
 
     /// True if the session is known to keep a cache, or may keep one from an earlier process of this server.
     pub(crate) fn is_known(&self, session: SessionId) -> bool {
-        self.lock().grants.sessions().any(|known| known == session)
+        self.core.lock().grants.sessions().any(|known| known == session)
     }
 
     /// Another server grants cache leases from now on: the next tick redirects the polling sessions to it. A change
@@ -256,7 +257,7 @@ impl Caching {
     /// To be called a few times a second.
     pub fn tick(&self) {
         if self.stands_down.swap(false, Ordering::AcqRel) {
-            let polls = std::mem::take(&mut self.lock().polls);
+            let polls = std::mem::take(&mut self.core.lock().polls);
             let elsewhere =
                 || Fault::new(Reason::Elsewhere, "another server gives out what may be cached: ask it for recalls");
             polls.into_values().for_each(|(header, to)| to.respond(&header, Err(elsewhere()), &[], 0));
@@ -275,7 +276,7 @@ impl Caching {
 
     /// CacheLeases given in this lease and the one before.
     pub(crate) fn count(&self) -> usize {
-        self.lock().grants.count()
+        self.core.lock().grants.count()
     }
 
     /// Number of this server process.
@@ -287,17 +288,13 @@ impl Caching {
         self.clock.reading().mono
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Steps the core and then applies its effects outside of the lock: an answer is a system call.
     fn with(&self, step: impl FnOnce(&mut Core, MonoTime)) {
         let at = self.now();
         let mut answers = Vec::new();
         let mut told = Vec::new();
         {
-            let mut core = self.lock();
+            let mut core = self.core.lock();
             step(&mut core, at);
             for effect in std::mem::take(&mut core.effects) {
                 match effect {
@@ -385,26 +382,22 @@ pub(crate) struct Gate {
     caching: Arc<Caching>,
     to: Arc<dyn Responder>,
     /// What the request has read so far.
-    told: Mutex<AnswerKeys>,
+    told: Mutex<levels::AnswerKeys, AnswerKeys>,
 }
 
 impl Gate {
     pub(crate) fn new(caching: Arc<Caching>, to: Arc<dyn Responder>, told: AnswerKeys) -> Gate {
         Gate { caching, to, told: Mutex::new(told) }
     }
-
-    fn told(&self) -> std::sync::MutexGuard<'_, AnswerKeys> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl ReadSet for Gate {
     fn add(&self, what: Cached) {
-        self.told().keys.push(key_of(what));
+        self.told.lock().keys.push(key_of(what));
     }
 
     fn add_everything(&self) {
-        self.told().everything = true;
+        self.told.lock().everything = true;
     }
 }
 
@@ -413,7 +406,7 @@ impl Responder for Gate {
         if !self.caching.is_watched(request.session) {
             return self.to.respond(request, result, payload, payload_crc);
         }
-        let mut told = std::mem::take(&mut *self.told());
+        let mut told = std::mem::take(&mut *self.told.lock());
         told.keys.extend(result.iter().flat_map(inodes_of).map(CacheKey::inode));
         let (to, header, payload) = (self.to.clone(), *request, payload.to_vec());
         let answer = Box::new(move || to.respond(&header, result, &payload, payload_crc));

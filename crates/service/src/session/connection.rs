@@ -1,9 +1,9 @@
 //! The peer of a connection: its identity and rights; and which sessions are alive.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use frieze_base::{Fault, MonoTime, NodeId, Reason, SessionId};
+use frieze_locks::{Mutex, levels};
 use frieze_net::{Key, NOBODY, Origin};
 use frieze_planes::Principal;
 use frieze_wire::message::{Hello, HelloReply, Prove};
@@ -25,7 +25,7 @@ pub struct KeyRight {
 /// One connection as the sessions sees it.
 pub struct Conn {
     challenge: [u8; 32],
-    state: Mutex<ConnState>,
+    state: Mutex<levels::ConnectionState, ConnState>,
 }
 
 struct ConnState {
@@ -66,7 +66,7 @@ impl Conn {
                 format!("this server belongs to cluster {}, the client expects {}", server.cluster, hello.cluster),
             ));
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.greeted = true;
         let is_node = hello.node != 0;
         let wants_key = is_node || !hello.key_name.is_empty();
@@ -97,7 +97,7 @@ impl Conn {
         nodes: &NodeKeys,
         server: HelloReply,
     ) -> Result<HelloReply, Fault> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let refused =
             || Fault::new(Reason::Unproven, "the key was not accepted: check its name and secret on both ends");
         let hello = state.hello.take().ok_or_else(refused)?;
@@ -128,7 +128,7 @@ impl Conn {
     /// `BadFrame` before the greeting; `Unproven` if nothing proves the peer's identity; `NotPermitted` if the request
     /// names a user that the peer may not act for.
     pub(crate) fn principal(&self, named: Option<Caller>) -> Result<Principal, Fault> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         if !state.greeted {
             return Err(Fault::new(
                 Reason::BadFrame,
@@ -161,12 +161,12 @@ impl Conn {
 
     /// Revokes the peer's proof that it is a node.
     pub(crate) fn disown(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).node = None;
+        self.state.lock().node = None;
     }
 
     /// Owner of the connection, once the peer has greeted and proven its identity.
     pub fn origin(&self) -> Option<Origin> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         match state.node {
             Some(_) => Some(Origin::Server),
             None => (state.greeted && state.proven).then_some(Origin::User(state.caller.uid)),
@@ -175,17 +175,17 @@ impl Conn {
 
     /// The peer's node, if it has proven to be one.
     pub fn node(&self) -> Option<NodeId> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).node
+        self.state.lock().node
     }
 
     /// The session last found to belong to this connection's user.
     pub(crate) fn session(&self) -> Option<SessionId> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).session
+        self.state.lock().session
     }
 
     /// Notes that `session` belongs to this connection's user. Returns the one noted before.
     fn adopt(&self, session: SessionId) -> Option<SessionId> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).session.replace(session)
+        self.state.lock().session.replace(session)
     }
 }
 
@@ -197,7 +197,7 @@ fn within(asked: &Caller, proven: &Caller) -> bool {
 /// SessionTable with connections, and since when the other sessions have none.
 #[derive(Default)]
 pub struct SessionTable {
-    alive: Mutex<BTreeMap<SessionId, Alive>>,
+    alive: Mutex<levels::SessionTimes, BTreeMap<SessionId, Alive>>,
 }
 
 struct Alive {
@@ -218,7 +218,7 @@ impl SessionTable {
         if before == Some(session) {
             return;
         }
-        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alive = self.alive.lock();
         alive.entry(session).or_insert(Alive { connections: 0, idle_since: now }).connections += 1;
         if let Some(before) = before {
             leave(&mut alive, before, now);
@@ -228,19 +228,19 @@ impl SessionTable {
     /// Uncounts a closed connection.
     pub(crate) fn detach(&self, conn: &Conn, now: MonoTime) {
         if let Some(session) = conn.session() {
-            leave(&mut self.alive.lock().unwrap_or_else(PoisonError::into_inner), session, now);
+            leave(&mut self.alive.lock(), session, now);
         }
     }
 
     /// Adds a session that recovery found: it has no connection yet.
     pub fn found(&self, session: SessionId, now: MonoTime) {
-        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alive = self.alive.lock();
         alive.entry(session).or_insert(Alive { connections: 0, idle_since: now });
     }
 
     /// Another server has connections of these sessions.
     pub fn seen(&self, sessions: impl Iterator<Item = SessionId>, now: MonoTime) {
-        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alive = self.alive.lock();
         for session in sessions {
             if let Some(state) = alive.get_mut(&session) {
                 state.idle_since = now;
@@ -250,35 +250,35 @@ impl SessionTable {
 
     /// Restarts the timeout of every known session: other servers know which of them were connected there meanwhile.
     pub(crate) fn renew(&self, now: MonoTime) {
-        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alive = self.alive.lock();
         alive.values_mut().for_each(|state| state.idle_since = now);
     }
 
     /// SessionTable with a connection here.
     pub(crate) fn connected(&self) -> Vec<SessionId> {
-        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = self.alive.lock();
         alive.iter().filter(|(_, state)| state.connections > 0).map(|(id, _)| *id).collect()
     }
 
     /// The session has ended.
     pub fn forget(&self, session: SessionId) {
-        self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        self.alive.lock().remove(&session);
     }
 
     /// Every known session.
     pub(crate) fn known(&self) -> Vec<SessionId> {
-        self.alive.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+        self.alive.lock().keys().copied().collect()
     }
 
     /// SessionTable without a connection for longer than `timeout_ns`.
     pub fn expired(&self, now: MonoTime, timeout_ns: u64) -> Vec<SessionId> {
-        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = self.alive.lock();
         alive.iter().filter(|(_, state)| state.is_gone(now, timeout_ns)).map(|(id, _)| *id).collect()
     }
 
     /// True if this session has had no connection for longer than `timeout_ns`.
     pub fn has_expired(&self, session: SessionId, now: MonoTime, timeout_ns: u64) -> bool {
-        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = self.alive.lock();
         alive.get(&session).is_some_and(|state| state.is_gone(now, timeout_ns))
     }
 }

@@ -4,10 +4,10 @@
 //! change is sent when no session can still read the state before it. Leaves to others: which session holds what
 //! (`grants`, `locks`), waiting answers (`caching`).
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::{Fault, Reason, Seq, SessionId};
-use frieze_coherence::{AnswerKeys, CacheKey, FileLocks, GrantedLocks};
+use frieze_coherence::{AnswerKeys, CacheKey, GrantedLocks};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::holding::{CancelLock, Lock, LockKind, LockReply, Recalls, TestLock, TestLockReply};
 
@@ -80,12 +80,12 @@ impl Sessions {
         }
         if ask.life == self.caching.life() {
             // The session knows this server process, has reclaimed its locks, and has named its open files.
-            self.locks().settled(header.session);
+            self.locks.lock().settled(header.session);
             self.opened.settled(header.session);
         }
         self.opened.update(header.session, ask.list, &ask.open);
         self.caching.poll(header, ask.acked, ask.life, responder);
-        self.locks().lease(header.session);
+        self.locks.lock().lease(header.session);
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl Sessions {
         }
         let mut served = Vec::new();
         let outcome = {
-            let mut locks = self.locks();
+            let mut locks = self.locks.lock();
             let is_new = ask.range.kind() != LockKind::Unlock && !ask.again;
             if is_new && locks.is_early(self.planes.clock.reading().mono, session) {
                 return Err(Fault::new(
@@ -111,31 +111,27 @@ impl Sessions {
     }
 
     pub(crate) fn test_lock(&self, session: SessionId, ask: &TestLock) -> TestLockReply {
-        TestLockReply { held: self.locks().test(session, &ask.range) }
+        TestLockReply { held: self.locks.lock().test(session, &ask.range) }
     }
 
     pub(crate) fn cancel_lock(&self, session: SessionId, ask: &CancelLock) -> LockReply {
-        LockReply { outcome: self.locks().cancel(session, ask.wait) as i32 }
+        LockReply { outcome: self.locks.lock().cancel(session, ask.wait) as i32 }
     }
 
     /// Ends the locks of sessions that have not polled for recalls for a lease.
     pub fn end_lapsed_locks(&self) {
         let mut served = GrantedLocks::new();
-        self.locks().lapse(|session| self.caching.is_known(session), &mut served);
+        self.locks.lock().lapse(|session| self.caching.is_known(session), &mut served);
         self.caching.notify_locked(&served);
     }
 
     /// The locks and leases of a session end with it.
     pub(crate) fn let_go(&self, session: SessionId) {
         let mut served = GrantedLocks::new();
-        self.locks().ended(session, &mut served);
+        self.locks.lock().ended(session, &mut served);
         self.caching.ended(session);
         self.opened.ended(session);
         self.caching.notify_locked(&served);
-    }
-
-    fn locks(&self) -> MutexGuard<'_, FileLocks> {
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -213,7 +213,7 @@ impl Upkeep {
             true => self.as_if(found.id, (before, now), through, of),
             false => {
                 // No clone, restore or undo that was planned on history expiring now may run after it.
-                let alone = self.forgetting.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let alone = self.forgetting.write();
                 reply.stamp =
                     self.set_horizon(principal, header, (found.id, &path, before), (through, sessions), of)?;
                 // Read while no edit runs: `needs` notices one that was planned on a snapshot deleted meanwhile.

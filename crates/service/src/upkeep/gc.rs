@@ -14,10 +14,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
-use std::sync::{PoisonError, RwLockWriteGuard, TryLockError};
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
+use frieze_locks::RwLockWriteGuard;
 use frieze_multilog::DeadRecord;
 use frieze_namespace::{Expiries, SharedState};
 use frieze_planes::{DeadRecords, DeadSpace, Elsewhere, Needs, RecordPlace, Seen};
@@ -255,14 +255,14 @@ impl Upkeep {
     /// Keeps edits out. A clone of a snapshot that was deleted after the clone was planned has to finish first, so that
     /// `needs` sees what it shares; a clone planned later is refused the deleted snapshot. While an edit is under way
     /// the pass is put off a few times; after that it waits for the edit.
+    #[track_caller]
     fn without_edits(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         let alone = match self.forgetting.try_write() {
-            Ok(alone) => alone,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) if self.planes.gc.put_off.fetch_add(1, Ordering::Relaxed) < PUT_OFF_MAX => {
+            Some(alone) => alone,
+            None if self.planes.gc.put_off.fetch_add(1, Ordering::Relaxed) < PUT_OFF_MAX => {
                 return None;
             }
-            Err(TryLockError::WouldBlock) => self.forgetting.write().unwrap_or_else(PoisonError::into_inner),
+            None => self.forgetting.write(),
         };
         self.planes.gc.put_off.store(0, Ordering::Relaxed);
         Some(alone)

@@ -16,10 +16,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason, SegmentId};
 use frieze_cluster::ClusterState;
+use frieze_locks::{Mutex, levels};
 use frieze_replication::DiscardedSpace;
 use tracing::{debug, info};
 
@@ -28,9 +28,9 @@ use crate::upkeep::Upkeep;
 /// Space that is still to be freed, as far as it is known.
 #[derive(Default)]
 pub struct Remains {
-    counted: Mutex<Counted>,
+    counted: Mutex<levels::RemainingSpace, Counted>,
     /// Chains whose replica was dropped since the process began, and how often.
-    given_up: Mutex<BTreeMap<ChainId, u64>>,
+    given_up: Mutex<levels::DroppedReplicas, BTreeMap<ChainId, u64>>,
     chains: AtomicU64,
     left_bytes: AtomicU64,
     freed_bytes: AtomicU64,
@@ -53,14 +53,6 @@ impl Remains {
     pub fn told(&self) -> (u64, u64, u64) {
         let told = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         (told(&self.chains), told(&self.left_bytes), told(&self.freed_bytes))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Counted> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_given_up(&self) -> MutexGuard<'_, BTreeMap<ChainId, u64>> {
-        self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, counted: &Counted) {
@@ -107,7 +99,7 @@ impl Upkeep {
             return Ok(());
         }
         self.remains.chains.store((held.len() - gone.len()) as u64, Ordering::Relaxed);
-        gone.iter().for_each(|chain| *self.remains.lock_given_up().entry(*chain).or_default() += 1);
+        gone.iter().for_each(|chain| *self.remains.given_up.lock().entry(*chain).or_default() += 1);
         let named: Vec<String> = gone.iter().map(ChainId::to_string).collect();
         info!(chains = named.join(" "), "other servers have these by now: their room here is given back");
         self.planes.data.device().evict_orphan_images()
@@ -136,7 +128,7 @@ impl Upkeep {
         if self.planes.durability.failure().is_some() {
             return Ok(());
         }
-        let mut counted = self.remains.lock();
+        let mut counted = self.remains.counted.lock();
         let Some(room) = self.planes.data.discarded_space() else {
             *counted = Counted::default();
             self.remains.note(&counted);
@@ -206,7 +198,7 @@ impl Upkeep {
 
     /// Chains whose replica was dropped since the process began, and how often: for tests of the moment of the drop.
     pub fn chains_given_up(&self) -> Vec<(ChainId, u64)> {
-        self.remains.lock_given_up().iter().map(|(chain, times)| (*chain, *times)).collect()
+        self.remains.given_up.lock().iter().map(|(chain, times)| (*chain, *times)).collect()
     }
 }
 

@@ -24,13 +24,14 @@ mod read_errors;
 mod report;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{Fault, MonoTime, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, levels};
 use frieze_multilog::{CheckStop, Damage, DamageKind, RecordMeta, SegmentBytes};
 use frieze_storage::IMAGE_SLOT_BYTES;
 use frieze_wire::scrub::{ScrubReply, ScrubState};
@@ -47,7 +48,7 @@ const KEEP_EVERY_NS: u64 = 10_000_000_000;
 /// Known damage, and the scrub under way.
 pub struct Scrub {
     disk: Arc<dyn Disk>,
-    state: Mutex<State>,
+    state: Mutex<levels::ScrubState, State>,
     /// Bytes checked of the current segment.
     within: AtomicU64,
     /// Records that other servers may have undamaged.
@@ -77,19 +78,15 @@ impl Scrub {
         Scrub { disk, state: Mutex::new(state), within: AtomicU64::new(0), mends: Mends::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Number of the scrub under way, and its rate in bytes a second.
     fn under_way(&self) -> Option<(u64, u64)> {
-        let state = self.lock();
+        let state = self.state.lock();
         (state.kept.state() == ScrubState::Running).then(|| (state.kept.run, state.kept.bytes_per_s.max(1)))
     }
 
     /// Begins a scrub, unless one is under way.
     fn start(&self, now: Hlc, bytes_per_s: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.kept.state() == ScrubState::Running {
             // The new rate holds from now on.
             state.kept.bytes_per_s = bytes_per_s;
@@ -112,7 +109,7 @@ impl Scrub {
 
     /// Ends the scrub under way.
     fn stop(&self, now: Hlc) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.kept.state() == ScrubState::Running {
             state.kept.done_bytes += self.within.swap(0, Ordering::Relaxed);
             state.kept.set_state(ScrubState::Stopped);
@@ -123,7 +120,7 @@ impl Scrub {
 
     /// Drops the findings of a record.
     fn forget(&self, segment: SegmentId, record: &RecordMeta) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let before = state.kept.found.len();
         state.kept.found.retain(|found| !found.is_of(segment, record));
         if state.kept.found.len() < before {
@@ -144,7 +141,7 @@ impl Scrub {
 
     /// The summary that every user may see.
     pub fn summary(&self) -> ScrubSummary {
-        let state = self.lock();
+        let state = self.state.lock();
         let kept = &state.kept;
         let running = kept.state() == ScrubState::Running;
         ScrubSummary {
@@ -190,7 +187,7 @@ impl Upkeep {
         self.mend();
         let Some((run, _)) = self.scrub.under_way() else { return Ok(()) };
         loop {
-            let after = SegmentId(self.scrub.lock().kept.segment);
+            let after = SegmentId(self.scrub.state.lock().kept.segment);
             let next = self.planes.data.device().log().segment_after(after);
             let Some(segment) = next else {
                 if self.scrub_shelves(run, pause)? && self.scrub_images(run, pause).is_ok() {
@@ -221,7 +218,7 @@ impl Upkeep {
     fn scrub_segment(&self, run: u64, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<(), CheckStop> {
         let hit = self.look_at(Some(run), segment, pause)?;
         let now = self.planes.clock.now();
-        let mut state = self.scrub.lock();
+        let mut state = self.scrub.state.lock();
         let kept = &mut state.kept;
         if kept.run != run || kept.state() != ScrubState::Running {
             return Err(CheckStop::Stop);
@@ -312,7 +309,7 @@ impl Upkeep {
             return Ok(false);
         }
         let now = self.planes.clock.now();
-        let mut state = self.scrub.lock();
+        let mut state = self.scrub.state.lock();
         state.kept.mended = shelves.rebuilt;
         for (key, unread) in shelves.lost {
             let (kind, segment) = (DamageKind::Index, key.first);
@@ -340,7 +337,7 @@ impl Upkeep {
 
     fn finish_scrub(&self, run: u64) {
         let now = self.planes.clock.now();
-        let mut state = self.scrub.lock();
+        let mut state = self.scrub.state.lock();
         let kept = &mut state.kept;
         if kept.run != run || kept.state() != ScrubState::Running {
             return;

@@ -12,10 +12,11 @@
 //! settled the size meanwhile, this one changes nothing, and the file is measured again.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use frieze_base::{ChainId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_locks::MutexGuard;
 use frieze_metadata::FileChunks;
 use frieze_planes::{Principal, Seen, chains_of_grants, granted_chains};
 use frieze_replication::file_bytes_max;
@@ -273,8 +274,9 @@ impl Writers {
         }
     }
 
+    #[track_caller]
     fn ending(&self) -> MutexGuard<'_, Stopped> {
-        self.ending.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ending.0.lock()
     }
 
     /// Stops a session from writing, and informs all heads.

@@ -40,7 +40,8 @@ impl Task {
     /// Runs until it rests. True when it is over.
     pub(super) fn resume(&mut self) -> bool {
         let stack = self.0.as_mut().expect("it is taken only when the task goes");
-        stack.resume();
+        // A call has locks of its own.
+        frieze_locks::run_as_other_thread(|| stack.resume());
         stack.is_done()
     }
 }
@@ -63,5 +64,5 @@ impl Drop for Task {
 pub(super) fn suspend() {
     assert!(generator::is_generator(), "something waits that may not wait");
     #[expect(deprecated, reason = "what waits has no scope at hand, it is deep in the server")]
-    generator::yield_with(());
+    frieze_locks::run_as_other_thread(|| generator::yield_with(()));
 }

@@ -11,7 +11,6 @@
 //! [`Device::publish`] makes the group visible. A flush waits for the places that were reserved before it. The rules
 //! and what each of them prevents are a model: `tests/append_model.rs`.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{Fault, Reason, SegmentId};
@@ -74,7 +73,7 @@ impl Device {
     /// A microsecond; if a segment is added, the creation or renaming of a file.
     pub fn reserve(&self, metas: &[RecordMeta]) -> Result<Option<ReservedAppend>, Fault> {
         self.erase_failed()?;
-        let reservation = self.log.write().unwrap_or_else(PoisonError::into_inner).reserve(metas);
+        let reservation = self.log.write().reserve(metas);
         let Some(reservation) = reservation else { return Ok(None) };
         self.served.fetch_add(1, Ordering::Relaxed);
         if let Some(roll) = &reservation.roll
@@ -108,7 +107,7 @@ impl Device {
             bytes += (head.len() + payload.len()) as u64;
             // After the write, and before the record is visible: a flush that takes the mark syncs these bytes, and one
             // that does not see it yet does not count the record.
-            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(spot.segment);
+            self.dirty.lock().segments.insert(spot.segment);
             // Readers request a recent write as a whole more often than in parts: its checksum need not be read back
             // for that.
             let len = payload.len() as u64;
@@ -135,9 +134,9 @@ impl Device {
         if is_due(&self.log()) {
             return;
         }
-        let mut lock = self.turn_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lock = self.turn_lock.lock();
         while !is_due(&self.log()) {
-            lock = self.turn.wait(lock).unwrap_or_else(PoisonError::into_inner);
+            lock = self.turn.wait(lock);
         }
     }
 
@@ -151,7 +150,7 @@ impl Device {
     /// If it is not its turn.
     pub fn publish(&self, reserved: ReservedAppend) -> Result<LogPosition, Fault> {
         let ReservedAppend { metas, reservation, filled } = reserved;
-        let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.log.write();
         assert!(log.is_first(reservation.id), "a group is published before the one that it lies behind");
         let filled = match filled {
             _ if log.has_failed(reservation.id) => Err(Fault::new(
@@ -178,7 +177,7 @@ impl Device {
             }
         };
         // Locked once, so that no thread misses it between its look and its wait.
-        drop(self.turn_lock.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.turn_lock.lock());
         self.turn.notify_all();
         published
     }
@@ -187,7 +186,7 @@ impl Device {
         for spot in &reservation.spots {
             self.erase(spot.segment, spot.offset);
         }
-        self.log.write().unwrap_or_else(PoisonError::into_inner).abandon(reservation);
+        self.log.write().abandon(reservation);
     }
 
     /// Erases the head of a failed record: all of it may have been written. If the process failed before its space is
@@ -196,10 +195,10 @@ impl Device {
         // A segment whose creation failed holds nothing.
         let Ok(file) = self.file(segment) else { return };
         if let Err(why) = erase_header(&*file, offset) {
-            self.unerased.lock().unwrap_or_else(PoisonError::into_inner).push((segment, offset, why));
+            self.unerased.lock().push((segment, offset, why));
             self.has_unerased.store(true, Ordering::SeqCst);
         }
-        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(segment);
+        self.dirty.lock().segments.insert(segment);
     }
 
     /// Erases failed records that could not be erased at once, before anything is appended or made durable.
@@ -210,7 +209,7 @@ impl Device {
         if !self.has_unerased.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let mut unerased = self.unerased.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unerased = self.unerased.lock();
         while let Some((segment, offset, why)) = unerased.last() {
             erase_header(&*self.file(*segment)?, *offset).map_err(|_| why.clone())?;
             unerased.pop();

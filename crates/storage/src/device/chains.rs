@@ -6,7 +6,7 @@
 //! chain has (`chain`), which member receives them (`data`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use frieze_base::{ChainId, Fault, Reason, SegmentId};
@@ -67,7 +67,7 @@ impl Device {
         loop {
             let Some(id) = self.log().unlisted(chain, after) else { break };
             let footer = self.footer_of(id)?;
-            if !self.log.write().unwrap_or_else(PoisonError::into_inner).list(id, &footer) {
+            if !self.log.write().list(id, &footer) {
                 return Err(no_footer(id));
             }
         }
@@ -121,7 +121,7 @@ impl Device {
 
     /// The last record of each chain in the index runs.
     pub(super) fn tips(&self) -> BTreeMap<ChainId, ChainTip> {
-        self.tips.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tips.lock().clone()
     }
 
     fn footer_of(&self, id: SegmentId) -> Result<Vec<u8>, Fault> {
@@ -157,15 +157,15 @@ impl Device {
         on_recovered: &mut dyn FnMut(RecoveredItem<'_>),
     ) -> Result<(), Fault> {
         // The thread that writes an index run may be waiting for the appender, which the caller has locked.
-        let Ok(_index_run_lock) = self.index_run_lock.try_lock() else {
+        let Some(_index_run_lock) = self.index_run_lock.try_lock() else {
             return Err(Fault::new(Reason::Busy, "the index is being written: try again"));
         };
-        let _evicting = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _evicting = self.evicting.lock();
         let before = self.flush()?;
         let shelved = self.tips().get(&chain).map_or(0, |tip| tip.n);
         if shelved > after {
             // Rare: discarded records as old as those in index runs. The footers have all that the runs had.
-            let mut index_runs = self.index_runs.write().unwrap_or_else(PoisonError::into_inner);
+            let mut index_runs = self.index_runs.write();
             while let Some((key, _)) = index_runs.pop_last() {
                 self.tiers.forget_file(FileKey::IndexRun(key));
                 self.disk.remove(&index_run_name(key))?;
@@ -174,9 +174,9 @@ impl Device {
             self.disk.sync_dir()?;
         }
         let discarded = keep(Discards { chain, after, before })?;
-        let files = self.files.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let files = self.files.read().clone();
         let files = files.into_iter().map(|(id, file)| (SegmentKey(id.0), file)).collect();
-        let index_runs = self.index_runs.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let index_runs = self.index_runs.read().clone();
         let mut tips = BTreeMap::new();
         let mut source = OpenSegments { files, discarded: &discarded, index_runs };
         let (log, report) = MultiLog::recover_upto(self.settings.clone(), &mut source, Hlc::MAX, &mut |recovered| {
@@ -189,8 +189,8 @@ impl Device {
             let words = format!("the device log ends at {:?} and was durable up to {before:?}", report.end);
             return Err(Fault::new(Reason::Corrupt, words));
         }
-        *self.tips.lock().unwrap_or_else(PoisonError::into_inner) = tips;
-        *self.log.write().unwrap_or_else(PoisonError::into_inner) = log;
+        *self.tips.lock() = tips;
+        *self.log.write() = log;
         Ok(())
     }
 }

@@ -5,7 +5,6 @@
 //! same. Bounded: of two spans with one slot the newer stays.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Smallest span of a record that the kernel sends from the file: a smaller one is read faster than its checksums are
 /// looked up.
@@ -13,11 +12,12 @@ pub const SENDFILE_BYTES_MIN: u64 = 32 << 10;
 
 use frieze_base::{SegmentId, crc32c_combine};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_multilog::StoredSpan;
 
 /// The cache. Uses no memory before the first span, and grows with the count of spans.
 #[derive(Default)]
-pub(super) struct SpanChecksums(Mutex<Table>);
+pub(super) struct SpanChecksums(Mutex<levels::SpanChecksums, Table>);
 
 /// Slots, a power of two or none: each holds one of the spans whose hashes begin with its number.
 #[derive(Default)]
@@ -88,8 +88,9 @@ impl SpanChecksums {
         self.table().put(ChecksumSlot { hash: span.hash(), crc });
     }
 
+    #[track_caller]
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -6,7 +6,6 @@
 //! engine), when to give back its space (`remains`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::PoisonError;
 
 use frieze_base::{ChainId, Fault, Reason, SegmentId};
 use frieze_multilog::{Discards, ImageKey};
@@ -29,14 +28,14 @@ impl Device {
     ) -> Result<(), Fault> {
         let busy = || Fault::new(Reason::Busy, "the index is being written: try again");
         // The thread that has this lock may be waiting for the appender, which the caller has locked.
-        let Ok(_index_run_lock) = self.index_run_lock.try_lock() else { return Err(busy()) };
-        let Ok(_evicting) = self.evicting.try_lock() else { return Err(busy()) };
+        let Some(_index_run_lock) = self.index_run_lock.try_lock() else { return Err(busy()) };
+        let Some(_evicting) = self.evicting.try_lock() else { return Err(busy()) };
         let discarded = keep()?;
-        self.tips.lock().unwrap_or_else(PoisonError::into_inner).retain(|chain, _| !chains.contains(chain));
-        self.log.write().unwrap_or_else(PoisonError::into_inner).begin_take_out(chains, discarded);
+        self.tips.lock().retain(|chain, _| !chains.contains(chain));
+        self.log.write().begin_take_out(chains, discarded);
         let files = self.log().files_in_memory();
         for some in files.chunks(FILES_AT_ONCE) {
-            self.log.write().unwrap_or_else(PoisonError::into_inner).take_out(some, chains);
+            self.log.write().take_out(some, chains);
         }
         Ok(())
     }

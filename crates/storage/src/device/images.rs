@@ -19,12 +19,13 @@ mod make;
 mod read;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use frieze_base::{Fault, InodeId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, RwLock, levels};
 use frieze_multilog::image::{ENTRY_BYTES, HEAD_BYTES, ImageEntry, ImageFile, PAGE_BYTES, SLOT_HEAD_BYTES};
 use frieze_multilog::{FragmentedPage, ImagePlace, Images};
 use frieze_wire::message::ImageStatus;
@@ -46,18 +47,18 @@ pub struct ImageBudget {
 /// The images of a device.
 pub(super) struct ImageStore {
     budget: ImageBudget,
-    set: RwLock<Images>,
-    files: RwLock<ImageFileMap>,
+    set: RwLock<levels::ImageSet, Images>,
+    files: RwLock<levels::ImageFiles, ImageFileMap>,
     /// Locked while images are written or evicted.
-    slots: Mutex<FreeSlots>,
-    requests: Mutex<BTreeSet<FragmentedPage>>,
+    slots: Mutex<levels::ImageSlots, FreeSlots>,
+    requests: Mutex<levels::ImageRequests, BTreeSet<FragmentedPage>>,
     /// Images that readers could not use: their slots are to be evicted.
-    lost: Mutex<Vec<ImagePlace>>,
+    lost: Mutex<levels::LostImages, Vec<ImagePlace>>,
     lost_count: AtomicU64,
     /// Damage that was found, as sentences.
-    words: Mutex<Vec<String>>,
+    words: Mutex<levels::ImageDamage, Vec<String>>,
     /// ImageFileMap with expired bytes that images may still hold.
-    to_forget: Mutex<BTreeSet<InodeId>>,
+    to_forget: Mutex<levels::ImagesToForget, BTreeSet<InodeId>>,
     cursor: ImageCursor,
 }
 
@@ -186,12 +187,12 @@ impl ImageStore {
     }
 
     fn bytes(&self) -> u64 {
-        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        let files = self.files.read();
         files.values().map(|(head, _)| head.bytes()).sum()
     }
 
     fn file(&self, number: u32) -> Option<(ImageFile, Arc<dyn DiskFile>)> {
-        self.files.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+        self.files.read().get(&number).cloned()
     }
 }
 

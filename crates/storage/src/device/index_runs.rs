@@ -4,15 +4,15 @@
 //! footers of its segments, and until then no query uses it. Files in use are in memory; others are evicted when the
 //! index exceeds its limit. Leaves to others: the content of a run (`multilog`), when to write one (`engine`).
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::{ErrorKind, Fault, InodeId, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
+use frieze_locks::RwLockReadGuard;
 use frieze_multilog::{ChainTip, Error, IndexRun, MultiLog, RunBuilder, RunKey, RunMerge, RunSource, check_index_run};
 
 use super::{Device, FileKey, PageSpan, PinnedPages};
-use crate::lock_order::ReadGuard;
 use frieze_tier::Heat;
 
 /// Most segments of a newly written run: their records are sorted in memory at once.
@@ -61,7 +61,10 @@ impl Device {
     /// # Cost
     /// A table lookup for each file that is in memory. For an evicted file, a disk read for each run that may contain
     /// it, and about half a microsecond for each of its records.
-    pub fn log_of(&self, files: impl IntoIterator<Item = InodeId> + Clone) -> Result<ReadGuard<'_, MultiLog>, Fault> {
+    pub fn log_of(
+        &self,
+        files: impl IntoIterator<Item = InodeId> + Clone,
+    ) -> Result<RwLockReadGuard<'_, MultiLog>, Fault> {
         for _ in 0..TRIES {
             let log = self.log();
             if !files.clone().into_iter().any(|inode| log.is_evicted(inode)) {
@@ -73,7 +76,7 @@ impl Device {
             self.evict_to_budget(|inode| evicted.contains(&inode));
         }
         // Other readers fetch so much that files are evicted before they are used: they have to wait.
-        let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _kept = self.evicting.lock();
         loop {
             let log = self.log();
             let evicted: Vec<InodeId> = files.clone().into_iter().filter(|inode| log.is_evicted(*inode)).collect();
@@ -138,20 +141,20 @@ impl Device {
                 bytes.resize(len, 0);
                 let read = self.read_index_run(key, &*file, offset, &mut bytes, Heat::Wanted)?;
                 if fetch.take(&bytes[..read]).is_err() {
-                    let one = self.index_run_lock.lock().unwrap_or_else(PoisonError::into_inner);
+                    let one = self.index_run_lock.lock();
                     self.rebuild_run(key)?;
                     drop(one);
                     continue 'anew;
                 }
             }
-            if !self.log.write().unwrap_or_else(PoisonError::into_inner).number(&mut fetch) {
+            if !self.log.write().number(&mut fetch) {
                 return Err(Fault::new(
                     Reason::Corrupt,
                     format!("the index of inode {inode} names a segment that is not in the log"),
                 ));
             }
             fetch.build();
-            if self.log.write().unwrap_or_else(PoisonError::into_inner).put_back(fetch) {
+            if self.log.write().put_back(fetch) {
                 return Ok(());
             }
         }
@@ -165,12 +168,12 @@ impl Device {
             return;
         }
         // Another thread is evicting.
-        let Ok(_one) = self.evicting.try_lock() else { return };
+        let Some(_one) = self.evicting.try_lock() else { return };
         // Evicts somewhat more than needed, so that not every fetch has to visit all files.
         let mut leave = self.log().to_evict(bytes_max / 8 * 7);
         leave.retain(|inode| !keep(*inode));
         for some in leave.chunks(EVICT_AT_ONCE) {
-            self.log.write().unwrap_or_else(PoisonError::into_inner).evict(some);
+            self.log.write().evict(some);
         }
     }
 
@@ -181,7 +184,7 @@ impl Device {
     /// # Errors
     /// The disk's. Then nothing has changed.
     pub fn write_index_runs(&self, keep: &dyn Fn(&[ChainTip]) -> Option<Vec<u8>>) -> Result<bool, Fault> {
-        let _one = self.index_run_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.index_run_lock.lock();
         let shelved = self.write_next_run(keep)?;
         let keys = self.log().to_merge();
         let merged = keys.map_or(Ok(false), |keys| self.merge(&keys))?;
@@ -204,9 +207,9 @@ impl Device {
             return Ok(false);
         }
         self.write_run(bytes.len() as u64, |file| Ok(file.write_at(0, &[&bytes])?), |_| Ok(run.clone()))?;
-        self.log.write().unwrap_or_else(PoisonError::into_inner).add_index_run(run);
-        *self.companion.lock().unwrap_or_else(PoisonError::into_inner) = companion;
-        *self.tips.lock().unwrap_or_else(PoisonError::into_inner) = tips;
+        self.log.write().add_index_run(run);
+        *self.companion.lock() = companion;
+        *self.tips.lock() = tips;
         Ok(true)
     }
 
@@ -255,7 +258,7 @@ impl Device {
         // Opened by its new name, which its errors print.
         let file = self.disk.open(&name)?;
         self.disk.sync_dir()?;
-        self.index_runs.write().unwrap_or_else(PoisonError::into_inner).insert(run.key(), file);
+        self.index_runs.write().insert(run.key(), file);
         Ok(run)
     }
 
@@ -300,7 +303,7 @@ impl Device {
             return Ok(());
         }
         let mut segments = self.log().segments_of(key);
-        let companion = self.companion.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let companion = self.companion.lock().clone();
         let mut made = Vec::new();
         while !segments.is_empty() {
             let builder = self.collect(&segments)?;
@@ -320,7 +323,6 @@ impl Device {
         }
         self.repairs
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
             .push(format!("the index of segments {key} was damaged and has been made anew from their footers"));
         self.replace(&[key], made)
     }
@@ -328,9 +330,9 @@ impl Device {
     /// Replaces runs by others of the same segments, and removes files without users.
     fn replace(&self, old: &[RunKey], new: Vec<IndexRun>) -> Result<(), Fault> {
         let keys: Vec<RunKey> = new.iter().map(IndexRun::key).collect();
-        self.log.write().unwrap_or_else(PoisonError::into_inner).replace_index_runs(old, new);
+        self.log.write().replace_index_runs(old, new);
         for key in old.iter().filter(|key| !keys.contains(key)) {
-            self.index_runs.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+            self.index_runs.write().remove(key);
             self.tiers.forget_file(FileKey::IndexRun(*key));
             self.disk.remove(&index_run_name(*key))?;
         }
@@ -342,7 +344,7 @@ impl Device {
     /// # Errors
     /// The disk's.
     pub fn damaged_index_runs(&self) -> Result<Vec<RunKey>, Fault> {
-        let _one = self.index_run_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.index_run_lock.lock();
         let keys: Vec<RunKey> = self.log().index_runs().map(IndexRun::key).collect();
         let mut damaged = Vec::new();
         for key in keys {
@@ -382,7 +384,7 @@ impl Device {
         let mut checked = CheckedIndexRuns::default();
         let keys: Vec<RunKey> = self.log().index_runs().map(IndexRun::key).collect();
         for key in keys {
-            let _one = self.index_run_lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one = self.index_run_lock.lock();
             // Merged meanwhile: the next scrub checks the merged run.
             let Some(file) = self.index_run_file(key) else { continue };
             let mut medium = RunOnMedium { file: &*file, pace, stopped: false };
@@ -404,12 +406,12 @@ impl Device {
     }
 
     pub(super) fn index_run_file(&self, key: RunKey) -> Option<Arc<dyn DiskFile>> {
-        self.index_runs.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        self.index_runs.read().get(&key).cloned()
     }
 
     /// Damage found and repaired since the last call, as sentences.
     pub fn take_repairs(&self) -> Vec<String> {
-        std::mem::take(&mut *self.repairs.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.repairs.lock())
     }
 }
 

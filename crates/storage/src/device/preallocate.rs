@@ -4,10 +4,11 @@
 //! Guarantees: a spare has the length of a segment and holds nothing that recovery could mistake for a part of the log.
 //! Leaves to others: whether there is space (`device`), the thread that creates spares (`serve`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::Fault;
 use frieze_disk::{Disk, DiskFile};
+use frieze_locks::{Mutex, levels};
 use frieze_multilog::SEGMENT_HEADER_BYTES;
 
 use super::segment_file::{TRAILER_BYTES, wipe};
@@ -23,9 +24,9 @@ const ROOM_FOR_MORE: u64 = 8;
 #[derive(Default)]
 pub struct SpareSegments {
     /// Names of the spares; the last is used first.
-    ready: Mutex<Vec<&'static str>>,
+    ready: Mutex<levels::SpareSegments, Vec<&'static str>>,
     /// Locked while a spare is created.
-    creating: Mutex<()>,
+    creating: Mutex<levels::SpareCreation, ()>,
     taken: Arc<Wake>,
 }
 
@@ -39,7 +40,7 @@ impl SpareSegments {
         let there = disk.list()?;
         for name in NAMES.into_iter().filter(|name| there.iter().any(|there| there == name)) {
             if spares.is_clean(disk, name, segment_bytes)? {
-                spares.ready.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+                spares.ready.lock().push(name);
             } else {
                 disk.remove(name)?;
             }
@@ -52,7 +53,7 @@ impl SpareSegments {
     /// # Errors
     /// The disk's.
     pub(super) fn put(&self, disk: &dyn Disk, file: &str, segment_bytes: u64) -> Result<bool, Fault> {
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ready = self.ready.lock();
         let Some(name) = NAMES.into_iter().find(|name| !ready.contains(name)) else { return Ok(false) };
         if !self.is_clean(disk, file, segment_bytes)? {
             return Ok(false);
@@ -80,10 +81,10 @@ impl SpareSegments {
     /// # Errors
     /// The disk's.
     pub(super) fn take(&self, disk: &dyn Disk, name: &str) -> Result<Option<Arc<dyn DiskFile>>, Fault> {
-        let ready = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let ready = || self.ready.lock();
         if ready().is_empty() {
             // A spare in the making is ready sooner than a new one.
-            drop(self.creating.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(self.creating.lock());
         }
         let mut ready = ready();
         let Some(spare) = ready.last() else { return Ok(None) };
@@ -107,21 +108,21 @@ impl SpareSegments {
     ) -> Result<(), Fault> {
         loop {
             // If another thread is creating spares, there is nothing to add.
-            let Ok(_creating) = self.creating.try_lock() else { return Ok(()) };
+            let Some(_creating) = self.creating.try_lock() else { return Ok(()) };
             let missing = {
-                let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+                let ready = self.ready.lock();
                 let room = if ready.is_empty() { 1 } else { ROOM_FOR_MORE };
                 NAMES.into_iter().find(|name| !ready.contains(name)).filter(|_| has_room(room))
             };
             let Some(name) = missing else { return Ok(()) };
             disk.create(name, segment_bytes)?;
-            self.ready.lock().unwrap_or_else(PoisonError::into_inner).insert(0, name);
+            self.ready.lock().insert(0, name);
         }
     }
 
     /// True if there is none.
     pub(super) fn is_empty(&self) -> bool {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.ready.lock().is_empty()
     }
 
     /// Wakes the thread that waits until a spare is used.

@@ -1,12 +1,13 @@
 //! Opening a device: recovery reads its segments, and removes files that would block new segments.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
+use frieze_locks::{Condvar, Mutex, RwLock};
 use frieze_multilog::{
     Corruption, Discards, LogCutReason, LogPosition, LogSource, MultiLog, RECORD_MARK_BYTES, RESERVED_BYTES_MAX,
     RecoveryReport, RunKey, SegmentKey,

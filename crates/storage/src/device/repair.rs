@@ -5,8 +5,6 @@
 //! record with this name is refused, and nothing is written. Leaves to others: fetching the bytes (`scrub`);
 //! durability, which comes with the next flush: if a power loss takes the repair, the record is as damaged as before.
 
-use std::sync::PoisonError;
-
 use frieze_base::{Fault, crc32c};
 use frieze_multilog::NumberedRecord;
 
@@ -45,7 +43,7 @@ impl Device {
         if !writes.is_empty() {
             self.tiers.note_untracked(FileKey::Segment(stored.segment));
             self.checksums.clear();
-            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(stored.segment);
+            self.dirty.lock().segments.insert(stored.segment);
         }
         Ok(true)
     }

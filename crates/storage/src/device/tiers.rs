@@ -18,11 +18,12 @@
 mod frames;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ByteRange, InodeId, SegmentId};
 use frieze_disk::{DiskFile, PAGE_BYTES};
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_multilog::{LogPosition, RunKey};
 use frieze_tier::{CachePolicy, Habit, Heat, Readers, RecentWindow, Shares};
 
@@ -107,11 +108,11 @@ pub struct Tiers {
     young_bytes_max: u64,
     /// Log position from which on records are young.
     edge: AtomicU64,
-    window: Mutex<RecentWindow>,
+    window: Mutex<levels::RecentWindow, RecentWindow>,
     /// Young bytes of an earlier process may be in memory or not: a bit for each frame that was requested.
     inherited: Inherited,
-    old: Mutex<OldPages>,
-    readers: Mutex<Readers<ReaderKey>>,
+    old: Mutex<levels::OldPages, OldPages>,
+    readers: Mutex<levels::ReaderStreams, Readers<ReaderKey>>,
     /// The first refusal of the kernel to drop pages.
     unbounded: AtomicU64,
     healed: AtomicU64,
@@ -153,8 +154,9 @@ impl Tiers {
         }
     }
 
+    #[track_caller]
     fn old(&self) -> MutexGuard<'_, OldPages> {
-        self.old.lock().unwrap_or_else(PoisonError::into_inner)
+        self.old.lock()
     }
 
     /// Offset up to which a segment is old.
@@ -172,7 +174,7 @@ impl Tiers {
 
     /// Access pattern of the reader, which now reads `range` of a file with old bytes.
     pub fn observe(&self, reader: ReaderKey, range: ByteRange) -> Habit {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner).observe(reader, range)
+        self.readers.lock().observe(reader, range)
     }
 
     /// Prepares a read of these bytes: requests all that are not in memory, before the reader waits for any of them.
@@ -257,7 +259,7 @@ impl Tiers {
         file_of: &dyn Fn(FileKey) -> Option<Arc<dyn DiskFile>>,
     ) {
         let (end, durable) = (position(self.segment_bytes, end), position(self.segment_bytes, durable));
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.window.lock();
         let step = (self.young_bytes_max / STEP_PART).clamp(FRAME_BYTES, STEP_BYTES_MAX);
         if end.saturating_sub(self.young_bytes_max) < window.edge() + step {
             return;

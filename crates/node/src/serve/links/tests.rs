@@ -18,18 +18,18 @@ struct Listening {
     address: ServerAddr,
     listener: Arc<Listener>,
     told: Receiver<(NodeId, ServerMessage, Vec<u8>)>,
-    open: Arc<Mutex<Vec<Stream>>>,
+    open: Arc<std::sync::Mutex<Vec<Stream>>>,
 }
 
 impl Listening {
     fn start(node: u32, secret: [u8; 32], address: &str) -> Listening {
         let listener = Arc::new(Listener::bind(&address.parse().expect("an address")).expect("listens"));
         let (send, told) = channel();
-        let open = Arc::new(Mutex::new(Vec::new()));
+        let open = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (accepting, kept) = (listener.clone(), open.clone());
         spawn("test", move || {
             while let Ok(Some(stream)) = accepting.accept() {
-                lock(&kept).push(stream.clone());
+                kept.lock().unwrap().push(stream.clone());
                 let send = send.clone();
                 spawn("test", move || drop(converse(&stream, node, secret, &send))).expect("a thread");
             }
@@ -52,7 +52,7 @@ impl Listening {
 
     fn stop(&self) {
         self.listener.stop();
-        lock(&self.open).drain(..).for_each(|stream| stream.shutdown());
+        self.open.lock().unwrap().drain(..).for_each(|stream| stream.shutdown());
     }
 }
 
@@ -209,13 +209,13 @@ fn what_is_told_soon_goes_by_its_teller_as_far_as_the_socket_takes_it() {
         links.send_some(&link);
     };
     tell(0, 10);
-    assert_eq!(lock(&link.waiting).messages.len(), 1, "there is no connection yet");
+    assert_eq!(link.waiting.lock().messages.len(), 1, "there is no connection yet");
     link.open(&writer);
     tell(1, 10);
     tell(2, 4 << 20);
     tell(3, 10);
     {
-        let waiting = lock(&link.waiting);
+        let waiting = link.waiting.lock();
         assert!(waiting.begun.is_some() && !waiting.is_sending, "nobody reads, and nobody waits for that");
         assert_eq!(waiting.messages.len(), 1, "what comes behind half a message waits for the rest of it");
     }
@@ -248,7 +248,7 @@ impl Line {
         let reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
         FrameReader::new(near.clone(), TELLING).expect("ticks");
         link.open(&FrameWriter::new(near, TELLING));
-        links.going.write().expect("nobody panicked").push(link.clone());
+        links.going.write().push(link.clone());
         Line { links, link, reader }
     }
 
@@ -311,7 +311,7 @@ fn what_went_ahead_of_no_record_is_told_to_be_forgotten() {
     assert_eq!(line.next(), (ServerMessage::ChainPiece(ChainPiece { len: 0, ..piece }), Vec::new()));
     // Nothing went: there is nothing to forget.
     drop(line.links.set_off(NodeId(2), ChainId(3), bytes.len()));
-    assert!(lock(&line.link.waiting).messages.is_empty());
+    assert!(line.link.waiting.lock().messages.is_empty());
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn what_waits_for_a_node_is_bounded() {
         link.tell(ServerMessage::Alive(KeepAlive {}), payload.clone());
     }
     {
-        let waiting = lock(&link.waiting);
+        let waiting = link.waiting.lock();
         assert!(waiting.bytes <= WAITING_BYTES_MAX && waiting.bytes > WAITING_BYTES_MAX / 2);
         assert_eq!(waiting.lost + waiting.messages.len() as u64, 200);
     }
@@ -393,12 +393,12 @@ fn what_waits_for_a_node_is_bounded() {
     for _ in 0..2 * WAITING_MAX {
         link.tell(ServerMessage::Alive(KeepAlive {}), PeerPayload::none());
     }
-    assert_eq!(lock(&link.waiting).messages.len(), 0, "nothing is kept for a node that is away");
+    assert_eq!(link.waiting.lock().messages.len(), 0, "nothing is kept for a node that is away");
     link.take(true);
     for _ in 0..2 * WAITING_MAX {
         link.tell(ServerMessage::Alive(KeepAlive {}), PeerPayload::none());
     }
-    assert_eq!(lock(&link.waiting).messages.len(), WAITING_MAX);
+    assert_eq!(link.waiting.lock().messages.len(), WAITING_MAX);
 }
 
 #[test]

@@ -7,9 +7,9 @@
 //! Leaves to others: finding damage (`scrub`), what may be overwritten (`device`).
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChainId, Fault, MonoTime, NodeId, SegmentId};
+use frieze_locks::{Mutex, levels};
 use frieze_multilog::{Damage, DamageKind, NumberedRecord, RecordMeta};
 use frieze_wire::peer::{ChainRecord, PeerRequestKind, RecordAsk};
 use tracing::{debug, info};
@@ -26,7 +26,7 @@ const OTHERS_MAX: usize = 16;
 
 /// Records that wait for repair.
 #[derive(Default)]
-pub(super) struct Mends(Mutex<BTreeMap<(ChainId, u64), Waiting>>);
+pub(super) struct Mends(Mutex<levels::RepairQueue, BTreeMap<(ChainId, u64), Waiting>>);
 
 #[derive(Clone)]
 struct Waiting {
@@ -41,7 +41,7 @@ impl Mends {
     /// Notes a damaged place, if another server may have what was there.
     pub(super) fn note(&self, damage: &Damage) {
         let Some(record) = damage.record.as_ref().filter(|_| damage.kind == DamageKind::Data) else { return };
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock();
         if waiting.len() < WAITING_MAX {
             let (record, segment) = (record.clone(), damage.segment);
             let fresh = Waiting { record, segment, due: MonoTime(0), wait_ns: WAIT_NS };
@@ -51,25 +51,21 @@ impl Mends {
 
     /// True if an attempt is due.
     pub(super) fn is_due(&self, now: MonoTime) -> bool {
-        self.lock().values().any(|waiting| waiting.due <= now)
+        self.0.lock().values().any(|waiting| waiting.due <= now)
     }
 
     fn due(&self, now: MonoTime) -> Option<Waiting> {
-        self.lock().values().find(|waiting| waiting.due <= now).cloned()
+        self.0.lock().values().find(|waiting| waiting.due <= now).cloned()
     }
 
     /// Ends an attempt: the record is repaired, or waits longer than before.
     fn tried(&self, tried: &Waiting, now: MonoTime, is_done: bool) {
-        let (mut waiting, key) = (self.lock(), (tried.record.chain, tried.record.n));
+        let (mut waiting, key) = (self.0.lock(), (tried.record.chain, tried.record.n));
         if is_done {
             waiting.remove(&key);
         } else if let Some(again) = waiting.get_mut(&key) {
             (again.due, again.wait_ns) = (MonoTime(now.0 + again.wait_ns), (2 * again.wait_ns).min(WAIT_NS_MAX));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(ChainId, u64), Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -16,7 +16,7 @@ impl Upkeep {
     /// When the next scrub begins by itself; `None` if none does.
     pub fn scrub_due(&self) -> Option<Hlc> {
         let every_us = self.planes.settings.scrub_every.as_micros() as u64;
-        let state = self.scrub.lock();
+        let state = self.scrub.state.lock();
         let kept = &state.kept;
         if every_us == 0 || kept.state() == ScrubState::Running {
             return None;

@@ -23,7 +23,7 @@ impl Upkeep {
             let hit = self.look_at(None, segment, pause)?;
             noticed.mark_checked(segment, self.planes.clock.reading().mono);
             let now = self.planes.clock.now();
-            let mut state = self.scrub.lock();
+            let mut state = self.scrub.state.lock();
             let before = state.kept.damaged();
             for damage in hit.places {
                 // Kept until a later scrub has finished without it.

@@ -37,7 +37,7 @@ impl Upkeep {
     pub(super) fn scrub_reply(&self, with_findings: bool) -> Result<ScrubReply, Fault> {
         let all_bytes = self.stored_bytes();
         let (mut reply, found) = {
-            let state = self.scrub.lock();
+            let state = self.scrub.state.lock();
             let kept = &state.kept;
             let within = self.scrub.within.load(std::sync::atomic::Ordering::Relaxed);
             let done_bytes = kept.done_bytes + if kept.state() == ScrubState::Running { within } else { 0 };

@@ -1,7 +1,6 @@
 //! Evicting images: their bytes are overwritten before their slot is reused, or before history is reported as expired.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::PoisonError;
 
 use frieze_base::{Fault, InodeId};
 use frieze_multilog::image::{ENTRY_BYTES, SLOT_BYTES};
@@ -17,7 +16,7 @@ impl Device {
     /// # Errors
     /// The disk's: the next call continues.
     pub(super) fn evict_useless(&self) -> Result<(), Fault> {
-        let mut free_slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free_slots = self.images.slots.lock();
         self.wipe_strays(&mut free_slots)?;
         self.erase_lost(&mut free_slots)?;
         self.evict_forgotten(&mut free_slots)?;
@@ -33,9 +32,9 @@ impl Device {
     /// The disk's: then no read uses those images any more, and the next call of this or [`Device::make_images`]
     /// removes the rest.
     pub fn forget_images(&self, inodes: impl IntoIterator<Item = InodeId>) -> Result<(), Fault> {
-        self.images.to_forget.lock().unwrap_or_else(PoisonError::into_inner).extend(inodes);
+        self.images.to_forget.lock().extend(inodes);
         // The thread that writes an image of records not yet dead has this lock until the image is listed.
-        let mut free_slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free_slots = self.images.slots.lock();
         self.wipe_strays(&mut free_slots)?;
         self.erase_lost(&mut free_slots)?;
         self.evict_forgotten(&mut free_slots)?;
@@ -51,12 +50,12 @@ impl Device {
     /// # Errors
     /// As [`Device::forget_images`].
     pub(in crate::device) fn evict_images(&self, keys: &[ImageKey]) -> Result<(), Fault> {
-        let mut free_slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free_slots = self.images.slots.lock();
         self.evict_listed(&mut free_slots, keys, false)
     }
 
     fn evict_forgotten(&self, free_slots: &mut FreeSlots) -> Result<(), Fault> {
-        let due = self.images.to_forget.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let due = self.images.to_forget.lock().clone();
         let mut keys = Vec::new();
         for inode in &due {
             if self.images().of_file(*inode).next().is_some() {
@@ -65,7 +64,7 @@ impl Device {
             }
         }
         self.evict_listed(free_slots, &keys, false)?;
-        let mut to_forget = self.images.to_forget.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut to_forget = self.images.to_forget.lock();
         to_forget.retain(|inode| !due.contains(inode));
         Ok(())
     }
@@ -75,19 +74,19 @@ impl Device {
     /// # Errors
     /// The disk's.
     pub(crate) fn evict_image_file(&self) -> Result<bool, Fault> {
-        let mut free_slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free_slots = self.images.slots.lock();
         self.evict_file(&mut free_slots)
     }
 
     /// Evicts the file with the fewest images.
     fn evict_file(&self, free_slots: &mut FreeSlots) -> Result<bool, Fault> {
         let fewest = {
-            let files = self.images.files.read().unwrap_or_else(PoisonError::into_inner);
+            let files = self.images.files.read();
             let used = |number: u32, slots: u32| slots as usize - ImageStore::free_slots(free_slots, number);
             files.iter().map(|(number, (head, _))| (used(*number, head.slots), *number)).min()
         };
         let Some((_, number)) = fewest else { return Ok(false) };
-        let mut images = self.images.set.write().unwrap_or_else(PoisonError::into_inner);
+        let mut images = self.images.set.write();
         let gone: Vec<ImageKey> =
             images.iter().filter(|(_, place)| place.file == number).map(|(key, _)| *key).collect();
         for key in &gone {
@@ -113,7 +112,7 @@ impl Device {
             return Ok(());
         }
         let places: Vec<ImagePlace> = {
-            let mut images = self.images.set.write().unwrap_or_else(PoisonError::into_inner);
+            let mut images = self.images.set.write();
             keys.iter().filter_map(|key| images.remove(key)).collect()
         };
         for key in keys.iter().filter(|_| missed) {
@@ -124,14 +123,14 @@ impl Device {
         }
         self.erase_images(free_slots, &places).inspect_err(|_| {
             // Retried before history is reported as expired.
-            self.images.lost.lock().unwrap_or_else(PoisonError::into_inner).extend(&places);
+            self.images.lost.lock().extend(&places);
         })
     }
 
     fn erase_lost(&self, free_slots: &mut FreeSlots) -> Result<(), Fault> {
-        let lost = std::mem::take(&mut *self.images.lost.lock().unwrap_or_else(PoisonError::into_inner));
+        let lost = std::mem::take(&mut *self.images.lost.lock());
         self.erase_images(free_slots, &lost).inspect_err(|_| {
-            self.images.lost.lock().unwrap_or_else(PoisonError::into_inner).extend(lost);
+            self.images.lost.lock().extend(lost);
         })
     }
 
@@ -167,7 +166,7 @@ impl Device {
         free_slots.free.remove(&number);
         free_slots.strays.retain(|place| place.file != number);
         free_slots.removed = true;
-        self.images.files.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.images.files.write().remove(&number);
         Ok(self.disk.remove(&image_name(number))?)
     }
 

@@ -1,10 +1,9 @@
 //! How far history was searched for pages that need images: durable, so that a restart continues there.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use frieze_base::Fault;
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use prost::Message;
 
 /// The file that holds the cursor.
@@ -12,7 +11,7 @@ const FILE: &str = "images";
 
 /// The cursor and its stored form.
 pub(super) struct ImageCursor {
-    state: Mutex<CursorState>,
+    state: Mutex<levels::ImageCursor, CursorState>,
 }
 
 struct CursorState {
@@ -53,8 +52,9 @@ impl ImageCursor {
         ImageCursor { state: Mutex::new(CursorState { written: current.clone(), current, file }) }
     }
 
+    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, CursorState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The stamp up to which history was searched, and the most pieces of a page up to there.

@@ -1,7 +1,5 @@
 //! Writing images: for pages that readers requested, and for all of history in its order.
 
-use std::sync::PoisonError;
-
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::image::{ENTRY_BYTES, ImageFile, PAGE_BYTES, SLOT_BYTES, SLOTS_MAX};
@@ -34,7 +32,7 @@ impl Device {
     /// The disk's: the next round continues. `Corrupt` if the index cannot be read.
     pub fn make_images(&self, upto: Hlc, may_continue: &ContinueCheck<'_>) -> Result<bool, Fault> {
         let store = &self.images;
-        store.set.read().unwrap_or_else(PoisonError::into_inner).next_round();
+        store.set.read().next_round();
         self.evict_useless()?;
         if store.budget.percent == 0 {
             return Ok(false);
@@ -51,14 +49,14 @@ impl Device {
 
     /// True if an image could be written without evicting another.
     fn has_free(&self) -> bool {
-        let slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots = self.images.slots.lock();
         slots.free.values().any(|free| !free.is_empty()) || self.next_image_file().is_some()
     }
 
     fn handle_requests(&self, may_continue: &ContinueCheck<'_>) -> Result<bool, Fault> {
         let mut handled = false;
         for _ in 0..REQUESTS_AT_ONCE {
-            let request = self.images.requests.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
+            let request = self.images.requests.lock().pop_first();
             let Some(request) = request else { return Ok(false) };
             let key = {
                 let log = self.log_of([request.chunk.inode])?;
@@ -132,7 +130,7 @@ impl Device {
     /// Writes these images in order, as many as there is space for; with `may_evict`, evicts others if there is none.
     /// Returns how many of them exist now, or cannot be written because their records cannot be read.
     fn write_images(&self, keys: &[ImageKey], may_evict: bool) -> Result<usize, Fault> {
-        let mut slots = self.images.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.images.slots.lock();
         let (mut count, mut sealed) = (0, Vec::new());
         let mut done = Ok(());
         for key in keys {
@@ -182,7 +180,7 @@ impl Device {
             let Some((head, file)) = self.images.file(place.file) else { return Ok(None) };
             let (entry, slot) = head.seal(place.slot, key, &planned.of, &page);
             file.write_at(head.slot_at(place.slot), &[&slot, &page])?;
-            let mut images = self.images.set.write().unwrap_or_else(PoisonError::into_inner);
+            let mut images = self.images.set.write();
             let before = images.add(*key, place, planned.of);
             debug_assert_eq!(before, None, "an image that was not there");
             return Ok(Some(entry));
@@ -246,7 +244,7 @@ impl Device {
         let file = self.disk.create(&name, head.bytes())?;
         file.write_at(0, &[&head.encode()])?;
         file.sync()?;
-        self.images.files.write().unwrap_or_else(PoisonError::into_inner).insert(head.file, (head, file));
+        self.images.files.write().insert(head.file, (head, file));
         // The last element is used first.
         slots.free.insert(head.file, (0..head.slots).rev().collect());
         Ok(())

@@ -1,10 +1,11 @@
 //! Reading images, and requests for missing ones.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLockReadGuard};
 
 use frieze_base::{Fault, crc32c};
 use frieze_disk::DiskFile;
+use frieze_locks::RwLockReadGuard;
 use frieze_multilog::image::{
     BLOCK_BYTES, BLOCKS, ImageFile, PAGE_BYTES, SLOT_BYTES, SLOT_HEAD_BYTES, SLOT_HEAD_USED, SlotHead,
 };
@@ -20,8 +21,9 @@ const AHEAD: usize = 4;
 
 impl Device {
     /// The existing images, for a plan. Locked after the index, if both are needed.
+    #[track_caller]
     pub fn images(&self) -> RwLockReadGuard<'_, Images> {
-        self.images.set.read().unwrap_or_else(PoisonError::into_inner)
+        self.images.set.read()
     }
 
     /// Fills the parts of `pieces` that come from images; the first piece starts at the beginning of `out`. False if an
@@ -119,18 +121,18 @@ impl Device {
 
     /// Evicts an image that could not be read, unless another thread has done so: then the bytes read were no damage.
     fn evict_unreadable(&self, image: &ImageSpan, why: ImageFault) {
-        let mut images = self.images.set.write().unwrap_or_else(PoisonError::into_inner);
+        let mut images = self.images.set.write();
         if images.place_of(&image.key) != Some(image.place) {
             return;
         }
         images.remove(&image.key);
         drop(images);
-        self.images.lost.lock().unwrap_or_else(PoisonError::into_inner).push(image.place);
+        self.images.lost.lock().push(image.place);
         self.images.cursor.note_evicted(image.key.stamp, 2 * self.images.budget.pieces_max as usize);
         let ImageFault::Damaged(why) = why else { return };
         self.images.lost_count.fetch_add(1, Ordering::Relaxed);
         let ImageKey { chunk, page, stamp } = image.key;
-        self.images.words.lock().unwrap_or_else(PoisonError::into_inner).push(format!(
+        self.images.words.lock().push(format!(
             "the image of page {page} of chunk {chunk} at {stamp} was damaged and is given up, its records say the \
              same: {why}"
         ));
@@ -138,7 +140,7 @@ impl Device {
 
     /// Damage found in images since the last call, as sentences.
     pub fn take_image_damage(&self) -> Vec<String> {
-        std::mem::take(&mut *self.images.words.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.images.words.lock())
     }
 
     /// Requests images of pages that readers had to collect from too many places.
@@ -146,7 +148,7 @@ impl Device {
         if crowded.is_empty() || self.images.budget.percent == 0 {
             return;
         }
-        let mut requests = self.images.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = self.images.requests.lock();
         for page in crowded {
             if requests.len() >= REQUESTS_MAX {
                 return;
@@ -171,7 +173,7 @@ impl Device {
             pieces_most,
             looked_upto,
             lost: self.images.lost_count.load(Ordering::Relaxed),
-            requests: self.images.requests.lock().unwrap_or_else(PoisonError::into_inner).len() as u64,
+            requests: self.images.requests.lock().len() as u64,
         }
     }
 
@@ -207,7 +209,7 @@ impl Device {
 
     /// The image files.
     pub fn image_files(&self) -> Vec<(u32, Arc<dyn DiskFile>)> {
-        let files = self.images.files.read().unwrap_or_else(PoisonError::into_inner);
+        let files = self.images.files.read();
         files.iter().map(|(number, (_, file))| (*number, file.clone())).collect()
     }
 }
