@@ -9,8 +9,6 @@
 //! One lock, held for one event and all its effects. No thread waits while it holds the lock: work that needs a
 //! majority runs on a thread of its own ([`Control::next_job`]).
 
-mod wires;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,8 +16,8 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_cluster::{
     Assignment, ClusterChange, ClusterState, ClusterStatus, Contacts, Controller, ControllerEffect, ControllerInput,
-    Decision, NodeLease, NodeLeaseEffect, NodeLeaseInput, OperatorReply, OperatorRequest, ProcessIdentity,
-    ReplicaEvent, ReplicaGarbage, Settings, WallMoment,
+    Decision, Heartbeat, LeaseGrant, NodeLease, NodeLeaseEffect, NodeLeaseInput, OperatorReply, OperatorRequest,
+    ProcessIdentity, ReplicaEvent, ReplicaGarbage, Settings, WallMoment,
 };
 use frieze_net::{Idle, PeerPayload, Peers, ServerAddr, idle_until};
 use frieze_storage::NodeClock;
@@ -223,12 +221,10 @@ impl Control {
     pub(crate) fn told(&self, premises: &dyn Premises, from: NodeId, told: ControlTold) {
         let event = match told {
             ControlTold::Heartbeat(told) => {
-                Event::Overseer(ControllerInput::Heartbeat(wires::heartbeat_in(from, self.cluster, told)))
+                Event::Overseer(ControllerInput::Heartbeat(Heartbeat::from_wire(from, self.cluster, told)))
             }
-            ControlTold::Grant(told) => Event::Tenant(NodeLeaseInput::Granted(wires::grant_in(from, told))),
-            ControlTold::Refused(told) => {
-                Event::Tenant(NodeLeaseInput::Refused { from, fault: wires::refused_in(told) })
-            }
+            ControlTold::Grant(told) => Event::Tenant(NodeLeaseInput::Granted(LeaseGrant::from_wire(from, told))),
+            ControlTold::Refused(told) => Event::Tenant(NodeLeaseInput::Refused { from, fault: told.into() }),
         };
         self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
     }
@@ -423,13 +419,11 @@ impl Control {
             ControllerEffect::Grant { to, grant } if to == self.me => {
                 events.push_back(Event::Tenant(NodeLeaseInput::Granted(grant)));
             }
-            ControllerEffect::Grant { to, grant } => self.tell(to, ServerMessage::Grant(wires::grant_out(&grant))),
+            ControllerEffect::Grant { to, grant } => self.tell(to, ServerMessage::Grant(grant.to_wire())),
             ControllerEffect::Refuse { to, error } if to == self.me => {
                 events.push_back(Event::Tenant(NodeLeaseInput::Refused { from: to, fault: error.into() }));
             }
-            ControllerEffect::Refuse { to, error } => {
-                self.tell(to, ServerMessage::Refused(wires::refused_out(&error.into())))
-            }
+            ControllerEffect::Refuse { to, error } => self.tell(to, ServerMessage::Refused(Fault::from(error).into())),
             ControllerEffect::Propose { term, decisions } => premises.decide(term, &decisions),
             ControllerEffect::Answer { request, result } => {
                 if let Some(place) = lock(&self.answers).get_mut(&request) {
@@ -449,9 +443,7 @@ impl Control {
             NodeLeaseEffect::Send { to, heartbeat } if to == self.me => {
                 events.push_back(Event::Overseer(ControllerInput::Heartbeat(heartbeat)));
             }
-            NodeLeaseEffect::Send { to, heartbeat } => {
-                self.tell(to, ServerMessage::Heartbeat(wires::heartbeat_out(&heartbeat)))
-            }
+            NodeLeaseEffect::Send { to, heartbeat } => self.tell(to, ServerMessage::Heartbeat(heartbeat.to_wire())),
             NodeLeaseEffect::Install { token, chains } => {
                 let configurations: Vec<_> = chains.into_iter().filter_map(configured).collect();
                 match premises.configure(&configurations) {

@@ -95,7 +95,6 @@ pub struct ServerParts {
 /// Software and version, which both ends send in their greeting.
 pub const SOFTWARE: &str = concat!("frieze/", env!("CARGO_PKG_VERSION"));
 
-pub(crate) use control::troubles_out;
 pub use metalog::Joining;
 
 impl ServerParts {

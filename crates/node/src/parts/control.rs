@@ -1,18 +1,14 @@
 //! The server as a node of a cluster: what the control plane needs from it, and how a cluster begins and grows.
 
-mod codec;
-
-pub(crate) use codec::troubles_out;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_cluster::{
-    ClusterChange, ClusterState, ClusterStatus, Decision, Error as ClusterError, LostInterval, MembershipChange,
-    MetalogMembership, NodeDevice, NodeInfo, NodeState, OperatorReply, OperatorRequest, ProcessIdentity as Process,
-    REPLICAS_MAX, ReplicaEvent, ReplicaGarbage, ReplicaHealth,
+    ClusterChange, ClusterState, ClusterStatus, ClusterTrouble, Decision, Error as ClusterError, LostInterval,
+    MembershipChange, MetalogMembership, NodeDevice, NodeInfo, NodeState, OperatorReply, OperatorRequest,
+    ProcessIdentity as Process, REPLICAS_MAX, ReplicaEvent, ReplicaGarbage, ReplicaHealth,
 };
 use frieze_metalog::MemberChange;
 use frieze_net::ServerAddr;
@@ -292,18 +288,18 @@ impl ServerParts {
             let alone = || Fault::new(Reason::InvalidArgument, "this server is alone: start another with --join first");
             self.check_leads()?;
             match (control, op) {
-                (Some(control), op) => drop(control.ask(self, codec::ask_in(op))?),
+                (Some(control), op) => drop(control.ask(self, OperatorRequest::from_wire(op))?),
                 (None, ClusterOp::Replicas(replicas)) => self.keep_replicas(replicas)?,
                 (None, _) => return Err(alone()),
             }
         }
         self.ask_majority();
         let status = self.cluster_status();
-        let told = |status| {
-            let mut reply = codec::status_out(&status, self.planes.node());
+        let reply = |status: ClusterStatus| {
+            let mut reply = status.to_wire(self.planes.node());
             self.name_voters(&mut reply.nodes);
             reply.sync_bytes_per_s = self.planes.data.catch_up_limit();
-            reply.troubles = troubles_out(self.troubles_of_cluster(&status));
+            reply.troubles = self.troubles_of_cluster(&status).into_iter().map(ClusterTrouble::to_wire).collect();
             reply
         };
         let alone = || match self.has_cluster() {
@@ -316,7 +312,7 @@ impl ServerParts {
                 ..ClusterReply::default()
             },
         };
-        Ok(status.map_or_else(alone, told))
+        Ok(status.map_or_else(alone, reply))
     }
 
     /// Number of copies of everything once this single server is one of several.
