@@ -7,6 +7,7 @@
 mod control;
 mod metalog;
 mod open;
+mod succession;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -180,7 +181,7 @@ impl ServerParts {
     /// # Errors
     /// `BadFrame` for a malformed message: close the connection. `Future` for a clock too far ahead: the message is
     /// dropped, and the peer sends it again when the clocks are right.
-    pub fn told(
+    pub fn on_peer_message(
         &self,
         from: NodeId,
         header: &FrameHeader,

@@ -14,9 +14,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, Reason};
 use frieze_storage::Identity;
-use tracing::{error, warn};
-
-use crate::parts::ServerParts;
 
 /// Callback that runs once, with the reason why this server ends.
 pub(crate) type OnRemoval = Box<dyn FnOnce(Fault) + Send>;
@@ -61,18 +58,6 @@ impl Removal {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl ServerParts {
-    /// Handles the refusal of another server, which has proven to be one of the cluster: this server is none any more.
-    pub(crate) fn removed(&self, fault: Fault) {
-        let Some(call) = self.removal.begin(&fault) else { return };
-        if let Err(failed) = self.planes.keeper.update(|identity| identity.is_removed = true) {
-            warn!("that this server was removed could not be kept for its next start: {failed}");
-        }
-        error!("this server was removed from its cluster, and ends: {}", fault.message);
-        call(fault);
     }
 }
 
