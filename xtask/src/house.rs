@@ -35,15 +35,15 @@ pub(crate) struct Ratchets {
 }
 
 pub(crate) const RATCHETS: Ratchets = Ratchets {
-    node_lines: 7812,
-    server_crate_lines: 12771,
-    ring: 8,
-    shared_names: 84,
+    node_lines: 7278,
+    server_crate_lines: 12937,
+    ring: 6,
+    shared_names: 61,
     riddles: 1,
     wide_source: 1,
     wide_docs: 0,
-    long_files: 5,
-    bad_names: 102,
+    long_files: 3,
+    bad_names: 91,
 };
 
 /// Lines of a file without tests beyond which it is split.

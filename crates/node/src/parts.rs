@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use frieze_base::{ChainId, ErrorKind, Fault, MonoTime, NodeId, Reason, SessionId};
+use frieze_base::{ChainId, Fault, MonoTime, NodeId, Reason, SessionId};
 use frieze_disk::{Disk, TimeSource};
 use frieze_metadata::{PeerMetalog, VersionStore};
 use frieze_net::{Peers, ReceivedPayload};
@@ -268,31 +268,7 @@ impl ServerParts {
         self.service.sessions.end_lapsed_locks();
         self.service.take_over();
         let mut failed = self.planes.close_when_idle();
-        let timeout_ns = self.planes.settings.session_timeout.as_nanos() as u64;
-        // The server that orders changes ends sessions.
-        let now = self.planes.clock.reading().mono;
-        let expired = match self.planes.meta.leads() {
-            true => self.service.sessions.table.expired(now, timeout_ns),
-            false => {
-                self.service.sessions.tell_attached(now, timeout_ns);
-                Vec::new()
-            }
-        };
-        for session in expired {
-            // Ending one takes a while: the client of the next may be back by then.
-            if !self.service.sessions.table.has_expired(session, self.planes.clock.reading().mono, timeout_ns) {
-                continue;
-            }
-            match self.service.write.end_expired(session) {
-                Ok(()) => {}
-                Err(fault) if fault.reason == Reason::UnknownSession => self.service.sessions.table.forget(session),
-                // The disk refuses the write: report it.
-                Err(fault) if fault.reason == Reason::InputOutput => failed = failed.and(Err(fault)),
-                // No other server answers, or another leads, or the clock is not trusted: tried again.
-                Err(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::Conflict) => {}
-                Err(fault) => failed = failed.and(Err(fault)),
-            }
-        }
+        failed = failed.and(self.service.upkeep.end_expired_sessions());
         if self.tended.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP_EVERY) {
             self.service.write.sweep_sessions();
             failed = failed.and(self.service.upkeep.erase_sessions());
