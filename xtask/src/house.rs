@@ -35,15 +35,15 @@ pub(crate) struct Ratchets {
 }
 
 pub(crate) const RATCHETS: Ratchets = Ratchets {
-    node_lines: 7278,
-    server_crate_lines: 12937,
+    node_lines: 7289,
+    server_crate_lines: 12991,
     ring: 6,
-    shared_names: 61,
+    shared_names: 35,
     riddles: 1,
     wide_source: 1,
     wide_docs: 0,
     long_files: 3,
-    bad_names: 91,
+    bad_names: 27,
 };
 
 /// Lines of a file without tests beyond which it is split.

@@ -24,7 +24,7 @@ mod status;
 mod successor;
 mod survivor;
 
-pub use archive::{Archive, Listed, MemberArchive, Part, Xattr};
+pub use archive::{Archive, Listed, MemberArchive, NamedXattr, Part};
 pub use frieze_cluster::{ChainStatus as ChainHealth, ClusterState, ClusterStatus};
 pub use frieze_metadata::{
     CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, MetalogStatus, SegmentFiles,

@@ -29,7 +29,7 @@ use frieze_wire::message::{
 use frieze_wire::peer::{ChainAsk, ChainAskKind, ServerMessage};
 use frieze_wire::txn::Caller;
 
-use crate::control::{Control, ControlTold};
+use crate::control::{Control, ControlMessage};
 use crate::removal::Removal;
 use crate::successor::Successors;
 
@@ -199,15 +199,15 @@ impl ServerParts {
                 format!("malformed frame: node {from} sent {} bytes with a sign of life", payload.len()),
             )),
             ServerMessage::Heartbeat(told) => {
-                self.control_told(from, ControlTold::Heartbeat(told));
+                self.on_control_message(from, ControlMessage::Heartbeat(told));
                 Ok(())
             }
             ServerMessage::Grant(told) => {
-                self.control_told(from, ControlTold::Grant(told));
+                self.on_control_message(from, ControlMessage::Grant(told));
                 Ok(())
             }
             ServerMessage::Refused(told) => {
-                self.control_told(from, ControlTold::Refused(told));
+                self.on_control_message(from, ControlMessage::Refused(told));
                 Ok(())
             }
             ServerMessage::Metalog(said) => {
@@ -235,7 +235,7 @@ impl ServerParts {
                 self.service
                     .sessions
                     .table
-                    .seen(told.sessions.into_iter().map(SessionId), self.planes.clock.reading().mono);
+                    .connected_remotely(told.sessions.into_iter().map(SessionId), self.planes.clock.reading().mono);
                 Ok(())
             }
             // The peer sends it again, and by then the entry may be executed here.
@@ -273,7 +273,7 @@ impl ServerParts {
             self.service.write.sweep_sessions();
             failed = failed.and(self.service.upkeep.erase_sessions());
         }
-        self.tell_trouble();
+        self.report_trouble();
         self.planes.clock.look(self.planes.durability.durable_stamp(), self.planes.durability.durable_ticket())?;
         if self.tended.load(Ordering::Relaxed).is_multiple_of(2) {
             let look = || {
@@ -359,10 +359,10 @@ impl ClusterHost for ServerParts {
     }
 
     fn admit_node(&self, principal: &Principal, ask: Join) -> Result<JoinReply, Fault> {
-        self.take_in(principal, ask)
+        self.admit_newcomer(principal, ask)
     }
 
     fn cluster(&self, principal: &Principal, ask: Cluster) -> Result<ClusterReply, Fault> {
-        self.cluster_asked(principal, ask)
+        self.on_operator_request(principal, ask)
     }
 }

@@ -20,10 +20,10 @@ pub(crate) type OnRemoval = Box<dyn FnOnce(Fault) + Send>;
 
 /// Whether this server ends: it was removed, or its cluster has ended ([`crate::successor`]).
 #[derive(Default)]
-pub(crate) struct Removal(Mutex<State>);
+pub(crate) struct Removal(Mutex<RemovalState>);
 
 #[derive(Default)]
-struct State {
+struct RemovalState {
     fault: Option<Fault>,
     call: Option<OnRemoval>,
 }
@@ -56,7 +56,7 @@ impl Removal {
         self.lock().fault.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RemovalState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

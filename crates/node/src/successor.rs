@@ -96,7 +96,7 @@ impl Successor {
         let later = reply.former[place + 1..].iter().map(|former| identity(former).ok_or_else(malformed));
         let mut path = later.collect::<Result<Vec<ClusterId>, Fault>>()?;
         path.push(now);
-        if !keys.after(path.into_iter()).is_told(&reply.challenge, nonce, &reply.proof) {
+        if !keys.after(path.into_iter()).is_receiver(&reply.challenge, nonce, &reply.proof) {
             let words = format!("the server at {address} says that cluster {cluster} went on, and does not prove it");
             return Err(Fault::new(Reason::Unproven, words));
         }
@@ -151,7 +151,7 @@ mod tests {
             cluster: cluster.to_string(),
             node: 3,
             challenge: CHALLENGE.to_vec(),
-            proof: keys.prove_told(&CHALLENGE, &NONCE),
+            proof: keys.prove_receiver(&CHALLENGE, &NONCE),
             former,
             ..HelloReply::default()
         }

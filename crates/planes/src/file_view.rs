@@ -648,7 +648,7 @@ impl Files {
     /// # Errors
     /// As [`Files::look`].
     pub fn current_extent(&self, id: InodeId, inode: &Inode) -> Result<(u64, i64, Option<Hlc>), Fault> {
-        self.current_extent_with(id, inode, self.written_elsewhere(id, inode)?)
+        self.current_extent_with(id, inode, self.written_remotely(id, inode)?)
     }
 
     /// The answers of other servers for [`Files::current_extent_with`], fetched before, for callers that cannot wait
@@ -656,7 +656,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`Files::reach_elsewhere`].
-    pub fn written_elsewhere(&self, id: InodeId, inode: &Inode) -> Result<Elsewhere, Fault> {
+    pub fn written_remotely(&self, id: InodeId, inode: &Inode) -> Result<Elsewhere, Fault> {
         if !self.planes.data.is_shared() {
             return Ok(Elsewhere::default());
         }

@@ -15,7 +15,7 @@ use crate::planes::Planes;
 pub struct CaughtUp(Mutex<BTreeMap<ChainId, ChainEpoch>>);
 
 impl CaughtUp {
-    pub(crate) fn held(&self) -> MutexGuard<'_, BTreeMap<ChainId, ChainEpoch>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<ChainId, ChainEpoch>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -38,7 +38,7 @@ impl Files {
     ///
     /// # Errors
     /// `HistoryExpired` for what was forgotten; those of the store.
-    pub fn seen_at(&self, id: InodeId, at: Hlc) -> Result<Seen, Fault> {
+    pub fn version_at(&self, id: InodeId, at: Hlc) -> Result<Seen, Fault> {
         let inode = self.planes.inode_at(id, Some(at))?;
         Ok(Seen::at(id, inode, Some(at)))
     }

@@ -23,7 +23,7 @@ use frieze_wire::message::{
 use tracing::{debug, warn};
 
 use super::ServerParts;
-use crate::control::{Control, ControlTold, Job, Premises, Reign};
+use crate::control::{Control, ControlMessage, Job, Premises, Reign};
 
 impl ServerParts {
     /// This node's control plane, if the server is one of several.
@@ -161,9 +161,9 @@ impl ServerParts {
         }
     }
 
-    pub(super) fn control_told(&self, from: NodeId, told: ControlTold) {
+    pub(super) fn on_control_message(&self, from: NodeId, told: ControlMessage) {
         if let Some(control) = self.control.get() {
-            control.told(self, from, told);
+            control.on_message(self, from, told);
         }
     }
 
@@ -234,7 +234,7 @@ impl ServerParts {
     /// # Errors
     /// `NotPermitted` for a caller that is no administrator; `Elsewhere`: ask the leader; the reason why the newcomer
     /// is refused.
-    pub(super) fn take_in(&self, principal: &Principal, ask: Join) -> Result<JoinReply, Fault> {
+    pub(super) fn admit_newcomer(&self, principal: &Principal, ask: Join) -> Result<JoinReply, Fault> {
         if !self.planes.is_administrator(principal) {
             return Err(Fault::new(
                 Reason::NotPermitted,
@@ -276,7 +276,7 @@ impl ServerParts {
     /// # Errors
     /// `NotPermitted` for a caller that is no administrator and requests a change; `Elsewhere`: ask the leader; the
     /// reason why the change is refused.
-    pub(super) fn cluster_asked(&self, principal: &Principal, ask: Cluster) -> Result<ClusterReply, Fault> {
+    pub(super) fn on_operator_request(&self, principal: &Principal, ask: Cluster) -> Result<ClusterReply, Fault> {
         let control = self.control.get();
         if let Some(op) = ask.op {
             if !self.planes.is_administrator(principal) {
@@ -357,7 +357,7 @@ impl ServerParts {
     }
 
     /// Reports this server's own trouble to the leader.
-    pub(super) fn tell_trouble(&self) {
+    pub(super) fn report_trouble(&self) {
         if let Some(control) = self.control.get() {
             let words: Vec<String> = self.own_troubles().into_iter().map(|trouble| trouble.what).collect();
             control.set_trouble(words.join("; "));
@@ -431,7 +431,7 @@ impl ServerParts {
     /// A node has closed the connection on which it sent, as it does when its process ends: if it led, another leads
     /// soon.
     pub fn hung_up(&self, node: NodeId) {
-        self.planes.meta.on_peer_gone(node);
+        self.planes.meta.on_peer_lost(node);
     }
 }
 
@@ -498,7 +498,7 @@ impl Premises for ServerParts {
     }
 
     fn remains(&self) -> ReplicaGarbage {
-        let (chains, left_bytes, _) = self.service.upkeep.remains.told();
+        let (chains, left_bytes, _) = self.service.upkeep.remains.figures();
         ReplicaGarbage { chains: chains as u32, left_bytes }
     }
 

@@ -116,7 +116,7 @@ impl ServerParts {
         if now.since_ns(last) >= PROVEN_FOR_NS {
             return None;
         }
-        let (heard, voters) = self.voters_heard();
+        let (heard, voters) = self.reachable_voters();
         let standing = Standing {
             at: successor.at,
             newest: self.planes.meta.newest(),

@@ -166,7 +166,7 @@ impl Responder for InboxReplies {
                     PayloadPart::Read(bytes.len())
                 }
                 Portion::UnverifiedSpan { held, stored, len } => {
-                    let file: Arc<dyn AsFd + Send + Sync> = Arc::new(OpenFile(held.file.clone()));
+                    let file: Arc<dyn AsFd + Send + Sync> = Arc::new(SharedFile(held.file.clone()));
                     PayloadPart::File(FileRange {
                         file,
                         offset: held.offset,
@@ -186,9 +186,9 @@ impl Responder for InboxReplies {
 }
 
 /// An open file of the system.
-struct OpenFile(Arc<dyn DiskFile>);
+struct SharedFile(Arc<dyn DiskFile>);
 
-impl AsFd for OpenFile {
+impl AsFd for SharedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.handle().expect("it has one")
     }

@@ -27,7 +27,7 @@ use tracing::{debug, info};
 
 pub(super) use self::early_payload::EarlyPayload;
 pub(super) use self::link::AHEAD_MAX;
-use self::link::{Lane, Link, LinkSender, NextSend, lock};
+use self::link::{Lane, LinkSender, NextSend, PeerLink, lock};
 use super::peer_client::PeerClient;
 use super::threads::spawn;
 use super::traffic::Traffic;
@@ -63,12 +63,12 @@ pub(crate) struct Links {
     sender: Arc<LinkSender>,
     links: Mutex<BTreeMap<(NodeId, Lane), RunningLink>>,
     /// Links of lane [`Lane::Bytes`], searched for messages to send.
-    for_bytes: RwLock<Vec<Arc<Link>>>,
+    for_bytes: RwLock<Vec<Arc<PeerLink>>>,
 }
 
 /// A link and its thread.
 struct RunningLink {
-    link: Arc<Link>,
+    link: Arc<PeerLink>,
     thread: JoinHandle<()>,
 }
 
@@ -101,7 +101,7 @@ impl Links {
             if links.contains_key(&(to, lane)) {
                 continue;
             }
-            let link = Arc::new(Link::new(to, lane, address.clone()));
+            let link = Arc::new(PeerLink::new(to, lane, address.clone()));
             let (links_of_thread, link_of_thread) = (self.clone(), link.clone());
             match spawn("link", move || links_of_thread.run(&link_of_thread)) {
                 Ok(thread) => drop(links.insert((to, lane), RunningLink { link, thread })),
@@ -132,7 +132,7 @@ impl Links {
     }
 
     /// Body of the thread of one link.
-    fn run(&self, link: &Link) {
+    fn run(&self, link: &PeerLink) {
         let mut retry = RETRY_MIN;
         let mut logged = None;
         while !link.has_ended() {
@@ -163,7 +163,7 @@ impl Links {
         }
     }
 
-    fn notice(&self, link: &Link, stands: bool) {
+    fn notice(&self, link: &PeerLink, stands: bool) {
         if stands {
             info!("connected to node {} at {} ({})", link.to, link.address, link.lane);
         }
@@ -174,7 +174,7 @@ impl Links {
     }
 
     /// Connects, and proves both ends to each other.
-    fn connect(&self, link: &Link) -> Result<FrameWriter, Fault> {
+    fn connect(&self, link: &PeerLink) -> Result<FrameWriter, Fault> {
         let mut client = PeerClient::connect(&link.address, GREETING, SENDING)?;
         let nonce = random_nonce()?;
         let hello = Hello {
@@ -189,7 +189,7 @@ impl Links {
                 self.ask_for_successor(link, &mut client);
             }
         })?;
-        if !self.keys.is_told(&greeted.challenge, &nonce, &greeted.proof) {
+        if !self.keys.is_receiver(&greeted.challenge, &nonce, &greeted.proof) {
             let words = format!("the server at {} does not hold the secret of this cluster", link.address);
             return Err(Fault::new(Reason::Unproven, words));
         }
@@ -197,7 +197,7 @@ impl Links {
             let words = format!("the server at {} is node {}, not {}", link.address, greeted.node, link.to);
             return Err(Fault::new(Reason::Unproven, words));
         }
-        let mac = self.keys.prove_teller(&greeted.challenge, &nonce);
+        let mac = self.keys.prove_sender(&greeted.challenge, &nonce);
         client.hello(Request::Prove(Prove { mac })).inspect_err(|fault| {
             if fault.reason == Reason::Removed {
                 (self.notices.removed)(fault.clone());
@@ -208,7 +208,7 @@ impl Links {
 
     /// The server refuses this one as one of another cluster: asks it to prove whether that is this cluster under a
     /// later identity.
-    fn ask_for_successor(&self, link: &Link, client: &mut PeerClient) {
+    fn ask_for_successor(&self, link: &PeerLink, client: &mut PeerClient) {
         let identified = client.identify(self.me);
         let of = |(reply, nonce): (HelloReply, Vec<u8>)| {
             Successor::of(&reply, &nonce, self.cluster, &self.keys, &link.address)
@@ -221,7 +221,7 @@ impl Links {
     }
 
     /// Sends what other threads leave, until the connection fails or the link ends.
-    fn send_all(&self, link: &Link, writer: &FrameWriter) -> Result<(), Fault> {
+    fn send_all(&self, link: &PeerLink, writer: &FrameWriter) -> Result<(), Fault> {
         while let Some(next) = link.next()? {
             let partial = match next {
                 NextSend::Rest(partial) => Ok(partial),
@@ -250,7 +250,7 @@ impl Links {
         to: NodeId,
         message: ServerMessage,
         payload: PeerPayload,
-        enqueue: impl FnOnce(&Link, ServerMessage, PeerPayload),
+        enqueue: impl FnOnce(&PeerLink, ServerMessage, PeerPayload),
     ) {
         let link = lock(&self.links).get(&(to, Lane::of(&message))).map(|open| open.link.clone());
         match link {
@@ -262,13 +262,13 @@ impl Links {
 
 impl Peers for Links {
     fn tell(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
-        self.enqueue(to, message, payload, Link::send);
+        self.enqueue(to, message, payload, PeerLink::send);
     }
 
     fn tell_soon(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
         match Lane::of(&message) {
-            Lane::Bytes => self.enqueue(to, message, payload, Link::enqueue),
-            Lane::Orders => self.enqueue(to, message, payload, Link::send),
+            Lane::Bytes => self.enqueue(to, message, payload, PeerLink::enqueue),
+            Lane::Orders => self.enqueue(to, message, payload, PeerLink::send),
         }
     }
 

@@ -101,11 +101,11 @@ impl Traffic {
             for (kind, count) in KINDS.iter().zip(counts) {
                 let number = count.messages.load(Ordering::Relaxed);
                 if number > 0 {
-                    values.tell(messages, &[kind], number as f64);
-                    values.tell(bytes, &[kind], count.bytes.load(Ordering::Relaxed) as f64);
+                    values.set(messages, &[kind], number as f64);
+                    values.set(bytes, &[kind], count.bytes.load(Ordering::Relaxed) as f64);
                 }
             }
         }
-        values.tell("frieze_peer_lost_messages_total", &[], self.lost.load(Ordering::Relaxed) as f64);
+        values.set("frieze_peer_lost_messages_total", &[], self.lost.load(Ordering::Relaxed) as f64);
     }
 }

@@ -130,7 +130,7 @@ fn reclaim(shared: &Shared) {
             .parts
             .service
             .upkeep
-            .give_up_remains()
+            .drop_remains()
             .and_then(|()| shared.parts.service.upkeep.give_back_remains())
             .err();
         if let Some(fault) = found.as_ref().filter(|fault| left.as_ref() != Some(*fault)) {

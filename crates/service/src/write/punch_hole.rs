@@ -101,7 +101,7 @@ impl Writers {
         let is_reached = self.planes.data.is_shared()
             && inode.reaches_over((ask.offset.saturating_add(ask.len) / layout.chunk_bytes) as u32);
         let turns = self.planes.data.membership_count();
-        let elsewhere = match is_reached.then(|| self.files.written_elsewhere(id, &inode)).transpose() {
+        let elsewhere = match is_reached.then(|| self.files.written_remotely(id, &inode)).transpose() {
             Ok(elsewhere) => elsewhere,
             Err(fault) => return Err((reply, fault)),
         };

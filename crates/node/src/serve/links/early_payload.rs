@@ -9,7 +9,7 @@ use frieze_wire::peer::{ChainPiece, PeerBody, ServerMessage};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
 
-use super::link::{Link, LinkSender, lock};
+use super::link::{LinkSender, PeerLink, lock};
 
 /// Least bytes of a payload worth a message of their own.
 const PIECE_BYTES_MIN: usize = 192 << 10;
@@ -17,7 +17,7 @@ const PIECE_BYTES_MIN: usize = 192 << 10;
 /// A payload whose beginning is sent before its record.
 pub(crate) struct EarlyPayload {
     pub(super) sender: Arc<LinkSender>,
-    pub(super) link: Arc<Link>,
+    pub(super) link: Arc<PeerLink>,
     pub(super) connection: u64,
     pub(super) chain: ChainId,
     pub(super) name: u64,

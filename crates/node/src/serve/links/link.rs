@@ -67,7 +67,7 @@ impl std::fmt::Display for Lane {
 }
 
 /// One lane to one node.
-pub(super) struct Link {
+pub(super) struct PeerLink {
     pub(super) to: NodeId,
     pub(super) lane: Lane,
     pub(super) address: ServerAddr,
@@ -114,11 +114,11 @@ pub(super) enum NextSend {
     Message(ServerMessage, PeerPayload),
 }
 
-impl Link {
+impl PeerLink {
     /// A message that is queued before the first attempt to connect has ended waits for it.
-    pub(super) fn new(to: NodeId, lane: Lane, address: ServerAddr) -> Link {
+    pub(super) fn new(to: NodeId, lane: Lane, address: ServerAddr) -> PeerLink {
         let queue = Mutex::new(SendQueue { is_accepting: true, ..SendQueue::default() });
-        Link { to, lane, address, queue, changed: Condvar::new(), losses: LogThrottle::default() }
+        PeerLink { to, lane, address, queue, changed: Condvar::new(), losses: LogThrottle::default() }
     }
 
     /// Queues a message and wakes the link's own thread.
@@ -323,7 +323,7 @@ impl LinkSender {
     /// Sends as much of a message as the socket takes at once.
     pub(super) fn begin(
         &self,
-        link: &Link,
+        link: &PeerLink,
         writer: &FrameWriter,
         mut message: ServerMessage,
         payload: PeerPayload,
@@ -343,13 +343,13 @@ impl LinkSender {
     }
 
     /// Sends queued messages of a link without blocking. The rest is for the link's own thread.
-    pub(super) fn send_some(&self, link: &Link) {
+    pub(super) fn send_some(&self, link: &PeerLink) {
         if let Some(writer) = link.take_turn() {
             self.send_in_turn(link, &writer);
         }
     }
 
-    pub(super) fn send_in_turn(&self, link: &Link, writer: &FrameWriter) {
+    pub(super) fn send_in_turn(&self, link: &PeerLink, writer: &FrameWriter) {
         let mut bytes = 0;
         while let Some((message, payload)) = link.next_in_turn() {
             bytes += payload.bytes.len() + MESSAGE_BYTES;

@@ -202,7 +202,7 @@ fn what_several_tell_at_once_goes_in_the_order_of_each_and_whole() {
 #[test]
 fn what_is_told_soon_goes_by_its_teller_as_far_as_the_socket_takes_it() {
     let (links, _noticed) = links();
-    let link = Link::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address"));
+    let link = PeerLink::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address"));
     let (near, far) = Stream::pair().expect("sockets");
     let mut reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
     FrameReader::new(near.clone(), SENDING).expect("ticks");
@@ -239,14 +239,14 @@ fn what_is_told_soon_goes_by_its_teller_as_far_as_the_socket_takes_it() {
 /// A connection of a link that has no thread, and what is read at its other end.
 struct TestLink {
     links: Arc<Links>,
-    link: Arc<Link>,
+    link: Arc<PeerLink>,
     reader: FrameReader,
 }
 
 impl TestLink {
     fn new() -> TestLink {
         let (links, _noticed) = links();
-        let link = Arc::new(Link::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address")));
+        let link = Arc::new(PeerLink::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address")));
         let (near, far) = Stream::pair().expect("sockets");
         let reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
         FrameReader::new(near.clone(), SENDING).expect("ticks");
@@ -382,7 +382,7 @@ fn who_holds_another_secret_or_is_another_node_is_told_nothing() {
 fn what_waits_for_a_node_is_bounded() {
     // It takes a connection and reads nothing.
     let deaf = Listener::bind(&"127.0.0.1:0".parse().expect("an address")).expect("listens");
-    let link = Link::new(NodeId(2), Lane::Bytes, deaf.addr().clone());
+    let link = PeerLink::new(NodeId(2), Lane::Bytes, deaf.addr().clone());
     let payload = message(0, 1 << 20);
     for _ in 0..200 {
         link.send(ServerMessage::Alive(KeepAlive {}), payload.clone());
@@ -417,7 +417,7 @@ fn stopping_ends_every_connection_and_its_thread() {
 
 #[test]
 fn a_node_that_is_heard_is_tried_again_at_once() {
-    let link = Arc::new(Link::new(NodeId(2), Lane::Orders, "127.0.0.1:1".parse().expect("an address")));
+    let link = Arc::new(PeerLink::new(NodeId(2), Lane::Orders, "127.0.0.1:1".parse().expect("an address")));
     // Before: it counts for nothing.
     link.on_contact();
     assert!(!link.await_retry(Duration::from_millis(1)));

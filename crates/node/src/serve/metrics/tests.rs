@@ -16,11 +16,11 @@ fn figures_stay_on_this_machine_unless_a_host_is_named() {
 fn the_text_has_the_help_and_the_kind_of_every_figure() {
     let page = MetricsPage::open("127.0.0.1:0").unwrap().unwrap();
     let mut values = Values::default();
-    values.tell("frieze_healthy", &[], 1.0);
-    values.tell("frieze_flushes_total", &[], 7.0);
-    values.tell("frieze_clock_error_seconds", &[], f64::INFINITY);
-    values.tell("frieze_chain_role", &["3", "head"], 1.0);
-    values.tell("frieze_node_info", &["00ff", "2", "a \"quoted\" name"], 1.0);
+    values.set("frieze_healthy", &[], 1.0);
+    values.set("frieze_flushes_total", &[], 7.0);
+    values.set("frieze_clock_error_seconds", &[], f64::INFINITY);
+    values.set("frieze_chain_role", &["3", "head"], 1.0);
+    values.set("frieze_node_info", &["00ff", "2", "a \"quoted\" name"], 1.0);
     page.durations.with_label_values(&["read"]).observe(0.002);
     let text = page.text(values).unwrap();
     for line in [

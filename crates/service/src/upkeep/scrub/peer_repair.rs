@@ -26,10 +26,10 @@ const OTHERS_MAX: usize = 16;
 
 /// Records that wait for repair.
 #[derive(Default)]
-pub(super) struct Mends(Mutex<BTreeMap<(ChainId, u64), Waiting>>);
+pub(super) struct Mends(Mutex<BTreeMap<(ChainId, u64), PendingRepair>>);
 
 #[derive(Clone)]
-struct Waiting {
+struct PendingRepair {
     record: RecordMeta,
     segment: SegmentId,
     /// Earliest time of the next attempt.
@@ -44,7 +44,7 @@ impl Mends {
         let mut waiting = self.lock();
         if waiting.len() < WAITING_MAX {
             let (record, segment) = (record.clone(), damage.segment);
-            let fresh = Waiting { record, segment, due: MonoTime(0), wait_ns: WAIT_NS };
+            let fresh = PendingRepair { record, segment, due: MonoTime(0), wait_ns: WAIT_NS };
             waiting.entry((fresh.record.chain, fresh.record.n)).or_insert(fresh);
         }
     }
@@ -54,12 +54,12 @@ impl Mends {
         self.lock().values().any(|waiting| waiting.due <= now)
     }
 
-    fn due(&self, now: MonoTime) -> Option<Waiting> {
+    fn due(&self, now: MonoTime) -> Option<PendingRepair> {
         self.lock().values().find(|waiting| waiting.due <= now).cloned()
     }
 
     /// Ends an attempt: the record is repaired, or waits longer than before.
-    fn tried(&self, tried: &Waiting, now: MonoTime, is_done: bool) {
+    fn tried(&self, tried: &PendingRepair, now: MonoTime, is_done: bool) {
         let (mut waiting, key) = (self.lock(), (tried.record.chain, tried.record.n));
         if is_done {
             waiting.remove(&key);
@@ -68,7 +68,7 @@ impl Mends {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(ChainId, u64), Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(ChainId, u64), PendingRepair>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
