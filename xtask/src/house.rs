@@ -42,7 +42,7 @@ pub(crate) const RATCHETS: Ratchets = Ratchets {
     riddles: 1,
     wide_source: 1,
     wide_docs: 0,
-    long_files: 3,
+    long_files: 1,
     bad_names: 27,
 };
 

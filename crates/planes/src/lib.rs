@@ -8,6 +8,7 @@
 mod chain_parts;
 mod durability;
 mod expired;
+mod file_look;
 mod file_version;
 mod file_view;
 mod files;
