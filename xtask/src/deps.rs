@@ -136,6 +136,8 @@ const PLACES: &[CratePlace] = &[
             "frieze-replication",
             "frieze-storage",
             "frieze-net",
+            "frieze-disk",
+            "frieze-metalog",
             "frieze-namespace",
             "frieze-chain",
             "frieze-cluster",

@@ -177,7 +177,7 @@ fn cluster_from_wire(bytes: &[u8]) -> Option<ClusterId> {
     Some(ClusterId(u128::from_le_bytes(bytes.try_into().ok()?)))
 }
 
-fn device_to_wire(device: &NodeDevice) -> wire::DeviceProto {
+pub(crate) fn device_to_wire(device: &NodeDevice) -> wire::DeviceProto {
     let NodeDevice { device, capacity_bytes, has_failed, is_full } = *device;
     wire::DeviceProto { device, capacity_bytes, has_failed, is_full }
 }

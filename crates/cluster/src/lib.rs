@@ -50,11 +50,13 @@ mod convert;
 mod decision;
 mod error;
 mod message;
+mod message_convert;
 mod node;
 mod node_lease;
 mod placement;
 mod settings;
 mod state;
+mod status_convert;
 #[cfg(test)]
 mod tests;
 mod voters;

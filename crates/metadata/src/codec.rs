@@ -36,7 +36,7 @@ pub(super) struct RaftSender {
 }
 
 impl RaftSender {
-    pub(super) fn tell(&mut self, way: &dyn Peers, message: &PeerMessage) {
+    pub(super) fn send(&mut self, way: &dyn Peers, message: &PeerMessage) {
         let (said, bytes) = to_wire(message, 0);
         if bytes.len() <= PART_BYTES {
             return way.tell(message.to, ServerMessage::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });

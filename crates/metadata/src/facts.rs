@@ -101,7 +101,7 @@ pub struct OpenSessions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InodeHorizon {
     /// Nothing of it is left but what snapshots show.
-    pub is_gone: bool,
+    pub is_wholly_expired: bool,
     /// How far back its newest forgetting reaches.
     pub forgotten: Option<ForgottenHistory>,
     /// Instants before the horizon that snapshots keep readable.

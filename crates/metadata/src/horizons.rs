@@ -58,15 +58,19 @@ impl Metadata {
     }
 
     /// True if nothing of an inode is left but what snapshots show.
-    pub fn is_gone(&self, id: InodeId) -> bool {
-        self.state.read().horizons().is_gone(id)
+    pub fn is_wholly_expired(&self, id: InodeId) -> bool {
+        self.state.read().horizons().is_wholly_expired(id)
     }
 
     /// What an inode has forgotten.
     pub fn inode_horizon(&self, id: InodeId) -> InodeHorizon {
         let namespace = self.state.read();
         let horizons = namespace.horizons();
-        InodeHorizon { is_gone: horizons.is_gone(id), forgotten: horizons.of(id), pins: horizons.pins(id) }
+        InodeHorizon {
+            is_wholly_expired: horizons.is_wholly_expired(id),
+            forgotten: horizons.of(id),
+            pins: horizons.pins(id),
+        }
     }
 
     /// The horizon of the inode, of these, that has forgotten most.

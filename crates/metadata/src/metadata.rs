@@ -240,9 +240,9 @@ impl Metadata {
     }
 
     /// A node has closed its connections. It may be alive all the same.
-    pub fn on_peer_gone(&self, node: NodeId) {
+    pub fn on_peer_lost(&self, node: NodeId) {
         if let Some(raft) = self.raft.get() {
-            raft.on_peer_gone(&self.state, node);
+            raft.on_peer_lost(&self.state, node);
         }
     }
 

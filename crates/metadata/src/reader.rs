@@ -67,7 +67,7 @@ impl Metadata {
         let namespace = self.state.read();
         match namespace.current(id) {
             Some(inode) => Ok(inode.clone()),
-            None if namespace.horizons().is_gone(id) => namespace.inode(&self.state.versions, id, None),
+            None if namespace.horizons().is_wholly_expired(id) => namespace.inode(&self.state.versions, id, None),
             None => Err(Reason::StaleHandle.into()),
         }
     }
@@ -253,7 +253,7 @@ impl Metadata {
     ///
     /// # Errors
     /// The store's.
-    pub fn brought(&self, ids: &BTreeSet<InodeId>) -> Result<Vec<NamelessInode>, Fault> {
+    pub fn nameless_inodes(&self, ids: &BTreeSet<InodeId>) -> Result<Vec<NamelessInode>, Fault> {
         let namespace = self.state.read();
         let brought = ids.iter().map(|id| namespace.bring(&self.state.versions, *id));
         brought.filter_map(Result::transpose).collect()

@@ -149,14 +149,14 @@ impl OutgoingSnapshot {
             let message = self.at_end.then(|| self.message.clone());
             let piece = MetalogPiece { transfer: self.transfer, number: self.next, crc: crc32c(&bytes), message };
             self.next += 1;
-            tell(way, self.to, &piece, &bytes);
+            send_piece(way, self.to, &piece, &bytes);
             self.window.push_back((piece, bytes));
         }
         Ok(())
     }
 }
 
-pub(super) fn tell(way: &dyn Peers, to: NodeId, piece: &MetalogPiece, bytes: &Bytes) {
+pub(super) fn send_piece(way: &dyn Peers, to: NodeId, piece: &MetalogPiece, bytes: &Bytes) {
     way.tell(
         to,
         ServerMessage::MetalogPiece(piece.clone()),

@@ -28,7 +28,7 @@ impl Metadata {
         let namespace = self.state.read();
         match namespace.current(id) {
             Some(inode) => Ok(of(inode)),
-            None if namespace.horizons().is_gone(id) => {
+            None if namespace.horizons().is_wholly_expired(id) => {
                 namespace.inode(&self.state.versions, id, None).map(|inode| of(&inode))
             }
             None => Err(Reason::StaleHandle.into()),

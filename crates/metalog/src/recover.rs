@@ -128,7 +128,7 @@ impl Metalog {
 
         let mut walk = LogWalk::new(from, files.all[start]);
         let mut bytes = files.load(source, walk.segment)?;
-        log.held.push_back(walk.held(&files));
+        log.held.push_back(walk.needed_segment(&files));
         let why = loop {
             match walk.next(&bytes) {
                 WalkStep::Entry(entry) => {
@@ -144,7 +144,7 @@ impl Metalog {
                     };
                     walk.enter(next);
                     bytes = files.load(source, walk.segment)?;
-                    log.held.push_back(walk.held(&files));
+                    log.held.push_back(walk.needed_segment(&files));
                 }
             }
         };
@@ -412,7 +412,7 @@ impl LogWalk {
         })
     }
 
-    fn held(&self, files: &JournalFiles) -> NeededSegment {
+    fn needed_segment(&self, files: &JournalFiles) -> NeededSegment {
         let file = files.all.iter().find(|file| file.segment == self.segment).expect("the walk stays on files");
         NeededSegment { segment: self.segment, bytes: file.bytes, first: self.next_index }
     }

@@ -207,7 +207,7 @@ impl SegmentCheck<'_> {
         let trailer = trailer.and_then(|trailer| if fits(&trailer) { Ok(trailer) } else { Err(None) });
         let mut found = Err(None);
         match trailer {
-            Err(unread) => self.tell(DamageKind::Footer, trailer_at, TRAILER_BYTES as u64, unread),
+            Err(unread) => self.report(DamageKind::Footer, trailer_at, TRAILER_BYTES as u64, unread),
             Ok(trailer) => {
                 let mut crc = Crc32c::default();
                 let mut at = footer_at;
@@ -223,7 +223,7 @@ impl SegmentCheck<'_> {
                     at += len;
                 };
                 if let Err(unread) = &found {
-                    self.tell(DamageKind::Footer, footer_at, entries_len, unread.clone());
+                    self.report(DamageKind::Footer, footer_at, entries_len, unread.clone());
                 }
             }
         }
@@ -237,7 +237,7 @@ impl SegmentCheck<'_> {
             Ok(_) => None,
             Err(unread) => unread,
         };
-        self.tell(DamageKind::SegmentHeader, 0, SEGMENT_HEADER_BYTES as u64, unread);
+        self.report(DamageKind::SegmentHeader, 0, SEGMENT_HEADER_BYTES as u64, unread);
         Ok(())
     }
 
@@ -261,7 +261,7 @@ impl SegmentCheck<'_> {
             let mut entries = FooterEntries::from(&header, &bytes, cursor.clone());
             let Some(listed) = entries.next() else {
                 // It was whole a moment ago.
-                self.tell(DamageKind::Records, cursor.at, self.content.end.saturating_sub(cursor.at), None);
+                self.report(DamageKind::Records, cursor.at, self.content.end.saturating_sub(cursor.at), None);
                 return Ok(());
             };
             from += listed.entry.bytes().len();
@@ -275,7 +275,7 @@ impl SegmentCheck<'_> {
         }
         if cursor.at != self.content.end {
             let (low, high) = (cursor.at.min(self.content.end), cursor.at.max(self.content.end));
-            self.tell(DamageKind::Records, low, high - low, None);
+            self.report(DamageKind::Records, low, high - low, None);
         }
         Ok(())
     }
@@ -310,7 +310,7 @@ impl SegmentCheck<'_> {
             match found {
                 Some((listed, previous)) => {
                     if let Some((from, unread)) = lost.take() {
-                        self.tell(DamageKind::Records, from, at - from, unread);
+                        self.report(DamageKind::Records, from, at - from, unread);
                     }
                     self.record(&listed, previous)?;
                     self.checked.records += 1;
@@ -330,7 +330,7 @@ impl SegmentCheck<'_> {
             }
         }
         if let Some((from, unread)) = lost {
-            self.tell(DamageKind::Records, from, end - from, unread);
+            self.report(DamageKind::Records, from, end - from, unread);
         }
         Ok(())
     }
@@ -430,7 +430,7 @@ impl SegmentCheck<'_> {
         }
     }
 
-    fn tell(&mut self, kind: DamageKind, at: u64, len: u64, unread: Option<Fault>) {
+    fn report(&mut self, kind: DamageKind, at: u64, len: u64, unread: Option<Fault>) {
         let segment = self.content.header.id;
         (self.out)(Damage { kind, segment, at, len, record: None, skip: 0, unread });
     }

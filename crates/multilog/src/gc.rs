@@ -63,7 +63,7 @@ impl MultiLog {
     }
 
     /// True if all of a file was dead since the start: there is no dead record to be told of it.
-    pub fn is_gone(&self, inode: InodeId) -> bool {
+    pub fn is_wholly_dead(&self, inode: InodeId) -> bool {
         self.gone.holds(inode)
     }
 

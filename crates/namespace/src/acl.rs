@@ -57,7 +57,7 @@ impl Namespace {
         id: InodeId,
         op: &SetXattr,
     ) -> Result<OpResult, Error> {
-        let acl = check_acl(self.held(id)?.kind(), &op.name, &op.value)?;
+        let acl = check_acl(self.live_inode(id)?.kind(), &op.name, &op.value)?;
         self.set_list(run, id, &op.name, acl)
     }
 
@@ -86,7 +86,7 @@ impl Namespace {
     }
 
     fn set_lists(&mut self, run: &mut TxnRun<'_>, id: InodeId, lists: AclChange) -> Result<OpResult, Error> {
-        check_owns(run.caller, self.held(id)?)?;
+        check_owns(run.caller, self.live_inode(id)?)?;
         let mut all = self.xattrs.get(&id).cloned().unwrap_or_default();
         let mut changes = Vec::new();
         let mut change = |name: &'static [u8], acl: Option<Acl>| {
@@ -124,7 +124,7 @@ impl Namespace {
             true => self.xattrs.remove(&id),
             false => self.xattrs.insert(id, all),
         };
-        run.tell(id, VersionKind::SetAttr, b"");
+        run.note_cause(id, VersionKind::SetAttr, b"");
         Ok(OpResult::with(id))
     }
 

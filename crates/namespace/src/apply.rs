@@ -226,14 +226,14 @@ impl Namespace {
         let place = walk.place(target, last)?;
         let id = place.found.ok_or_else(|| Error::not_found(&place.name))?.inode();
         run.reads.add(Cached::Inode(id));
-        let inode = self.held(id)?;
+        let inode = self.live_inode(id)?;
         if place.slash && !inode.is_directory() {
             return Err(Error::not_directory(&place.name));
         }
         Ok((id, inode))
     }
 
-    pub(crate) fn held(&self, id: InodeId) -> Result<&Inode, Error> {
+    pub(crate) fn live_inode(&self, id: InodeId) -> Result<&Inode, Error> {
         self.kept(id, None)?;
         self.inodes.get(id).ok_or(Error::StaleHandle { inode: id })
     }
@@ -313,7 +313,7 @@ impl TxnRun<'_> {
     }
 
     /// Notes why an inode changes, for `log`.
-    pub(crate) fn tell(&mut self, id: InodeId, kind: VersionKind, name: &[u8]) {
+    pub(crate) fn note_cause(&mut self, id: InodeId, kind: VersionKind, name: &[u8]) {
         self.touch(id).causes.push(StoredCause::new(kind, name));
     }
 

@@ -98,7 +98,7 @@ impl Namespace {
         }
         inode.ctime = stamp;
         let kind = if size.is_some() { VersionKind::Truncate } else { VersionKind::SetAttr };
-        run.tell(id, kind, b"");
+        run.note_cause(id, kind, b"");
         Ok(OpResult::with(id))
     }
 
@@ -171,7 +171,7 @@ impl Namespace {
     fn xattrs_changed(&mut self, run: &mut TxnRun<'_>, id: InodeId) {
         let stamp = run.stamp;
         self.edit(run, id).ctime = stamp;
-        run.tell(id, VersionKind::SetAttr, b"");
+        run.note_cause(id, VersionKind::SetAttr, b"");
     }
 
     pub(crate) fn bind_plugin(&mut self, run: &mut TxnRun<'_>, id: InodeId, plugin: String) {

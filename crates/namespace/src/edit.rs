@@ -334,7 +334,7 @@ impl Namespace {
                 }
             }
             if let Some(old) = naming.old {
-                let inode = self.held(old.inode())?;
+                let inode = self.live_inode(old.inode())?;
                 let owns = caller.uid == directory.uid || caller.uid == inode.uid;
                 if directory.mode & STICKY != 0 && !owns {
                     return Err(Error::NotPermitted {

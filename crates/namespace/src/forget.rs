@@ -65,7 +65,7 @@ impl Namespace {
                 before: Hlc(before),
                 stamp: Hlc(stamp),
                 uid,
-                gone: self.horizons.is_gone(id),
+                gone: self.horizons.is_wholly_expired(id),
             }),
         }
     }

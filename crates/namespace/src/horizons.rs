@@ -109,7 +109,7 @@ struct ExpiryRef {
 }
 
 impl ExpiredState {
-    fn is_gone(&self) -> bool {
+    fn is_wholly_expired(&self) -> bool {
         self.by.iter().any(|by| by.gone)
     }
 }
@@ -196,7 +196,7 @@ impl Expiries {
             return None;
         }
         let lost = self.inodes.get(id)?;
-        lost.by.iter().any(|by| self.refuses(by, at)).then(|| self.told(lost))
+        lost.by.iter().any(|by| self.refuses(by, at)).then(|| self.forgotten_history(lost))
     }
 
     fn refuses(&self, by: &ExpiryRef, at: Option<Hlc>) -> bool {
@@ -207,12 +207,12 @@ impl Expiries {
 
     /// What an inode has forgotten.
     pub fn of(&self, id: InodeId) -> Option<ForgottenHistory> {
-        self.inodes.get(id).map(|lost| self.told(lost))
+        self.inodes.get(id).map(|lost| self.forgotten_history(lost))
     }
 
     /// True if nothing of the inode is left but what snapshots show.
-    pub fn is_gone(&self, id: InodeId) -> bool {
-        self.inodes.get(id).is_some_and(|lost| lost.is_gone())
+    pub fn is_wholly_expired(&self, id: InodeId) -> bool {
+        self.inodes.get(id).is_some_and(|lost| lost.is_wholly_expired())
     }
 
     /// The instants before its horizon at which an inode is readable all the same.
@@ -247,7 +247,7 @@ impl Expiries {
         let mut made: BTreeMap<Alike, Arc<ExpiredState>> = BTreeMap::new();
         for &id in ids {
             let old = inodes.get(id).cloned();
-            if old.as_ref().is_some_and(|lost| lost.is_gone()) && !new.through {
+            if old.as_ref().is_some_and(|lost| lost.is_wholly_expired()) && !new.through {
                 continue;
             }
             let owners: Vec<u32> = owners.get(&id).into_iter().flatten().copied().collect();
@@ -269,7 +269,7 @@ impl Expiries {
         }
     }
 
-    fn told(&self, lost: &ExpiredState) -> ForgottenHistory {
+    fn forgotten_history(&self, lost: &ExpiredState) -> ForgottenHistory {
         let newest = lost.by.iter().map(|by| by.stamp).max_by_key(|stamp| self.forgettings[stamp].before);
         let newest = newest.expect("it was forgotten");
         let forgetting = &self.forgettings[&newest];

@@ -49,7 +49,7 @@ impl Namespace {
             return Err(Error::not_found(&place.name));
         }
         let parent = match replaced {
-            Some(_) => self.held(place.parent)?,
+            Some(_) => self.live_inode(place.parent)?,
             None => self.check_addition(run, &place)?,
         };
         let (kind, mode, mut extra) = new_inode(run, kind, op.mode)?;
@@ -97,7 +97,7 @@ impl Namespace {
         self.set_entry(run, place.parent, &place.name, id, kind);
         let parent = self.directory_changed(run, place.parent);
         parent.links += u32::from(kind == FileKind::Directory);
-        run.tell(id, VersionKind::Make, &place.name);
+        run.note_cause(id, VersionKind::Make, &place.name);
         Ok(OpResult { replaced: replaced.unwrap_or_default().0, ..OpResult::with(id) })
     }
 
@@ -108,7 +108,7 @@ impl Namespace {
         }
         self.check_removal(run, place, found.inode())?;
         // A caller that may only remove the name uses `remove`.
-        if !allows(self.held(found.inode())?, run.caller, MAY_WRITE) {
+        if !allows(self.live_inode(found.inode())?, run.caller, MAY_WRITE) {
             return Err(Error::denied("replacing", &place.name));
         }
         Ok(found.inode())
@@ -148,7 +148,7 @@ impl Namespace {
         self.inodes.insert(id, inode);
         self.granted.entry(run.session).or_default().insert(id);
         self.keep_orphan(run.stamp, id, false);
-        run.tell(id, VersionKind::Make, b"");
+        run.note_cause(id, VersionKind::Make, b"");
         Ok(OpResult::with(id))
     }
 
@@ -179,7 +179,7 @@ impl Namespace {
         file.links += 1;
         file.ctime = stamp;
         self.directory_changed(run, place.parent);
-        run.tell(id, VersionKind::Named, &place.name);
+        run.note_cause(id, VersionKind::Named, &place.name);
         Ok(OpResult::with(id))
     }
 
@@ -322,7 +322,7 @@ impl Namespace {
             let exchanged = to.found.filter(|_| exchange);
             for (entry, place) in [(Some(moved), from), (exchanged, to)] {
                 if let Some(entry) = entry.filter(|&entry| is_directory(entry))
-                    && !allows(self.held(entry.inode())?, run.caller, MAY_WRITE)
+                    && !allows(self.live_inode(entry.inode())?, run.caller, MAY_WRITE)
                 {
                     return Err(Error::denied("moving", &place.name));
                 }
@@ -352,8 +352,8 @@ impl Namespace {
         let inode = self.edit(run, id);
         inode.move_place(from.parent, to.parent);
         inode.ctime = stamp;
-        run.tell(id, VersionKind::Unnamed, &from.name);
-        run.tell(id, VersionKind::Named, &to.name);
+        run.note_cause(id, VersionKind::Unnamed, &from.name);
+        run.note_cause(id, VersionKind::Named, &to.name);
     }
 
     /// An inode loses a name; the entry and the parent are the caller's.
@@ -368,13 +368,13 @@ impl Namespace {
             inode.links -= 1;
             inode.drop_place(place.parent);
         }
-        run.tell(id, VersionKind::Unnamed, &place.name);
+        run.note_cause(id, VersionKind::Unnamed, &place.name);
     }
 
     /// Checks that the caller may add a name to the directory, and answers the directory.
     fn check_addition(&self, run: &TxnRun<'_>, place: &PathEnd) -> Result<&Inode, Error> {
         run.reads.add(Cached::Inode(place.parent));
-        let parent = self.held(place.parent)?;
+        let parent = self.live_inode(place.parent)?;
         if parent.links == 0 {
             return Err(Error::not_found(&place.name));
         }
@@ -388,12 +388,12 @@ impl Namespace {
     fn check_removal(&self, run: &TxnRun<'_>, place: &PathEnd, id: InodeId) -> Result<(), Error> {
         run.reads.add(Cached::Inode(place.parent));
         run.reads.add(Cached::Inode(id));
-        let parent = self.held(place.parent)?;
+        let parent = self.live_inode(place.parent)?;
         if !allows(parent, run.caller, MAY_WRITE | MAY_EXECUTE) {
             return Err(Error::denied("removing", &place.name));
         }
         let uid = run.caller.uid;
-        if parent.mode & STICKY != 0 && uid != 0 && uid != parent.uid && uid != self.held(id)?.uid {
+        if parent.mode & STICKY != 0 && uid != 0 && uid != parent.uid && uid != self.live_inode(id)?.uid {
             return Err(Error::NotPermitted { why: "the directory is sticky: only the owner may take a name from it" });
         }
         Ok(())

@@ -74,7 +74,7 @@ impl Namespace {
         self.inodes.insert(InodeId::ROOT, root);
         self.last_id = InodeId::ROOT.0;
         self.alive = 1;
-        run.tell(InodeId::ROOT, VersionKind::Make, b"/");
+        run.note_cause(InodeId::ROOT, VersionKind::Make, b"/");
         let Format { chunk_bytes, chain_count, uid, gid, mode } = *op;
         let stored = StoredFormat { chunk_bytes, chain_count, uid, gid, mode };
         run.change(VersionKey::Format, Some(stored.encode_to_vec()));
@@ -124,7 +124,7 @@ impl Namespace {
     pub(crate) fn grant(&mut self, run: &mut TxnRun<'_>, op: &Grant, appends: bool) -> Result<OpResult, Error> {
         let id = InodeId(op.inode);
         run.reads.add(Cached::Inode(id));
-        let inode = self.held(id)?;
+        let inode = self.live_inode(id)?;
         if inode.kind() != FileKind::File {
             return Err(Error::InvalidArgument { why: "only a regular file is written in chunks" });
         }

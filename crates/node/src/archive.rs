@@ -59,7 +59,7 @@ pub struct MemberArchive {
 }
 
 /// An extended attribute: its name and its value.
-pub type Xattr = (Vec<u8>, Vec<u8>);
+pub type NamedXattr = (Vec<u8>, Vec<u8>);
 
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -258,7 +258,7 @@ impl Archive {
     ///
     /// # Errors
     /// `HistoryExpired`; the disk's.
-    pub fn xattrs(&self, id: InodeId, at: Option<Hlc>) -> Result<Vec<Xattr>, Fault> {
+    pub fn xattrs(&self, id: InodeId, at: Option<Hlc>) -> Result<Vec<NamedXattr>, Fault> {
         let xattrs = self.parts.planes.meta.xattrs(id, at, &Caller::root(), &|_| true)?;
         Ok(xattrs.into_iter().collect())
     }

@@ -9,8 +9,6 @@
 //! One lock, held for one event and all its effects. No thread waits while it holds the lock: work that needs a
 //! majority runs on a thread of its own ([`Control::next_job`]).
 
-mod wires;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +16,8 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_cluster::{
     Assignment, ClusterChange, ClusterState, ClusterStatus, Contacts, Controller, ControllerEffect, ControllerInput,
-    Decision, NodeLease, NodeLeaseEffect, NodeLeaseInput, OperatorReply, OperatorRequest, ProcessIdentity,
-    ReplicaEvent, ReplicaGarbage, Settings, WallMoment,
+    Decision, Heartbeat, LeaseGrant, NodeLease, NodeLeaseEffect, NodeLeaseInput, OperatorReply, OperatorRequest,
+    ProcessIdentity, ReplicaEvent, ReplicaGarbage, Settings, WallMoment,
 };
 use frieze_locks::{Condvar, Mutex, levels};
 use frieze_net::{Idle, PeerPayload, Peers, ServerAddr, idle_until};
@@ -99,15 +97,15 @@ pub(crate) struct Control {
 }
 
 struct Inner {
-    overseer: Controller,
-    tenant: NodeLease,
+    controller: Controller,
+    lease: NodeLease,
     /// The term as leader that the controller knows, and the leader that this node follows.
     reign: Option<Reign>,
     leader: Option<NodeId>,
     /// Since when this node follows no leader; `None` while it follows one.
     no_leader_since: Option<MonoTime>,
     last_request: u64,
-    progress_told: MonoTime,
+    progress_at: MonoTime,
 }
 
 /// A job that needs a majority.
@@ -127,9 +125,9 @@ struct Jobs {
 }
 
 /// One event, and those that follow from it.
-enum Event {
-    Overseer(ControllerInput),
-    Tenant(NodeLeaseInput),
+enum ControlEvent {
+    Controller(ControllerInput),
+    Lease(NodeLeaseInput),
 }
 
 impl Control {
@@ -145,13 +143,13 @@ impl Control {
     ) -> Control {
         let (me, cluster) = (identity.node, identity.cluster);
         let inner = Inner {
-            overseer: Controller::new(me, settings.clone()),
-            tenant: NodeLease::new(identity, settings, seed, logs),
+            controller: Controller::new(me, settings.clone()),
+            lease: NodeLease::new(identity, settings, seed, logs),
             reign: None,
             leader: None,
             no_leader_since: None,
             last_request: 0,
-            progress_told: MonoTime(0),
+            progress_at: MonoTime(0),
         };
         Control {
             me,
@@ -182,37 +180,37 @@ impl Control {
         let mut events = VecDeque::new();
         let reign = premises.reign();
         if let Some(Reign { term, .. }) = reign.filter(|reign| Some(*reign) != inner.reign) {
-            events.push_back(Event::Overseer(ControllerInput::Lead { term }));
+            events.push_back(ControlEvent::Controller(ControllerInput::Lead { term }));
         }
         let leader = if reign.is_some() { Some(self.me) } else { premises.leader() };
         if reign.is_none() && (inner.reign.is_some() || leader != inner.leader) {
-            events.push_back(Event::Overseer(ControllerInput::Follow(leader)));
+            events.push_back(ControlEvent::Controller(ControllerInput::Follow(leader)));
         }
         if leader != inner.leader {
-            events.push_back(Event::Tenant(NodeLeaseInput::Leader(leader)));
+            events.push_back(ControlEvent::Lease(NodeLeaseInput::Leader(leader)));
         }
         (inner.reign, inner.leader) = (reign, leader);
         let changes = premises.changes();
         if !changes.is_empty() {
-            events.push_back(Event::Overseer(ControllerInput::Applied(changes)));
+            events.push_back(ControlEvent::Controller(ControllerInput::Applied(changes)));
         }
         let news = std::mem::take(&mut *self.news.lock());
         events.extend(
-            news.into_iter().map(|(chain, news)| Event::Tenant(NodeLeaseInput::Replica { chain, event: news })),
+            news.into_iter().map(|(chain, news)| ControlEvent::Lease(NodeLeaseInput::Replica { chain, event: news })),
         );
         let now = self.moment().mono;
         inner.no_leader_since = leader.is_none().then(|| inner.no_leader_since.unwrap_or(now));
-        if now.since_ns(inner.progress_told) > PROGRESS_EVERY_NS {
+        if now.since_ns(inner.progress_at) > PROGRESS_EVERY_NS {
             let progress = premises.progress();
             if !progress.is_empty() {
-                inner.progress_told = now;
+                inner.progress_at = now;
             }
-            let told = |(chain, news)| Event::Tenant(NodeLeaseInput::Replica { chain, event: news });
+            let told = |(chain, news)| ControlEvent::Lease(NodeLeaseInput::Replica { chain, event: news });
             events.extend(progress.into_iter().map(told));
-            events.push_back(Event::Tenant(NodeLeaseInput::Remains(premises.remains())));
-            events.push_back(Event::Tenant(NodeLeaseInput::Trouble(self.trouble.lock().clone())));
+            events.push_back(ControlEvent::Lease(NodeLeaseInput::Remains(premises.remains())));
+            events.push_back(ControlEvent::Lease(NodeLeaseInput::Trouble(self.trouble.lock().clone())));
         }
-        events.extend([Event::Overseer(ControllerInput::Tick), Event::Tenant(NodeLeaseInput::Tick)]);
+        events.extend([ControlEvent::Controller(ControllerInput::Tick), ControlEvent::Lease(NodeLeaseInput::Tick)]);
         self.run(&mut inner, premises, events);
         if inner.reign.is_some() {
             self.want_members(now);
@@ -221,15 +219,15 @@ impl Control {
     }
 
     /// Handles a control message of another server.
-    pub(crate) fn told(&self, premises: &dyn Premises, from: NodeId, told: ControlTold) {
+    pub(crate) fn on_message(&self, premises: &dyn Premises, from: NodeId, told: ControlMessage) {
         let event = match told {
-            ControlTold::Heartbeat(told) => {
-                Event::Overseer(ControllerInput::Heartbeat(wires::heartbeat_in(from, self.cluster, told)))
+            ControlMessage::Heartbeat(told) => {
+                ControlEvent::Controller(ControllerInput::Heartbeat(Heartbeat::from_wire(from, self.cluster, told)))
             }
-            ControlTold::Grant(told) => Event::Tenant(NodeLeaseInput::Granted(wires::grant_in(from, told))),
-            ControlTold::Refused(told) => {
-                Event::Tenant(NodeLeaseInput::Refused { from, fault: wires::refused_in(told) })
+            ControlMessage::Grant(told) => {
+                ControlEvent::Lease(NodeLeaseInput::Granted(LeaseGrant::from_wire(from, told)))
             }
+            ControlMessage::Refused(told) => ControlEvent::Lease(NodeLeaseInput::Refused { from, fault: told.into() }),
         };
         self.run(&mut self.inner.lock(), premises, VecDeque::from([event]));
     }
@@ -241,8 +239,8 @@ impl Control {
     }
 
     /// Number of `nodes` from which a message came within a lease, this one included.
-    pub(crate) fn heard(&self, nodes: &[NodeId]) -> usize {
-        let recently = self.inner.lock().overseer.recently_ns();
+    pub(crate) fn reachable_count(&self, nodes: &[NodeId]) -> usize {
+        let recently = self.inner.lock().controller.recently_ns();
         let (now, contacts) = (self.moment().mono, self.contacts.lock());
         let is_recent = |node: &NodeId| contacts.get(node).is_some_and(|last| now.since_ns(*last) < recently);
         nodes.iter().filter(|node| **node == self.me || is_recent(node)).count()
@@ -280,7 +278,7 @@ impl Control {
 
     /// Why the leader refuses this node, if it does.
     pub(crate) fn refused(&self) -> Option<Fault> {
-        self.inner.lock().tenant.refused().cloned()
+        self.inner.lock().lease.refused().cloned()
     }
 
     /// Queues an event of a chain. Never waits: the next beat forwards it.
@@ -293,13 +291,13 @@ impl Control {
 
     /// A majority has confirmed, after the request `token`, that this server leads.
     pub(crate) fn confirmed(&self, premises: &dyn Premises, token: u64) {
-        let event = Event::Overseer(ControllerInput::Confirmed { token });
+        let event = ControlEvent::Controller(ControllerInput::Confirmed { token });
         self.run(&mut self.inner.lock(), premises, VecDeque::from([event]));
     }
 
     /// The process is about to end: other servers need not wait for the lease.
     pub(crate) fn resign(&self, premises: &dyn Premises) {
-        self.run(&mut self.inner.lock(), premises, VecDeque::from([Event::Tenant(NodeLeaseInput::Resign)]));
+        self.run(&mut self.inner.lock(), premises, VecDeque::from([ControlEvent::Lease(NodeLeaseInput::Resign)]));
     }
 
     /// Handles an operator's request. Waits until it is decided.
@@ -316,7 +314,7 @@ impl Control {
             self.run(
                 &mut inner,
                 premises,
-                VecDeque::from([Event::Overseer(ControllerInput::Request { request, ask })]),
+                VecDeque::from([ControlEvent::Controller(ControllerInput::Request { request, ask })]),
             );
             request
         };
@@ -345,14 +343,14 @@ impl Control {
         let contacts = Contacts { last: self.contacts.lock().clone(), leader, no_leader_since };
         let mut status = None;
         premises.state(&mut |state| {
-            status = state.is_founded().then(|| inner.overseer.status(at, state, &contacts));
+            status = state.is_founded().then(|| inner.controller.status(at, state, &contacts));
         });
         status
     }
 
     /// The nodes that have been offline for so long that other nodes replace them.
     pub(crate) fn replaceable(&self) -> Vec<NodeId> {
-        self.inner.lock().overseer.replaceable(self.moment().mono)
+        self.inner.lock().controller.replaceable(self.moment().mono)
     }
 
     /// The next job that needs a majority; `None` when the server stops.
@@ -390,47 +388,50 @@ impl Control {
         self.wanted.notify_one();
     }
 
-    fn run(&self, inner: &mut Inner, premises: &dyn Premises, mut events: VecDeque<Event>) {
+    fn run(&self, inner: &mut Inner, premises: &dyn Premises, mut events: VecDeque<ControlEvent>) {
         while let Some(event) = events.pop_front() {
             let at = self.moment();
             match event {
-                Event::Overseer(input) => {
+                ControlEvent::Controller(input) => {
                     let mut effects = Vec::new();
                     let mut input = Some(input);
                     premises.state(&mut |state| {
                         if let Some(input) = input.take() {
-                            inner.overseer.step(at, state, input, &mut effects);
+                            inner.controller.step(at, state, input, &mut effects);
                         }
                     });
                     for effect in effects {
-                        self.oversee(premises, effect, &mut events);
+                        self.on_controller_effect(premises, effect, &mut events);
                     }
                 }
-                Event::Tenant(input) => {
+                ControlEvent::Lease(input) => {
                     let mut effects = Vec::new();
-                    inner.tenant.step(at, input, &mut effects);
+                    inner.lease.step(at, input, &mut effects);
                     for effect in effects {
-                        self.keep_lease(premises, effect, &mut events);
+                        self.on_lease_effect(premises, effect, &mut events);
                     }
-                    premises.renew(inner.tenant.lease_until().unwrap_or_default());
+                    premises.renew(inner.lease.lease_until().unwrap_or_default());
                 }
             }
         }
     }
 
-    fn oversee(&self, premises: &dyn Premises, effect: ControllerEffect, events: &mut VecDeque<Event>) {
+    fn on_controller_effect(
+        &self,
+        premises: &dyn Premises,
+        effect: ControllerEffect,
+        events: &mut VecDeque<ControlEvent>,
+    ) {
         match effect {
             ControllerEffect::Confirm { token } => self.give(&mut self.jobs.lock(), Job::Confirm(token)),
             ControllerEffect::Grant { to, grant } if to == self.me => {
-                events.push_back(Event::Tenant(NodeLeaseInput::Granted(grant)));
+                events.push_back(ControlEvent::Lease(NodeLeaseInput::Granted(grant)));
             }
-            ControllerEffect::Grant { to, grant } => self.tell(to, ServerMessage::Grant(wires::grant_out(&grant))),
+            ControllerEffect::Grant { to, grant } => self.send(to, ServerMessage::Grant(grant.to_wire())),
             ControllerEffect::Refuse { to, error } if to == self.me => {
-                events.push_back(Event::Tenant(NodeLeaseInput::Refused { from: to, fault: error.into() }));
+                events.push_back(ControlEvent::Lease(NodeLeaseInput::Refused { from: to, fault: error.into() }));
             }
-            ControllerEffect::Refuse { to, error } => {
-                self.tell(to, ServerMessage::Refused(wires::refused_out(&error.into())))
-            }
+            ControllerEffect::Refuse { to, error } => self.send(to, ServerMessage::Refused(Fault::from(error).into())),
             ControllerEffect::Propose { term, decisions } => premises.decide(term, &decisions),
             ControllerEffect::Answer { request, result } => {
                 if let Some(place) = self.answers.lock().get_mut(&request) {
@@ -445,21 +446,19 @@ impl Control {
         }
     }
 
-    fn keep_lease(&self, premises: &dyn Premises, effect: NodeLeaseEffect, events: &mut VecDeque<Event>) {
+    fn on_lease_effect(&self, premises: &dyn Premises, effect: NodeLeaseEffect, events: &mut VecDeque<ControlEvent>) {
         match effect {
             NodeLeaseEffect::Send { to, heartbeat } if to == self.me => {
-                events.push_back(Event::Overseer(ControllerInput::Heartbeat(heartbeat)));
+                events.push_back(ControlEvent::Controller(ControllerInput::Heartbeat(heartbeat)));
             }
-            NodeLeaseEffect::Send { to, heartbeat } => {
-                self.tell(to, ServerMessage::Heartbeat(wires::heartbeat_out(&heartbeat)))
-            }
+            NodeLeaseEffect::Send { to, heartbeat } => self.send(to, ServerMessage::Heartbeat(heartbeat.to_wire())),
             NodeLeaseEffect::Install { token, chains } => {
                 let configurations: Vec<_> = chains.into_iter().filter_map(configured).collect();
                 match premises.configure(&configurations) {
-                    Ok(()) => events.push_back(Event::Tenant(NodeLeaseInput::Installed { token })),
+                    Ok(()) => events.push_back(ControlEvent::Lease(NodeLeaseInput::Installed { token })),
                     Err(fault) => {
                         warn!("configurations of chains could not be kept, so the lease runs out: {fault}");
-                        events.push_back(Event::Tenant(NodeLeaseInput::NotInstalled { token }));
+                        events.push_back(ControlEvent::Lease(NodeLeaseInput::NotInstalled { token }));
                     }
                 }
             }
@@ -467,13 +466,13 @@ impl Control {
         }
     }
 
-    fn tell(&self, to: NodeId, told: ServerMessage) {
+    fn send(&self, to: NodeId, told: ServerMessage) {
         self.way.tell(to, told, PeerPayload::none());
     }
 }
 
 /// A message from the leader to a node, or from a node to the leader.
-pub(crate) enum ControlTold {
+pub(crate) enum ControlMessage {
     Heartbeat(frieze_wire::peer::control::HeartbeatProto),
     Grant(frieze_wire::peer::control::LeaseGrantProto),
     Refused(frieze_wire::peer::control::HeartbeatRefusal),

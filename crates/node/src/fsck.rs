@@ -7,54 +7,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use frieze_base::Fault;
 use frieze_disk::{MachineTime, TimeSource, ViewDisk};
-use frieze_hlc::Hlc;
-use frieze_namespace::CheckCounts;
+use frieze_service::{CheckProgress, Checkup};
 use frieze_storage::Identity;
-use frieze_wire::scrub::ScrubReply;
 
 use crate::offline;
 use crate::parts::ServerParts;
-
-/// Findings that are listed; the others are only counted.
-const WRONG_MAX: usize = 1000;
-/// Faster than any device.
-const NO_RATE: u64 = 1 << 40;
-
-/// What a check has found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checkup {
-    /// What is wrong, a sentence each, at most 1,000.
-    pub wrong: Vec<String>,
-    /// Number of findings beyond those.
-    pub wrong_more: u64,
-    /// Damaged places of the stored bytes, by file where one is known; nothing if the logs could not be read at all.
-    pub scrub: ScrubReply,
-    /// Notes that a server would print at its start; none of them is an error by itself.
-    pub notes: Vec<String>,
-    /// Numbers of names and inodes.
-    pub counts: CheckCounts,
-}
-
-impl Checkup {
-    /// Number of findings.
-    pub fn found(&self) -> u64 {
-        self.wrong.len() as u64 + self.wrong_more + self.scrub.damaged
-    }
-
-    fn add(&mut self, words: impl Into<String>) {
-        match self.wrong.len() < WRONG_MAX {
-            true => self.wrong.push(words.into()),
-            false => self.wrong_more += 1,
-        }
-    }
-}
-
-/// How far a check is: bytes of the device looked at, and to look at.
-pub type CheckProgress<'a> = dyn Fn(u64, u64) + 'a;
 
 /// Checks the data directory `dir`.
 ///
@@ -100,76 +60,19 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
             }
         }
     };
-    check_engine(&parts, &mut checkup, progress);
+    checkup.note_recovery(parts.notes());
+    parts.service.upkeep.check_up(&mut checkup, progress);
     drop(parts);
     drop(copy);
     Ok(checkup)
 }
 
 impl ServerParts {
-    /// As [`fsck`], for the data of this parts, while it serves no client: for tests of simulated machines.
+    /// As [`fsck`], for the data of these parts, while they serve no client: for tests of simulated machines.
     pub fn check_up(&self) -> Checkup {
         let mut checkup = Checkup::default();
-        check_engine(self, &mut checkup, &|_, _| ());
+        checkup.note_recovery(self.notes());
+        self.service.upkeep.check_up(&mut checkup, &|_, _| ());
         checkup
     }
-}
-
-fn check_engine(parts: &ServerParts, checkup: &mut Checkup, progress: &CheckProgress<'_>) {
-    for note in parts.notes() {
-        // After a crash a start correctly reports torn ends and lost intervals.
-        match ["corrupt", "damaged", "missing"].iter().any(|word| note.contains(word)) {
-            true => checkup.add(note.clone()),
-            false => checkup.notes.push(note.clone()),
-        }
-    }
-    // Before the scrub, which rebuilds them.
-    match parts.planes.data.device().damaged_index_runs() {
-        Ok(damaged) => damaged.iter().for_each(|key| {
-            checkup.add(format!(
-                "the index of segments {key} is damaged: a server makes it anew from their footers when it needs it"
-            ));
-        }),
-        Err(fault) => checkup.add(format!("the index of old segments cannot be read: {}", fault.message)),
-    }
-    // From before the check: a reader that met a device's error, for instance.
-    parts.planes.data.device().take_image_damage();
-    let goes_on = |_: Duration| {
-        let done = parts.service.upkeep.scrub.summary().done_bytes;
-        progress(done.unwrap_or(0), parts.service.upkeep.stored_bytes());
-        true
-    };
-    match parts.service.upkeep.scrub_everything(NO_RATE, &goes_on) {
-        Ok(reply) => checkup.scrub = reply,
-        Err(fault) => checkup.add(format!("stored bytes could not be looked at: {}", fault.message)),
-    }
-    // The scrub dropped damaged images, in its view of the directory.
-    parts.planes.data.device().take_image_damage().into_iter().for_each(|words| checkup.add(words));
-    let mut wrong = Vec::new();
-    let mut more = 0;
-    let mut tell = |words: String| match wrong.len() < WRONG_MAX {
-        true => wrong.push(words),
-        false => more += 1,
-    };
-    match parts.planes.meta.history().check(Hlc::MAX, &mut tell) {
-        Ok(counts) => checkup.counts = counts,
-        Err(fault) => tell(format!("names and inodes cannot be read: {}", fault.message)),
-    }
-    if let Err(fault) = check_records(parts, &mut tell) {
-        tell(format!("records cannot be compared with inodes: {}", fault.message));
-    }
-    wrong.into_iter().for_each(|words| checkup.add(words));
-    checkup.wrong_more += more;
-}
-
-/// Every file that has records must have existed.
-fn check_records(parts: &ServerParts, tell: &mut dyn FnMut(String)) -> Result<(), Fault> {
-    let (files, _) = parts.planes.data.device().log().files_with_records(Hlc::ZERO, Hlc::MAX);
-    let history = parts.planes.meta.history();
-    for id in files {
-        if !history.has_inode(id)? {
-            tell(format!("there are writes to inode {id}, which there never was"));
-        }
-    }
-    Ok(())
 }

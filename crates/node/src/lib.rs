@@ -24,7 +24,7 @@ mod status;
 mod successor;
 mod survivor;
 
-pub use archive::{Archive, Listed, MemberArchive, Part, Xattr};
+pub use archive::{Archive, Listed, MemberArchive, NamedXattr, Part};
 pub use frieze_cluster::{ChainStatus as ChainHealth, ClusterState, ClusterStatus};
 pub use frieze_metadata::{
     CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, MetalogStatus, SegmentFiles,
@@ -34,9 +34,11 @@ pub use frieze_net::ReceivedPayload;
 pub use frieze_net::{PeerPayload, Peers};
 pub use frieze_planes::{KeySettings, Settings, no_wake};
 pub use frieze_replication::{ChainEnd, ChainEvent};
-pub use frieze_service::{BINDING_XATTR, Conn, KeyRight, Responder, Scratch, Steps, TimePlugin};
+pub use frieze_service::{
+    BINDING_XATTR, CheckProgress, Checkup, Conn, KeyRight, Responder, Scratch, Steps, TimePlugin,
+};
 pub use frieze_storage::FORMAT_VERSION;
-pub use fsck::{CheckProgress, Checkup, fsck};
+pub use fsck::fsck;
 pub use parts::{Joining, ProcessStats, SOFTWARE, Seams, ServerParts};
 pub use serve::Server;
 pub use survivor::{Copy, Left as LeftBehind, LeftChain, Other, WentOn, recover, rename_copy, survey, take_moved};

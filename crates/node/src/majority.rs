@@ -10,10 +10,10 @@ use crate::parts::ServerParts;
 impl ServerParts {
     /// Of the voters of the metalog, how many sent a message within a lease, and how many there are; this server counts
     /// as reachable.
-    pub(crate) fn voters_heard(&self) -> (usize, usize) {
+    pub(crate) fn reachable_voters(&self) -> (usize, usize) {
         let Some((control, status)) = self.control().zip(self.planes.meta.status()) else { return (1, 1) };
         let voters = status.members.voters;
-        (control.heard(&voters), voters.len())
+        (control.reachable_count(&voters), voters.len())
     }
 
     /// For how long this server, one of several, has followed no leader, in nanoseconds; `None` while it follows one.
@@ -32,7 +32,7 @@ impl ServerParts {
     /// `fault`, of a change or a read of now: with other words if a lost majority is the cause. A client handles it
     /// alike.
     pub(crate) fn name_majority(&self, fault: Fault) -> Fault {
-        let (heard, voters) = self.voters_heard();
+        let (heard, voters) = self.reachable_voters();
         let is_lost = self.planes.meta.leader().is_none() && heard <= voters / 2;
         match fault.kind() {
             ErrorKind::Unavailable if is_lost => Fault::new(fault.reason, words_without(heard, voters)),
@@ -55,7 +55,7 @@ impl ServerParts {
 
     /// Trouble: a voter is offline, and the loss of one more stops the cluster.
     pub(crate) fn trouble_of_votes(&self, status: &ClusterStatus) -> Option<ClusterTrouble> {
-        let (heard, voters) = self.voters_heard();
+        let (heard, voters) = self.reachable_voters();
         (status.leader.is_some() && is_last_majority(heard, voters)).then(|| {
             ClusterTrouble::new(
                 format!("{heard} of {voters} servers that vote are there: the loss of one more stops the cluster"),

@@ -61,7 +61,7 @@ pub(crate) const REQUEST_SECONDS: Figure = Figure {
 };
 
 /// Chains with metrics of their own; beyond, only the sums are exported: a collector has to be able to store them.
-const CHAINS_TOLD_MAX: usize = 1024;
+const CHAINS_EXPORTED_MAX: usize = 1024;
 
 /// Every metric, in the order of the documentation's page.
 pub(crate) const FIGURES: &[Figure] = &[
@@ -269,18 +269,18 @@ pub(crate) const FIGURES: &[Figure] = &[
 pub(crate) struct Values(pub(crate) Vec<(&'static Figure, Vec<String>, f64)>);
 
 impl Values {
-    pub(crate) fn tell(&mut self, name: &str, labels: &[&str], value: f64) {
+    pub(crate) fn set(&mut self, name: &str, labels: &[&str], value: f64) {
         let figure = FIGURES.iter().find(|figure| figure.name == name).expect("every figure is in the table");
         assert_eq!(figure.labels.len(), labels.len(), "{name} has other labels in the table");
         self.0.push((figure, labels.iter().map(|label| (*label).to_owned()).collect(), value));
     }
 
     fn count(&mut self, name: &str, value: u64) {
-        self.tell(name, &[], value as f64);
+        self.set(name, &[], value as f64);
     }
 
     fn flag(&mut self, name: &str, value: bool) {
-        self.tell(name, &[], f64::from(u8::from(value)));
+        self.set(name, &[], f64::from(u8::from(value)));
     }
 }
 
@@ -298,7 +298,7 @@ impl ServerParts {
         let Some(status) = self.cluster_status() else { return values };
         let left_ns = self.planes.data.lease().left_ns(self.planes.clock.reading().mono);
         values.flag("frieze_lease_held", left_ns > 0);
-        values.tell("frieze_lease_left_seconds", &[], seconds_of_ns(left_ns));
+        values.set("frieze_lease_left_seconds", &[], seconds_of_ns(left_ns));
         let me = self.planes.node();
         of_cluster(me, &status, &mut values);
         let chains = self.planes.chains();
@@ -317,26 +317,26 @@ impl ServerParts {
     fn figures_of_server(&self, values: &mut Values) {
         let status = self.status();
         let clock = self.planes.clock.health();
-        values.tell("frieze_build_info", &[SOFTWARE.trim_start_matches("frieze/")], 1.0);
-        values.tell("frieze_uptime_seconds", &[], status.uptime_ms as f64 / 1e3);
+        values.set("frieze_build_info", &[SOFTWARE.trim_start_matches("frieze/")], 1.0);
+        values.set("frieze_uptime_seconds", &[], status.uptime_ms as f64 / 1e3);
         values.flag("frieze_healthy", status.health == HEALTHY);
         values.flag("frieze_fenced", status.fenced);
-        values.tell(
+        values.set(
             "frieze_clock_error_seconds",
             &[],
             clock.error_us.map_or(f64::INFINITY, |error_us| error_us as f64 / 1e6),
         );
-        values.tell("frieze_clock_ahead_seconds", &[], clock.ahead_us as f64 / 1e6);
+        values.set("frieze_clock_ahead_seconds", &[], clock.ahead_us as f64 / 1e6);
         for (name, value) in [
             ("frieze_stable_timestamp_seconds", status.stable),
             ("frieze_durable_timestamp_seconds", status.durable),
             ("frieze_scrubbed_timestamp_seconds", status.scrubbed),
         ] {
-            values.tell(name, &[], seconds_of_stamp(value));
+            values.set(name, &[], seconds_of_stamp(value));
         }
-        values.tell("frieze_dirty_age_seconds", &[], status.dirty_age_ms as f64 / 1e3);
-        values.tell("process_cpu_seconds_total", &[], seconds_of_ns(status.cpu_ns));
-        let (remains_chains, remains_left, remains_freed) = self.service.upkeep.remains.told();
+        values.set("frieze_dirty_age_seconds", &[], status.dirty_age_ms as f64 / 1e3);
+        values.set("process_cpu_seconds_total", &[], seconds_of_ns(status.cpu_ns));
+        let (remains_chains, remains_left, remains_freed) = self.service.upkeep.remains.figures();
         for (name, value) in [
             ("frieze_remains_chains", remains_chains),
             ("frieze_remains_left_bytes", remains_left),
@@ -371,15 +371,15 @@ impl ServerParts {
             ("old", memory.old_bytes, memory.old_bytes_max),
             ("files", memory.files_bytes, memory.files_bytes_max),
         ] {
-            values.tell("frieze_memory_part_bytes", &[part], bytes as f64);
-            values.tell("frieze_memory_part_max_bytes", &[part], bytes_max as f64);
+            values.set("frieze_memory_part_bytes", &[part], bytes as f64);
+            values.set("frieze_memory_part_max_bytes", &[part], bytes_max as f64);
         }
         for (kind, hit, missed) in [
             ("wanted", memory.wanted_hit_bytes, memory.wanted_missed_bytes),
             ("scanned", memory.scanned_hit_bytes, memory.scanned_missed_bytes),
         ] {
-            values.tell("frieze_reads_hit_bytes_total", &[kind], hit as f64);
-            values.tell("frieze_reads_missed_bytes_total", &[kind], missed as f64);
+            values.set("frieze_reads_hit_bytes_total", &[kind], hit as f64);
+            values.set("frieze_reads_missed_bytes_total", &[kind], missed as f64);
         }
     }
 }
@@ -390,14 +390,14 @@ fn of_metalog(metalog: &MetalogStatus, values: &mut Values) {
     values.flag("frieze_metalog_leads", metalog.leads);
     values.flag("frieze_metalog_has_leader", metalog.leader.is_some());
     values.flag("frieze_metalog_failed", metalog.failed.is_some());
-    values.tell("frieze_metalog_members", &["voter"], metalog.members.voters.len() as f64);
-    values.tell("frieze_metalog_members", &["learner"], metalog.members.learners.len() as f64);
+    values.set("frieze_metalog_members", &["voter"], metalog.members.voters.len() as f64);
+    values.set("frieze_metalog_members", &["learner"], metalog.members.learners.len() as f64);
 }
 
 fn of_cluster(me: NodeId, status: &ClusterStatus, values: &mut Values) {
     let node = status.nodes.iter().find(|node| node.node.id == me);
     let name = node.map_or("", |node| &node.node.info.name);
-    values.tell("frieze_node_info", &[&status.cluster.to_string(), &me.to_string(), name], 1.0);
+    values.set("frieze_node_info", &[&status.cluster.to_string(), &me.to_string(), name], 1.0);
     for (state, name) in [
         (NodeState::Up, "up"),
         (NodeState::Draining, "draining"),
@@ -406,12 +406,12 @@ fn of_cluster(me: NodeId, status: &ClusterStatus, values: &mut Values) {
         (NodeState::Removed, "removed"),
     ] {
         let count = status.nodes.iter().filter(|node| node.state == state).count();
-        values.tell("frieze_cluster_nodes", &[name], count as f64);
+        values.set("frieze_cluster_nodes", &[name], count as f64);
     }
     for node in &status.nodes {
         if let Some(offset_us) = node.clock_offset_us {
             let id = node.node.id.to_string();
-            values.tell("frieze_cluster_clock_offset_seconds", &[&id], offset_us as f64 / 1e6);
+            values.set("frieze_cluster_clock_offset_seconds", &[&id], offset_us as f64 / 1e6);
         }
     }
     values.count("frieze_cluster_chains", status.chains.len() as u64);
@@ -420,8 +420,8 @@ fn of_cluster(me: NodeId, status: &ClusterStatus, values: &mut Values) {
     let devices = || status.nodes.iter().filter(|node| !node.node.is_dead).flat_map(|node| &node.node.info.devices);
     let full = devices().filter(|device| device.is_full && !device.has_failed).count();
     let failed = devices().filter(|device| device.has_failed).count();
-    values.tell("frieze_cluster_disks_out", &["full"], full as f64);
-    values.tell("frieze_cluster_disks_out", &["failed"], failed as f64);
+    values.set("frieze_cluster_disks_out", &["full"], full as f64);
+    values.set("frieze_cluster_disks_out", &["failed"], failed as f64);
     let waiting = status.chains.iter().filter(|chain| chain.waits.is_some()).count();
     values.count("frieze_cluster_chains_waiting", waiting as u64);
 }
@@ -429,16 +429,16 @@ fn of_cluster(me: NodeId, status: &ClusterStatus, values: &mut Values) {
 fn of_chains(me: NodeId, chains: &[ReplicaStatus], values: &mut Values) {
     for role in ROLES {
         let count = chains.iter().filter(|chain| role_of(me, chain) == *role).count();
-        values.tell("frieze_chains", &[role], count as f64);
+        values.set("frieze_chains", &[role], count as f64);
     }
     values.count("frieze_sync_chains", chains.iter().filter(|chain| chain.behind > 0).count() as u64);
     values.count("frieze_sync_left_records", chains.iter().map(|chain| chain.behind).sum());
-    if chains.len() > CHAINS_TOLD_MAX {
+    if chains.len() > CHAINS_EXPORTED_MAX {
         return;
     }
     for chain in chains {
         let id = chain.chain.to_string();
-        values.tell("frieze_chain_role", &[&id, role_of(me, chain)], 1.0);
+        values.set("frieze_chain_role", &[&id, role_of(me, chain)], 1.0);
         for (name, value) in [
             ("frieze_chain_epoch", chain.epoch),
             ("frieze_chain_members", chain.members.len() as u64),
@@ -448,9 +448,9 @@ fn of_chains(me: NodeId, chains: &[ReplicaStatus], values: &mut Values) {
             ("frieze_chain_dirty_bytes", chain.in_flight_bytes),
             ("frieze_chain_failed", u64::from(!chain.failed.is_empty())),
         ] {
-            values.tell(name, &[&id], value as f64);
+            values.set(name, &[&id], value as f64);
         }
-        values.tell("frieze_chain_closed_timestamp_seconds", &[&id], seconds_of_stamp(chain.closed));
+        values.set("frieze_chain_closed_timestamp_seconds", &[&id], seconds_of_stamp(chain.closed));
     }
 }
 

@@ -7,13 +7,14 @@
 mod control;
 mod metalog;
 mod open;
+mod succession;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use frieze_base::{ChainId, ErrorKind, Fault, MonoTime, NodeId, Reason, SessionId};
+use frieze_base::{ChainId, Fault, MonoTime, NodeId, Reason, SessionId};
 use frieze_disk::{Disk, TimeSource};
 use frieze_locks::{Mutex, levels};
 use frieze_metadata::{PeerMetalog, VersionStore};
@@ -29,7 +30,7 @@ use frieze_wire::message::{
 use frieze_wire::peer::{ChainAsk, ChainAskKind, ServerMessage};
 use frieze_wire::txn::Caller;
 
-use crate::control::{Control, ControlTold};
+use crate::control::{Control, ControlMessage};
 use crate::removal::Removal;
 use crate::successor::Successors;
 
@@ -96,7 +97,6 @@ pub struct ServerParts {
 /// Software and version, which both ends send in their greeting.
 pub const SOFTWARE: &str = concat!("frieze/", env!("CARGO_PKG_VERSION"));
 
-pub(crate) use control::troubles_out;
 pub use metalog::Joining;
 
 impl ServerParts {
@@ -182,7 +182,7 @@ impl ServerParts {
     /// # Errors
     /// `BadFrame` for a malformed message: close the connection. `Future` for a clock too far ahead: the message is
     /// dropped, and the peer sends it again when the clocks are right.
-    pub fn told(
+    pub fn on_peer_message(
         &self,
         from: NodeId,
         header: &FrameHeader,
@@ -200,15 +200,15 @@ impl ServerParts {
                 format!("malformed frame: node {from} sent {} bytes with a sign of life", payload.len()),
             )),
             ServerMessage::Heartbeat(told) => {
-                self.control_told(from, ControlTold::Heartbeat(told));
+                self.on_control_message(from, ControlMessage::Heartbeat(told));
                 Ok(())
             }
             ServerMessage::Grant(told) => {
-                self.control_told(from, ControlTold::Grant(told));
+                self.on_control_message(from, ControlMessage::Grant(told));
                 Ok(())
             }
             ServerMessage::Refused(told) => {
-                self.control_told(from, ControlTold::Refused(told));
+                self.on_control_message(from, ControlMessage::Refused(told));
                 Ok(())
             }
             ServerMessage::Metalog(said) => {
@@ -236,7 +236,7 @@ impl ServerParts {
                 self.service
                     .sessions
                     .table
-                    .seen(told.sessions.into_iter().map(SessionId), self.planes.clock.reading().mono);
+                    .connected_remotely(told.sessions.into_iter().map(SessionId), self.planes.clock.reading().mono);
                 Ok(())
             }
             // The peer sends it again, and by then the entry may be executed here.
@@ -269,36 +269,12 @@ impl ServerParts {
         self.service.sessions.end_lapsed_locks();
         self.service.take_over();
         let mut failed = self.planes.close_when_idle();
-        let timeout_ns = self.planes.settings.session_timeout.as_nanos() as u64;
-        // The server that orders changes ends sessions.
-        let now = self.planes.clock.reading().mono;
-        let expired = match self.planes.meta.leads() {
-            true => self.service.sessions.table.expired(now, timeout_ns),
-            false => {
-                self.service.sessions.tell_attached(now, timeout_ns);
-                Vec::new()
-            }
-        };
-        for session in expired {
-            // Ending one takes a while: the client of the next may be back by then.
-            if !self.service.sessions.table.has_expired(session, self.planes.clock.reading().mono, timeout_ns) {
-                continue;
-            }
-            match self.service.write.end_expired(session) {
-                Ok(()) => {}
-                Err(fault) if fault.reason == Reason::UnknownSession => self.service.sessions.table.forget(session),
-                // The disk refuses the write: report it.
-                Err(fault) if fault.reason == Reason::InputOutput => failed = failed.and(Err(fault)),
-                // No other server answers, or another leads, or the clock is not trusted: tried again.
-                Err(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::Conflict) => {}
-                Err(fault) => failed = failed.and(Err(fault)),
-            }
-        }
+        failed = failed.and(self.service.upkeep.end_expired_sessions());
         if self.tended.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP_EVERY) {
             self.service.write.sweep_sessions();
             failed = failed.and(self.service.upkeep.erase_sessions());
         }
-        self.tell_trouble();
+        self.report_trouble();
         self.planes.clock.look(self.planes.durability.durable_stamp(), self.planes.durability.durable_ticket())?;
         if self.tended.load(Ordering::Relaxed).is_multiple_of(2) {
             let look = || {
@@ -384,10 +360,10 @@ impl ClusterHost for ServerParts {
     }
 
     fn admit_node(&self, principal: &Principal, ask: Join) -> Result<JoinReply, Fault> {
-        self.take_in(principal, ask)
+        self.admit_newcomer(principal, ask)
     }
 
     fn cluster(&self, principal: &Principal, ask: Cluster) -> Result<ClusterReply, Fault> {
-        self.cluster_asked(principal, ask)
+        self.on_operator_request(principal, ask)
     }
 }

@@ -13,19 +13,16 @@
 use frieze_base::{Fault, Reason};
 use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_storage::Identity;
-use tracing::{error, warn};
-
-use crate::parts::ServerParts;
 
 /// Callback that runs once, with the reason why this server ends.
 pub(crate) type OnRemoval = Box<dyn FnOnce(Fault) + Send>;
 
 /// Whether this server ends: it was removed, or its cluster has ended ([`crate::successor`]).
 #[derive(Default)]
-pub(crate) struct Removal(Mutex<levels::Removal, State>);
+pub(crate) struct Removal(Mutex<levels::Removal, RemovalState>);
 
 #[derive(Default)]
-struct State {
+struct RemovalState {
     fault: Option<Fault>,
     call: Option<OnRemoval>,
 }
@@ -58,21 +55,8 @@ impl Removal {
         self.lock().fault.clone()
     }
 
-    #[track_caller]
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RemovalState> {
         self.0.lock()
-    }
-}
-
-impl ServerParts {
-    /// Handles the refusal of another server, which has proven to be one of the cluster: this server is none any more.
-    pub(crate) fn removed(&self, fault: Fault) {
-        let Some(call) = self.removal.begin(&fault) else { return };
-        if let Err(failed) = self.planes.keeper.update(|identity| identity.is_removed = true) {
-            warn!("that this server was removed could not be kept for its next start: {failed}");
-        }
-        error!("this server was removed from its cluster, and ends: {}", fault.message);
-        call(fault);
     }
 }
 

@@ -5,7 +5,7 @@ use frieze_cluster::ClusterTrouble;
 use frieze_service::ScrubSummary;
 use frieze_wire::message::{Gap, MemoryUse, StatusReply};
 
-use crate::parts::{SOFTWARE, ServerParts, troubles_out};
+use crate::parts::{SOFTWARE, ServerParts};
 
 /// Health of a server that knows of no trouble.
 pub(crate) const HEALTHY: &str = "healthy";
@@ -84,7 +84,7 @@ impl ServerParts {
             scrub_due: self.service.upkeep.scrub_due().map_or(0, |due| due.0),
             memory: Some(Box::new(self.memory_use())),
             images: Some(Box::new(images.to_wire())),
-            troubles: troubles_out(troubles),
+            troubles: troubles.into_iter().map(ClusterTrouble::to_wire).collect(),
         }
     }
 

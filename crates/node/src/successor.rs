@@ -12,15 +12,11 @@
 //! Leaves to others: ending the process (its owner).
 
 use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason};
-use frieze_cluster::{ClusterState, ClusterStatus, ClusterTrouble};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_net::ServerAddr;
 use frieze_service::NodeKeys;
 use frieze_wire::message::{FormerCluster, HelloReply};
-use tracing::{error, warn};
-
-use crate::parts::ServerParts;
 
 /// The later identity of the cluster, as a server of it has proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,37 +35,38 @@ pub(crate) struct Successor {
 #[derive(Default)]
 pub(crate) struct Successors(Mutex<levels::SuccessorProof, Option<Proven>>);
 
+/// A proof of a later identity.
 #[derive(Clone)]
-struct Proven {
-    successor: Successor,
+pub(crate) struct Proven {
+    pub(crate) successor: Successor,
     /// First and last proof.
-    since: MonoTime,
-    last: MonoTime,
+    pub(crate) since: MonoTime,
+    pub(crate) last: MonoTime,
 }
 
 /// Facts by which a server decides whether it ends.
 #[derive(Clone, Copy, Debug)]
-struct Standing {
+pub(crate) struct Standing {
     /// Stamp of the recovery.
-    at: Hlc,
+    pub(crate) at: Hlc,
     /// Stamp of the newest entry of its own metalog.
-    newest: Hlc,
+    pub(crate) newest: Hlc,
     /// Nanoseconds without a leader; `None` with one.
-    leaderless_ns: Option<u64>,
+    pub(crate) leaderless_ns: Option<u64>,
     /// Nanoseconds since the first proof, and since the last.
-    proven_ns: (u64, u64),
+    pub(crate) proven_ns: (u64, u64),
     /// Voters, and those of them that sent a message lately.
-    voters: usize,
-    heard: usize,
+    pub(crate) voters: usize,
+    pub(crate) heard: usize,
 }
 
 impl Standing {
     /// True if a majority of the identity before was there after the recovery.
-    fn is_contested(&self) -> bool {
+    pub(crate) fn is_contested(&self) -> bool {
         self.newest > self.at || self.leaderless_ns.is_none() || self.heard > self.voters / 2
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         let (since_ns, last_ns) = self.proven_ns;
         let waited_ns = self.leaderless_ns.unwrap_or(0).min(since_ns);
         !self.is_contested() && last_ns < PROVEN_FOR_NS && waited_ns >= LEADERLESS_NS
@@ -98,7 +95,7 @@ impl Successor {
         let later = reply.former[place + 1..].iter().map(|former| identity(former).ok_or_else(malformed));
         let mut path = later.collect::<Result<Vec<ClusterId>, Fault>>()?;
         path.push(now);
-        if !keys.after(path.into_iter()).is_told(&reply.challenge, nonce, &reply.proof) {
+        if !keys.after(path.into_iter()).is_receiver(&reply.challenge, nonce, &reply.proof) {
             let words = format!("the server at {address} says that cluster {cluster} went on, and does not prove it");
             return Err(Fault::new(Reason::Unproven, words));
         }
@@ -107,7 +104,7 @@ impl Successor {
     }
 
     /// Description for people.
-    fn words(&self, cluster: ClusterId) -> String {
+    pub(crate) fn words(&self, cluster: ClusterId) -> String {
         let Successor { cluster: now, from, at, address } = self;
         let at = format_instant(*at);
         format!(
@@ -116,7 +113,7 @@ impl Successor {
         )
     }
 
-    fn remedy(&self, directory: &std::path::Path) -> String {
+    pub(crate) fn remedy(&self, directory: &std::path::Path) -> String {
         let (directory, address) = (directory.display(), &self.address);
         format!(
             "start this server on an empty directory with '--join {address}'; 'frieze export {directory}' reads the \
@@ -125,126 +122,14 @@ impl Successor {
     }
 }
 
-impl ServerParts {
-    /// The identities that the cluster had before, for a server of one of them.
-    pub(crate) fn former_clusters(&self) -> Vec<FormerCluster> {
-        let mut formers = Vec::new();
-        let former = |former: &frieze_cluster::FormerIdentity| FormerCluster {
-            cluster: former.cluster.to_string(),
-            node: former.node.0,
-            at: former.at,
-        };
-        self.planes
-            .meta
-            .look_at_control(&mut |state: &ClusterState| formers = state.formers().iter().map(former).collect());
-        formers
-    }
-
-    /// Records the proof of a server that the cluster has a later identity.
-    pub(crate) fn went_on(&self, successor: Successor) {
-        let now = self.planes.clock.reading().mono;
-        let is_new = {
-            let mut proven = self.successors.lock();
-            match &mut *proven {
-                Some(known) if known.successor == successor && now.since_ns(known.last) < PROVEN_FOR_NS => {
-                    known.last = now;
-                    false
-                }
-                proven => {
-                    *proven = Some(Proven { successor: successor.clone(), since: now, last: now });
-                    true
-                }
-            }
-        };
-        if is_new {
-            let trouble = self.trouble_of_successor().map(|(trouble, _)| trouble);
-            trouble.inspect(|trouble| warn!("{}: {}", trouble.what, trouble.remedy));
-        }
-    }
-
-    /// Ends this server if its cluster has ended; see the module.
-    pub(crate) fn end_if_succeeded(&self) {
-        let Some((successor, standing)) = self.successor() else { return };
-        if !standing.is_over() {
-            return;
-        }
-        let words = format!(
-            "this server ends, for its cluster has ended: {}; {}",
-            successor.words(self.planes.cluster()),
-            successor.remedy(&self.planes.settings.dir)
-        );
-        let fault = Fault::new(Reason::WrongCluster, words);
-        if let Some(call) = self.removal.begin(&fault) {
-            error!("{}", fault.message);
-            call(fault);
-        }
-    }
-
-    /// Troubles of the cluster as this server knows it.
-    pub(crate) fn troubles_of_cluster(&self, status: &ClusterStatus) -> Vec<ClusterTrouble> {
-        match self.trouble_of_successor() {
-            // An ended cluster has no other trouble worth a repair.
-            Some((trouble, false)) => vec![trouble],
-            Some((trouble, true)) => std::iter::once(trouble).chain(self.troubles_without_successor(status)).collect(),
-            None => self.troubles_without_successor(status),
-        }
-    }
-
-    fn troubles_without_successor(&self, status: &ClusterStatus) -> Vec<ClusterTrouble> {
-        let mut troubles = status.troubles();
-        troubles.extend(self.trouble_of_votes(status));
-        troubles
-    }
-
-    /// The trouble of a later identity, and whether a majority of this one was there after the recovery.
-    pub(crate) fn trouble_of_successor(&self) -> Option<(ClusterTrouble, bool)> {
-        let (successor, standing) = self.successor()?;
-        let words = successor.words(self.planes.cluster());
-        Some(match standing.is_contested() {
-            true => {
-                let what = format!("two clusters go on from one: {words}; a majority of this one was there afterwards");
-                let remedy = "decide which of the two is to stay, and stop every server of the other: what was written \
-                    to one is not in the other";
-                (ClusterTrouble::new(what, remedy), true)
-            }
-            false => (
-                ClusterTrouble::new(
-                    format!("the cluster has ended: {words}"),
-                    successor.remedy(&self.planes.settings.dir),
-                ),
-                false,
-            ),
-        })
-    }
-
-    fn successor(&self) -> Option<(Successor, Standing)> {
-        let Proven { successor, since, last } = self.successors.lock().clone()?;
-        let now = self.planes.clock.reading().mono;
-        if now.since_ns(last) >= PROVEN_FOR_NS {
-            return None;
-        }
-        let (heard, voters) = self.voters_heard();
-        let standing = Standing {
-            at: successor.at,
-            newest: self.planes.meta.newest(),
-            leaderless_ns: self.leaderless_ns(),
-            proven_ns: (now.since_ns(since), now.since_ns(last)),
-            voters,
-            heard,
-        };
-        Some((successor, standing))
-    }
-}
-
 impl Successors {
-    #[track_caller]
-    fn lock(&self) -> MutexGuard<'_, Option<Proven>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Proven>> {
         self.0.lock()
     }
 }
 
 /// A proof counts for so long. A link to a server that refuses this one asks again each second.
-const PROVEN_FOR_NS: u64 = 10_000_000_000;
+pub(crate) const PROVEN_FOR_NS: u64 = 10_000_000_000;
 /// A server ends after so long without a majority: many elections long, and long enough for servers that are started
 /// together.
 const LEADERLESS_NS: u64 = 15_000_000_000;
@@ -265,7 +150,7 @@ mod tests {
             cluster: cluster.to_string(),
             node: 3,
             challenge: CHALLENGE.to_vec(),
-            proof: keys.prove_told(&CHALLENGE, &NONCE),
+            proof: keys.prove_receiver(&CHALLENGE, &NONCE),
             former,
             ..HelloReply::default()
         }

@@ -298,7 +298,7 @@ impl Left {
             went_on_from: state.formers().last().map(|former| (former.cluster, Hlc(former.at))),
             bound,
             epoch: ChainEpoch(configured.max(taken).unwrap_or_default().0 + 1),
-            told: told_last(node, identity, parts),
+            told: last_reported_info(node, identity, parts),
             store: store.clone(),
         })
     }
@@ -347,7 +347,11 @@ impl Left {
 }
 
 /// The node info that the server last reported; for a server that is none of the cluster any more, what is known of it.
-fn told_last(node: Option<&frieze_cluster::ClusterNode>, identity: &Identity, parts: &ServerParts) -> NodeInfo {
+fn last_reported_info(
+    node: Option<&frieze_cluster::ClusterNode>,
+    identity: &Identity,
+    parts: &ServerParts,
+) -> NodeInfo {
     let incarnation = identity.incarnation;
     match node {
         Some(node) => NodeInfo { incarnation: incarnation.max(node.incarnation()), ..node.info.clone() },

@@ -22,7 +22,7 @@ const PERSIST_EVERY: u32 = 64;
 
 /// The flusher's state; one flush runs at a time.
 pub struct Durability {
-    state: Mutex<levels::FlushState, State>,
+    state: Mutex<levels::FlushState, FlushState>,
     waiters: Mutex<levels::FlushWaiters, Vec<(Ticket, DurableReply)>>,
     failed: RwLock<levels::FlushFailure, Option<Fault>>,
     store_trouble: Mutex<levels::StoreTrouble, Option<Fault>>,
@@ -33,7 +33,7 @@ pub struct Durability {
 }
 
 #[derive(Default)]
-struct State {
+struct FlushState {
     flushes: u32,
     persisted: LogIndex,
 }
@@ -93,7 +93,7 @@ impl Durability {
         // Taken before the flush, so they are covered by it; later ones wait for the next.
         let waiting = std::mem::take(&mut *self.waiters.lock());
         self.flushing_since.store(clock.reading().mono.0.max(1), Ordering::Relaxed);
-        let result = self.flush_held(&mut state, clock, data, meta);
+        let result = self.flush_locked(&mut state, clock, data, meta);
         self.flushing_since.store(0, Ordering::Relaxed);
         drop(state);
         match result {
@@ -156,9 +156,9 @@ impl Durability {
         }
     }
 
-    fn flush_held(
+    fn flush_locked(
         &self,
-        state: &mut State,
+        state: &mut FlushState,
         clock: &NodeClock,
         data: &DataPlane,
         meta: &Metadata,
@@ -194,7 +194,7 @@ impl Durability {
 
     /// Moves durable versions into the store, and at intervals makes the store durable so that the metalog can forget
     /// them.
-    fn hand_over(&self, state: &mut State, meta: &Metadata, index: LogIndex) -> Result<(), Fault> {
+    fn hand_over(&self, state: &mut FlushState, meta: &Metadata, index: LogIndex) -> Result<(), Fault> {
         let settled = meta.settle_versions(index)?;
         state.flushes += 1;
         if state.flushes.is_multiple_of(PERSIST_EVERY) && settled > state.persisted {

@@ -16,8 +16,7 @@ use crate::planes::Planes;
 pub struct CaughtUp(Mutex<levels::ChainDecisions, BTreeMap<ChainId, ChainEpoch>>);
 
 impl CaughtUp {
-    #[track_caller]
-    pub(crate) fn held(&self) -> MutexGuard<'_, BTreeMap<ChainId, ChainEpoch>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<ChainId, ChainEpoch>> {
         self.0.lock()
     }
 }
@@ -40,7 +39,7 @@ impl Files {
     ///
     /// # Errors
     /// `HistoryExpired` for what was forgotten; those of the store.
-    pub fn seen_at(&self, id: InodeId, at: Hlc) -> Result<Seen, Fault> {
+    pub fn version_at(&self, id: InodeId, at: Hlc) -> Result<Seen, Fault> {
         let inode = self.planes.inode_at(id, Some(at))?;
         Ok(Seen::at(id, inode, Some(at)))
     }

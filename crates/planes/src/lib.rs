@@ -1,5 +1,5 @@
 //! Names and bytes as one: instants that are closed in both planes, versions of files, and what other servers know of
-//! them.
+//! them; recovery of both.
 //!
 //! Guarantees: an answer about an instant is made only when the instant is closed in both planes, so it never changes;
 //! an answer about now that this server cannot know is asked of a server that can. Leaves to others: the right to ask
@@ -8,6 +8,7 @@
 mod chain_parts;
 mod durability;
 mod expired;
+mod file_look;
 mod file_version;
 mod file_view;
 mod files;
@@ -20,6 +21,7 @@ mod origins;
 mod peer_rpc;
 mod planes;
 mod principal;
+mod recovery;
 mod remote_chains;
 mod remote_reach;
 mod settings;
@@ -38,6 +40,7 @@ pub use origins::*;
 pub use peer_rpc::*;
 pub use planes::*;
 pub use principal::*;
+pub use recovery::*;
 pub use remote_chains::*;
 pub use remote_reach::*;
 pub use settings::*;

@@ -60,7 +60,7 @@ impl Files {
     /// `Elsewhere`, `Unavailable`: no majority answers.
     pub fn catch_up_once(&self, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
         let new = {
-            let known = self.caught_up.held();
+            let known = self.caught_up.lock();
             let now = chains.iter().map(|chain| (*chain, self.planes.data.epoch_of(*chain)));
             now.filter(|(chain, epoch)| known.get(chain) != Some(epoch)).collect::<Vec<_>>()
         };
@@ -68,7 +68,7 @@ impl Files {
             return Ok(());
         }
         self.planes.meta.linearizable()?;
-        self.caught_up.held().extend(new);
+        self.caught_up.lock().extend(new);
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl Files {
     /// # Errors
     /// `Unavailable` if there are later configurations: try again.
     pub fn check_caught_up(&self, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
-        let known = self.caught_up.held();
+        let known = self.caught_up.lock();
         match chains.iter().find(|chain| known.get(chain) != Some(&self.planes.data.epoch_of(**chain))) {
             None => Ok(()),
             Some(chain) => {
@@ -93,7 +93,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`Files::order_writers`].
-    pub fn order_seen(&self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
+    pub fn order_patches(&self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
         if inode.grants().is_empty() || inode.patches().is_empty() {
             return Ok(());
         }

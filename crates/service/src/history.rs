@@ -55,7 +55,7 @@ impl History {
         let more = snapshots.len() > max;
         snapshots.truncate(max);
         for snapshot in snapshots.iter_mut().filter(|_| ask.with_bytes) {
-            let held = self.held(Hlc(snapshot.at))?;
+            let held = self.pinned_bytes(Hlc(snapshot.at))?;
             (snapshot.bytes_held, snapshot.held_at_least) = (Some(held.bytes), held.at_least);
         }
         Ok(SnapshotsReply { snapshots, more })

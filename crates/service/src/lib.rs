@@ -29,7 +29,7 @@ pub use session::unknown_session;
 pub use table::class_of;
 pub use time_plugin::{BINDING_XATTR, TimePlugin};
 pub use tree_ops::TreeOps;
-pub use upkeep::{Remains, Scrub, ScrubSummary, Upkeep, machine_bytes};
+pub use upkeep::{CheckProgress, Checkup, Remains, Scrub, ScrubSummary, Upkeep, machine_bytes};
 pub use write::Writers;
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use frieze_wire::message::{
 use frieze_wire::txn::{Caller, Target};
 use frieze_wire::writers::{self, FileWriter, WRITERS_XATTR};
 
-use crate::session::cache_leases::Asking;
+use crate::session::cache_leases::CacheLeaseRequest;
 use crate::session::capability::{Bearer, Capability};
 use crate::session::{Sessions, unknown_session};
 
@@ -47,15 +47,15 @@ pub struct Reader {
 
 impl Reader {
     /// Grants the session of `asking` a cache lease on an inode, if the lease can be recalled in time.
-    pub(crate) fn give_inode(&self, asking: &mut Asking, id: InodeId) {
-        if !self.is_written_elsewhere(id) {
+    pub(crate) fn give_inode(&self, asking: &mut CacheLeaseRequest, id: InodeId) {
+        if !self.may_be_written_remotely(id) {
             self.sessions.caching.give_inode(asking, id);
         }
     }
 
     /// True if heads on other servers may answer writes to the inode: they do not know the cache leases of this server.
     /// So files are not cached in a cluster; names and directories, which only the leader changes, are.
-    fn is_written_elsewhere(&self, id: InodeId) -> bool {
+    fn may_be_written_remotely(&self, id: InodeId) -> bool {
         self.planes.meta.is_member() && self.planes.meta.kind(id).is_none_or(|kind| kind == FileKind::File)
     }
 
@@ -65,7 +65,7 @@ impl Reader {
         principal: &Principal,
         target: &Target,
         view: View,
-        asking: &mut Asking,
+        asking: &mut CacheLeaseRequest,
     ) -> Result<Resolved, Fault> {
         if asking.session.is_none() || view.is_past() {
             return self.planes.resolve(principal, target, view.instant(), asking.reads());
@@ -81,12 +81,12 @@ impl Reader {
     }
 
     /// The inode in the version whose bytes `view` reads.
-    fn seen(&self, id: InodeId, inode: Inode, view: View) -> Result<Seen, Fault> {
+    fn version(&self, id: InodeId, inode: Inode, view: View) -> Result<Seen, Fault> {
         let at = view.instant();
         let Some(user) = view.user_time().filter(|_| inode.kind() == FileKind::File) else {
             return Ok(Seen::at(id, inode, at));
         };
-        self.seen_by_user_time(id, inode, user, at)
+        self.version_by_user_time(id, inode, user, at)
     }
 
     /// Attributes of an inode in this view, and whether later writes may still change what its user time shows.
@@ -95,8 +95,8 @@ impl Reader {
     /// `Unavailable` if a server with a part of the file does not answer; those of the store.
     pub fn attr(&self, id: InodeId, inode: &Inode, view: View) -> Result<(Attr, bool), Fault> {
         let mut open = false;
-        self.files.order_seen(id, inode)?;
-        let (extent, bytes_live) = match self.seen(id, inode.clone(), view) {
+        self.files.order_patches(id, inode)?;
+        let (extent, bytes_live) = match self.version(id, inode.clone(), view) {
             Ok(seen) => {
                 open = seen.user_time_open;
                 let sources = self.files.sources(&seen.inode, 0, u64::MAX)?;
@@ -139,7 +139,12 @@ impl Reader {
         Ok((attr, open))
     }
 
-    pub(crate) fn stat(&self, principal: &Principal, ask: &Stat, asking: &mut Asking) -> Result<StatReply, Fault> {
+    pub(crate) fn stat(
+        &self,
+        principal: &Principal,
+        ask: &Stat,
+        asking: &mut CacheLeaseRequest,
+    ) -> Result<StatReply, Fault> {
         let mut answered = self.planes.answer(ask.view)?;
         let found = self.resolve_granted(principal, &ask.target, ask.view, asking)?;
         if ask.recent && !found.inode.is_directory() {
@@ -154,7 +159,12 @@ impl Reader {
         Ok(StatReply { attr, answered })
     }
 
-    pub(crate) fn list(&self, principal: &Principal, ask: &List, asking: &mut Asking) -> Result<ListReply, Fault> {
+    pub(crate) fn list(
+        &self,
+        principal: &Principal,
+        ask: &List,
+        asking: &mut CacheLeaseRequest,
+    ) -> Result<ListReply, Fault> {
         let answered = self.planes.answer(ask.view)?;
         let at = ask.view.instant();
         let found = self.planes.resolve(principal, &ask.target, at, asking.reads())?;
@@ -178,7 +188,7 @@ impl Reader {
         let mut entries = Vec::with_capacity(listed.len());
         for entry in listed {
             if let Some(session) = grants {
-                let ms = match self.is_written_elsewhere(entry.inode) {
+                let ms = match self.may_be_written_remotely(entry.inode) {
                     true => 0,
                     false => self.sessions.caching.give(session, CacheKey::inode(entry.inode)),
                 };
@@ -205,7 +215,7 @@ impl Reader {
         &self,
         principal: &Principal,
         ask: &ReadLink,
-        asking: &Asking,
+        asking: &CacheLeaseRequest,
     ) -> Result<BytesReply, Fault> {
         self.planes.answer(ask.view)?;
         let target = Target { follow: false, ..ask.target.clone() };
@@ -216,7 +226,7 @@ impl Reader {
         Ok(BytesReply { value: found.inode.symlink_target().to_vec() })
     }
 
-    pub(crate) fn access(&self, principal: &Principal, ask: &Access, asking: &Asking) -> Result<(), Fault> {
+    pub(crate) fn access(&self, principal: &Principal, ask: &Access, asking: &CacheLeaseRequest) -> Result<(), Fault> {
         self.planes.answer(ask.view)?;
         let at = ask.view.instant();
         let found = self.planes.resolve(principal, &ask.target, at, asking.reads())?;
@@ -233,16 +243,16 @@ impl Reader {
         &self,
         principal: &Principal,
         ask: &GetXattr,
-        asking: &Asking,
+        asking: &CacheLeaseRequest,
     ) -> Result<BytesReply, Fault> {
         self.planes.answer(ask.view)?;
         let at = ask.view.instant();
         let found = self.planes.resolve(principal, &ask.target, at, asking.reads())?;
         if ask.name == PATH_XATTR {
-            return Ok(BytesReply { value: self.path_told(&principal.caller, found.id, at)? });
+            return Ok(BytesReply { value: self.path_attribute(&principal.caller, found.id, at)? });
         }
         if ask.name == WRITERS_XATTR {
-            return Ok(BytesReply { value: self.writers_told(principal, found.id, at)? });
+            return Ok(BytesReply { value: self.writers_attribute(principal, found.id, at)? });
         }
         if !ask.name.is_empty() {
             let value = self.planes.meta.xattr(found.id, &ask.name, at, &principal.caller)?;
@@ -262,7 +272,7 @@ impl Reader {
     ///
     /// # Errors
     /// `NoAttribute` if it has none.
-    fn path_told(&self, caller: &Caller, id: InodeId, at: Option<Hlc>) -> Result<Vec<u8>, Fault> {
+    fn path_attribute(&self, caller: &Caller, id: InodeId, at: Option<Hlc>) -> Result<Vec<u8>, Fault> {
         if id == InodeId::ROOT {
             return Ok(b"/".to_vec());
         }
@@ -283,7 +293,7 @@ impl Reader {
     /// # Errors
     /// `NoAttribute` at a past instant, and for an inode that is no regular file; `AccessDenied` if the caller may
     /// neither read nor write it.
-    fn writers_told(&self, principal: &Principal, id: InodeId, at: Option<Hlc>) -> Result<Vec<u8>, Fault> {
+    fn writers_attribute(&self, principal: &Principal, id: InodeId, at: Option<Hlc>) -> Result<Vec<u8>, Fault> {
         let none = |words: &str| Err(Fault::new(Reason::NoAttribute, words));
         if at.is_some() {
             return none("who writes is told of now, not of the past: `frieze log` tells who has written");
@@ -306,7 +316,7 @@ impl Reader {
         principal: &Principal,
         session: SessionId,
         ask: &Open,
-        asking: &mut Asking,
+        asking: &mut CacheLeaseRequest,
     ) -> Result<OpenReply, Fault> {
         // An open file of now belongs to a session, which keeps it alive; a past state does not change.
         let bearer = match ask.view.at {
@@ -335,7 +345,7 @@ impl Reader {
         }
         self.files.look_at_length(found.id, &found.inode, ask.view)?;
         // A file without user time cannot be opened at one.
-        self.seen(found.id, found.inode.clone(), ask.view)?;
+        self.version(found.id, found.inode.clone(), ask.view)?;
         let (attr, open) = self.attr(found.id, &found.inode, ask.view)?;
         answered.user_time_open = open;
         if ask.view.at.is_none() {

@@ -23,7 +23,7 @@ use frieze_wire::txn::Caller;
 
 use crate::history::{History, Unshown};
 use crate::read::Reader;
-use crate::session::cache_leases::Asking;
+use crate::session::cache_leases::CacheLeaseRequest;
 use crate::session::capability::Presenter;
 use crate::session::connection::Conn;
 use crate::session::reply_stream::Steps;
@@ -160,7 +160,7 @@ impl Service {
         };
         let ungated = class.is_some_and(|class| class.is_of_now()) && gate.is_none();
         let responder = gate.as_ref().unwrap_or(responder);
-        scratch.asking = Asking::of(header, reads);
+        scratch.asking = CacheLeaseRequest::of(header, reads);
         // An answer that has to wait for others is kept whole.
         scratch.may_step = ungated && class.is_some_and(|class| class.may_stream);
         scratch.unread = None;
@@ -304,7 +304,7 @@ impl Service {
                     let others = before.chain(chains_of_grants(id, &chunks));
                     chains.extend(others.filter(|chain| self.planes.data.is_member(*chain)));
                     if chunks.is_patched && chunks.has_writers {
-                        self.planes.meta.current(id).map_or(Ok(()), |inode| self.files.order_seen(id, &inode))?;
+                        self.planes.meta.current(id).map_or(Ok(()), |inode| self.files.order_patches(id, &inode))?;
                     }
                     // By user time the newest record counts, on any chain.
                     if !chunks.is_patched

@@ -67,7 +67,7 @@ impl Sessions {
 
     /// Reports to the leader, several times within a session timeout, the sessions that are connected here. A client
     /// that only reads and writes bytes may never send a request to the leader.
-    pub fn tell_attached(&self, now: MonoTime, timeout_ns: u64) {
+    pub fn report_attached(&self, now: MonoTime, timeout_ns: u64) {
         let Some(leader) = self.planes.meta.leader() else { return };
         if now.since_ns(MonoTime(self.attached_at.load(Ordering::Relaxed))) < timeout_ns / ATTACHED_TELLS {
             return;

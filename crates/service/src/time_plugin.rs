@@ -8,8 +8,9 @@
 //! last line perhaps in part. The plug-in runs here, in the driver; that user time never goes backwards is checked by
 //! the chain.
 //!
-//! The seam for other plug-ins: a new shape is a line in [`TimePlugin::from_str`], and either a [`Place`] whose time
-//! [`TimePlugin::user_time`] finds in a record, or one for [`TimePlugin::row_time`]. Both are pure functions of bytes.
+//! The seam for other plug-ins: a new shape is a line in [`TimePlugin::from_str`], and either a [`TimePlace`] whose
+//! time [`TimePlugin::user_time`] finds in a record, or one for [`TimePlugin::row_time`]. Both are pure functions of
+//! bytes.
 
 mod pointer;
 pub mod rows;
@@ -84,7 +85,7 @@ impl Epoch {
 /// Where the user time is in the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimePlugin {
-    place: Place,
+    place: TimePlace,
     unit: Unit,
     epoch: Epoch,
     /// True: a text without a zone is in UTC. False: it is refused.
@@ -92,7 +93,7 @@ pub struct TimePlugin {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum TimePlace {
     Binary { offset: u32, width: u8, big_endian: bool, signed: bool, size: Size },
     Json { pointer: String },
     Csv { column: Column, header: bool, delimiter: Delimiter },
@@ -161,7 +162,7 @@ impl FromStr for TimePlugin {
         let mut fields = rest.split(',');
         let mut plugin = match shape {
             "binary" => TimePlugin {
-                place: Place::Binary { offset: 0, width: 8, big_endian: false, signed: false, size: Size::Unsaid },
+                place: TimePlace::Binary { offset: 0, width: 8, big_endian: false, signed: false, size: Size::Unsaid },
                 unit: Unit::Microseconds,
                 epoch: Epoch::Unix,
                 utc: false,
@@ -174,9 +175,9 @@ impl FromStr for TimePlugin {
                     )));
                 }
                 TimePlugin::of_text(if shape == "json" {
-                    Place::Json { pointer }
+                    TimePlace::Json { pointer }
                 } else {
-                    Place::JsonLines { pointer }
+                    TimePlace::JsonLines { pointer }
                 })
             }
             "csv" => {
@@ -188,14 +189,14 @@ impl FromStr for TimePlugin {
                     Err(_) => Column::Named(name.to_owned()),
                 };
                 let header = matches!(column, Column::Named(_));
-                TimePlugin::of_text(Place::Csv { column, header, delimiter: Delimiter::Comma })
+                TimePlugin::of_text(TimePlace::Csv { column, header, delimiter: Delimiter::Comma })
             }
             other => return Err(refused(format_args!("unknown shape {other:?}"))),
         };
         for field in fields.filter(|field| !field.is_empty()) {
             plugin.set(field)?;
         }
-        if let Place::Binary { offset, width, size: Size::Fixed(size), .. } = plugin.place
+        if let TimePlace::Binary { offset, width, size: Size::Fixed(size), .. } = plugin.place
             && u64::from(size) < u64::from(offset) + u64::from(width)
         {
             let field = format!("{offset}..{}", u64::from(offset) + u64::from(width));
@@ -208,7 +209,7 @@ impl FromStr for TimePlugin {
 }
 
 impl TimePlugin {
-    fn of_text(place: Place) -> TimePlugin {
+    fn of_text(place: TimePlace) -> TimePlugin {
         TimePlugin { place, unit: Unit::Seconds, epoch: Epoch::Unix, utc: false }
     }
 
@@ -220,20 +221,20 @@ impl TimePlugin {
 
     /// True: one line is one row, and a write may end in the midst of one.
     pub fn has_lines(&self) -> bool {
-        matches!(self.place, Place::Csv { .. } | Place::JsonLines { .. })
+        matches!(self.place, TimePlace::Csv { .. } | TimePlace::JsonLines { .. })
     }
 
     /// Bytes of each record, where all have the same.
     pub fn record_bytes(&self) -> Option<u32> {
         match self.place {
-            Place::Binary { size: Size::Fixed(size), .. } => Some(size),
+            TimePlace::Binary { size: Size::Fixed(size), .. } => Some(size),
             _ => None,
         }
     }
 
     /// True: a row is a line of fields (`csv`).
     pub fn is_table(&self) -> bool {
-        matches!(self.place, Place::Csv { .. })
+        matches!(self.place, TimePlace::Csv { .. })
     }
 
     fn set(&mut self, field: &str) -> Result<(), Fault> {
@@ -245,35 +246,37 @@ impl TimePlugin {
                 self.unit = units.into_iter().find(|unit| unit.name() == value).ok_or_else(bad)?;
             }
             ("epoch", _) => self.epoch = EPOCHS.iter().find(|entry| entry.1 == value).ok_or_else(bad)?.0,
-            ("offset", Place::Binary { offset, .. }) => *offset = value.parse().map_err(|_| bad())?,
-            ("width", Place::Binary { width, .. }) => match value.parse() {
+            ("offset", TimePlace::Binary { offset, .. }) => *offset = value.parse().map_err(|_| bad())?,
+            ("width", TimePlace::Binary { width, .. }) => match value.parse() {
                 Ok(bytes @ (1 | 2 | 4 | 8)) => *width = bytes,
                 _ => return Err(bad()),
             },
-            ("order", Place::Binary { big_endian, .. }) => {
+            ("order", TimePlace::Binary { big_endian, .. }) => {
                 *big_endian = match value {
                     "little" => false,
                     "big" => true,
                     _ => return Err(bad()),
                 }
             }
-            ("size", Place::Binary { size, .. }) => {
+            ("size", TimePlace::Binary { size, .. }) => {
                 *size = match value.parse() {
                     _ if value == "any" => Size::Any,
                     Ok(bytes) if bytes > 0 && bytes as usize <= rows::ROW_BYTES_MAX => Size::Fixed(bytes),
                     _ => return Err(bad()),
                 }
             }
-            ("signed", Place::Binary { signed, .. }) => *signed = value.parse().map_err(|_| bad())?,
-            ("delimiter", Place::Csv { delimiter, .. }) => {
+            ("signed", TimePlace::Binary { signed, .. }) => *signed = value.parse().map_err(|_| bad())?,
+            ("delimiter", TimePlace::Csv { delimiter, .. }) => {
                 *delimiter = DELIMITERS.iter().find(|entry| entry.1 == value).ok_or_else(bad)?.0;
             }
-            ("header", Place::Csv { header, column, .. })
+            ("header", TimePlace::Csv { header, column, .. })
                 if value == "true" || matches!(column, Column::Numbered(_)) =>
             {
                 *header = value.parse().map_err(|_| bad())?;
             }
-            ("zone", Place::Json { .. } | Place::Csv { .. } | Place::JsonLines { .. }) if value == "utc" => {
+            ("zone", TimePlace::Json { .. } | TimePlace::Csv { .. } | TimePlace::JsonLines { .. })
+                if value == "utc" =>
+            {
                 self.utc = true;
             }
             ("zone", _) => return Err(bad()),
@@ -289,12 +292,12 @@ impl TimePlugin {
     /// not fit in signed nanoseconds: mend the record, or write it into a directory without the binding.
     pub fn user_time(&self, record: &[u8]) -> Result<UserTime, Fault> {
         match &self.place {
-            Place::Binary { size: Size::Unsaid, .. } if record.len() >= UNSAID_BYTES_MAX => Err(wrong(format!(
+            TimePlace::Binary { size: Size::Unsaid, .. } if record.len() >= UNSAID_BYTES_MAX => Err(wrong(format!(
                 "a write of {} bytes looks like more than one record: bind the directory with size=N for records of N \
                  bytes, or with size=any if each write is one record, of any length",
                 record.len()
             ))),
-            Place::Binary { offset, width, big_endian, signed, size: _ } => {
+            TimePlace::Binary { offset, width, big_endian, signed, size: _ } => {
                 let (start, width) = (*offset as usize, usize::from(*width));
                 let field = record.get(start..start + width).ok_or_else(|| {
                     wrong(format!(
@@ -312,9 +315,9 @@ impl TimePlugin {
                 let count = if *signed { i128::from((raw << unused) as i64 >> unused) } else { i128::from(raw) };
                 self.scaled(count)
             }
-            Place::Json { pointer } => self.json_time(rows::without_mark(record)?, pointer),
-            Place::JsonLines { pointer } => self.json_time(record, pointer),
-            Place::Csv { .. } => Err(wrong("a table has a time for each row, not one for a write".to_owned())),
+            TimePlace::Json { pointer } => self.json_time(rows::without_mark(record)?, pointer),
+            TimePlace::JsonLines { pointer } => self.json_time(record, pointer),
+            TimePlace::Csv { .. } => Err(wrong("a table has a time for each row, not one for a write".to_owned())),
         }
     }
 
@@ -383,7 +386,7 @@ impl fmt::Display for TimePlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (epoch, unit) = (self.epoch.entry().1, self.unit.name());
         match &self.place {
-            Place::Binary { offset, width, big_endian, signed, size } => {
+            TimePlace::Binary { offset, width, big_endian, signed, size } => {
                 let order = if *big_endian { "big" } else { "little" };
                 write!(f, "binary:offset={offset},width={width},order={order},signed={signed}")?;
                 match size {
@@ -393,9 +396,9 @@ impl fmt::Display for TimePlugin {
                 }
                 write!(f, ",epoch={epoch},unit={unit}")
             }
-            Place::Json { pointer } => write!(f, "json:{pointer},epoch={epoch},unit={unit}"),
-            Place::JsonLines { pointer } => write!(f, "jsonl:{pointer},epoch={epoch},unit={unit}"),
-            Place::Csv { column, header, delimiter } => {
+            TimePlace::Json { pointer } => write!(f, "json:{pointer},epoch={epoch},unit={unit}"),
+            TimePlace::JsonLines { pointer } => write!(f, "jsonl:{pointer},epoch={epoch},unit={unit}"),
+            TimePlace::Csv { column, header, delimiter } => {
                 let delimiter = delimiter.entry().1;
                 match column {
                     Column::Named(name) => write!(f, "csv:{name}")?,

@@ -126,7 +126,7 @@ impl Plan {
         self.states.entry(id).or_insert_with(fresh)
     }
 
-    pub(crate) fn tell(
+    pub(crate) fn note_action(
         &mut self,
         kind: ActionKind,
         path: &[u8],
@@ -153,7 +153,7 @@ impl Plan {
             ActionKind::Make if action.path.starts_with(&below) => false,
             kind => action.path != path || !names.contains(&kind),
         });
-        self.tell(ActionKind::Left, path, inode, words)
+        self.note_action(ActionKind::Left, path, inode, words)
     }
 
     /// Drops new inodes that get no name, and their contents.
@@ -284,7 +284,7 @@ impl TreeOps {
     fn draft(&self, plan: Plan) -> Result<Drafted, Fault> {
         let Plan { kind, now, at, names, new, states, taken, adds, .. } = plan;
         let named = names.values().map(|naming| naming.inode).filter(|inode| *inode != 0 && inode & NEW == 0);
-        let brought = self.planes.meta.brought(&named.map(InodeId).chain(states.keys().copied()).collect())?;
+        let brought = self.planes.meta.nameless_inodes(&named.map(InodeId).chain(states.keys().copied()).collect())?;
         let decided: Vec<InodeId> = states
             .values()
             .filter(|state| state.size.is_some() || !state.shares.is_empty())

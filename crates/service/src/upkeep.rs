@@ -1,6 +1,7 @@
 //! Work in the background: expired history is freed, replicas that the cluster took away are removed, damage is found
 //! and repaired, images are built.
 
+mod checkup;
 mod erase;
 mod forget;
 mod gc;
@@ -8,6 +9,7 @@ mod image_builder;
 mod memory;
 mod replica_gc;
 mod scrub;
+mod session_expiry;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,6 +17,7 @@ use std::sync::atomic::AtomicU64;
 use frieze_locks::{RwLock, levels};
 use frieze_planes::{Files, Planes};
 
+pub use self::checkup::{CheckProgress, Checkup};
 pub use self::memory::machine_bytes;
 pub use self::replica_gc::Remains;
 pub use self::scrub::{Scrub, ScrubSummary};

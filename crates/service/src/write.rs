@@ -30,7 +30,7 @@ use frieze_wire::txn::{Grant, MakeKind, MakeNameless, Op, RENAME_EXCHANGE, Remov
 use frieze_wire::writers::WRITERS_XATTR;
 
 use crate::read::Reader;
-use crate::session::cache_leases::Asking;
+use crate::session::cache_leases::CacheLeaseRequest;
 use crate::session::capability::{Bearer, Capability, Presenter};
 use crate::session::connection::Conn;
 use crate::session::responder::{Responder, done};
@@ -262,7 +262,7 @@ impl Writers {
     /// other chains of this server are looked at here.
     fn end_elsewhere(&self, id: InodeId, chain: ChainId) -> Result<Elsewhere, Fault> {
         let inode = self.planes.current(id)?;
-        let elsewhere = self.files.written_elsewhere(id, &inode)?;
+        let elsewhere = self.files.written_remotely(id, &inode)?;
         let mut others = granted_chains(id, &inode);
         others.retain(|other| *other != chain && self.planes.data.is_member(*other));
         if self.planes.data.has_to_query_tail(others.iter().copied())
@@ -380,7 +380,7 @@ impl Writers {
         header: &FrameHeader,
         ask: Txn,
         responder: &Arc<dyn Responder>,
-        asking: &mut Asking,
+        asking: &mut CacheLeaseRequest,
     ) -> Option<Result<TxnReply, Fault>> {
         let when = When::try_from(ask.durability).unwrap_or(When::Async);
         if when == When::Sync {
@@ -411,7 +411,7 @@ impl Writers {
         principal: &Principal,
         header: &FrameHeader,
         ask: Txn,
-        asking: &mut Asking,
+        asking: &mut CacheLeaseRequest,
     ) -> Result<TxnReply, Fault> {
         self.planes.check_changeable()?;
         let Some(mut op) = ask.op else {
@@ -559,7 +559,7 @@ impl Writers {
     }
 
     /// Lets the session of `asking` cache the attributes of directories that it has just changed.
-    fn tell_parents(&self, asking: &Asking, parents: &[InodeId], reply: &mut TxnReply) -> Result<(), Fault> {
+    fn tell_parents(&self, asking: &CacheLeaseRequest, parents: &[InodeId], reply: &mut TxnReply) -> Result<(), Fault> {
         let Some(session) = asking.session else { return Ok(()) };
         // Granted first: changes after the look-up recall the lease.
         let granted = parents.iter().map(|id| self.sessions.caching.give(session, CacheKey::inode(*id))).min();
@@ -581,7 +581,13 @@ impl Writers {
     /// # Errors
     /// `AccessDenied` for a grant on a file that the caller may not write, and for a nameless file beside such a file:
     /// its bytes would stay in history, even those of a caller without the right to write.
-    fn doubt(&self, principal: &Principal, session: SessionId, op: &mut Op, asking: &Asking) -> Result<(), Fault> {
+    fn doubt(
+        &self,
+        principal: &Principal,
+        session: SessionId,
+        op: &mut Op,
+        asking: &CacheLeaseRequest,
+    ) -> Result<(), Fault> {
         match op {
             Op::Grant(Grant { inode, .. })
             | Op::GrantAppend(Grant { inode, .. })

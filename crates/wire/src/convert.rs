@@ -4,6 +4,7 @@ use frieze_base::{Fault, Reason};
 use frieze_hlc::{Hlc, UserTime};
 
 use crate::message::{Refusal, View};
+use crate::peer::control::HeartbeatRefusal;
 use crate::txn::{Caller, Outcome, Target};
 
 impl From<Fault> for Refusal {
@@ -14,6 +15,18 @@ impl From<Fault> for Refusal {
 
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Fault {
+        Fault { reason: Reason::from_code(refusal.reason), message: refusal.message }
+    }
+}
+
+impl From<Fault> for HeartbeatRefusal {
+    fn from(fault: Fault) -> HeartbeatRefusal {
+        HeartbeatRefusal { reason: fault.reason as u32, message: fault.message }
+    }
+}
+
+impl From<HeartbeatRefusal> for Fault {
+    fn from(refusal: HeartbeatRefusal) -> Fault {
         Fault { reason: Reason::from_code(refusal.reason), message: refusal.message }
     }
 }

@@ -251,7 +251,7 @@ impl RaftDriver {
     }
 
     /// Another member has ended its connections.
-    pub(crate) fn on_peer_gone(&self, state: &AppliedState, node: NodeId) {
+    pub(crate) fn on_peer_lost(&self, state: &AppliedState, node: NodeId) {
         self.feed(&mut self.lock(), state, MemberInput::Gone { peer: node });
     }
 

@@ -43,7 +43,7 @@ impl RaftDriver {
                     // What stays is found to be old at the next start.
                     let _left = core.journal.remove(segment);
                 }
-                MemberEffect::Send(message) => core.outgoing.tell(&*self.way, &message),
+                MemberEffect::Send(message) => core.outgoing.send(&*self.way, &message),
                 MemberEffect::SendSnapshot { meta, message } => {
                     let to = message.to;
                     // One for which there is no room now is asked for again with the next heartbeat.

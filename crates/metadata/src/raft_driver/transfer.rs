@@ -8,7 +8,7 @@ use frieze_wire::peer::metalog::{MetalogHeld, MetalogMessage, MetalogPiece};
 
 use super::super::codec::{self, RaftReceiver};
 use super::super::snapshot_transfer::{
-    AGAIN_TICKS, IncomingSnapshot, OutgoingSnapshot, PATIENCE_TICKS, ReceivedSnapshot, decode, tell,
+    AGAIN_TICKS, IncomingSnapshot, OutgoingSnapshot, PATIENCE_TICKS, ReceivedSnapshot, decode, send_piece,
 };
 use super::super::state::AppliedState;
 use super::driver::RaftDriver;
@@ -24,7 +24,7 @@ impl RaftDriver {
             let gone_on = if sending.ticks >= PATIENCE_TICKS {
                 None
             } else if sending.ticks.is_multiple_of(AGAIN_TICKS) {
-                sending.window.iter().for_each(|(piece, bytes)| tell(&*self.way, sending.to, piece, bytes));
+                sending.window.iter().for_each(|(piece, bytes)| send_piece(&*self.way, sending.to, piece, bytes));
                 sending.fill(&*self.way).ok()
             } else {
                 Some(())

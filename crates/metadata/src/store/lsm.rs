@@ -159,7 +159,7 @@ impl LsmStore {
         Ok(ImageStamp { applied: self.applied()?.0, change })
     }
 
-    fn let_go_of_left(&self) {
+    fn remove_clean_start_image(&self) {
         if self.may_be_left.swap(false, Ordering::Relaxed)
             && let Err(error) = self.left.remove()
         {
@@ -228,7 +228,7 @@ impl VersionStore for LsmStore {
 
     fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         let _committing = self.committing()?;
-        self.let_go_of_left();
+        self.remove_clean_start_image();
         let versions = self.versions();
         let mut batch = self.database.batch();
         for (key, value) in puts {
@@ -356,7 +356,7 @@ impl VersionStore for LsmStore {
     fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
         let failed = store_fault("taking over a state");
         let _committing = self.committing()?;
-        self.let_go_of_left();
+        self.remove_clean_start_image();
         let mut other = self.other.lock();
         let next = other.as_ref().ok_or_else(not_begun)?.clone();
         // All of it before what makes it count.

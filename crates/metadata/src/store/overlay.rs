@@ -67,10 +67,10 @@ impl NameVersions {
     /// The store's; nothing is lost: the changes stay in the overlay and the next call tries again.
     pub fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
         let _one = self.settling.lock();
-        self.settle_held(durable)
+        self.settle_locked(durable)
     }
 
-    pub(super) fn settle_held(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
+    pub(super) fn settle_locked(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
         // They stay in the queue until the store has them, so that the index of time misses none meanwhile.
         let taken: Vec<(LogIndex, Arc<[KeyVersion]>)> = {
             let waiting = self.waiting.lock();

@@ -21,7 +21,7 @@ impl NameVersions {
     /// The store's.
     pub(crate) fn view(&self, through: LogIndex) -> Result<Box<dyn StoreView>, Fault> {
         let _one = self.settling.lock();
-        let settled = self.settle_held(through)?;
+        let settled = self.settle_locked(through)?;
         assert!(settled <= through, "the store holds entry {settled}, which comes after {through}");
         self.store.view()
     }

@@ -215,8 +215,8 @@ fn a_request_is_remembered_and_an_edit_is_tried() {
     assert_eq!(metadata.remembered(*writer, Seq(seq + 1)), None);
     let empty = Edit { kind: EditKind::Undo as i32, at: 0, keeps_times: true, ..Edit::default() };
     assert_eq!(metadata.check_edit(&Caller::root(), &empty, now.next()), Ok(()));
-    assert_eq!(metadata.brought(&[*gone, example.file].into()), Ok(Vec::new()), "both are in memory");
-    let never = metadata.brought(&[InodeId(4711)].into());
+    assert_eq!(metadata.nameless_inodes(&[*gone, example.file].into()), Ok(Vec::new()), "both are in memory");
+    let never = metadata.nameless_inodes(&[InodeId(4711)].into());
     assert_eq!(never.map_err(|fault| fault.reason), Err(Reason::StaleHandle));
 }
 
@@ -334,10 +334,10 @@ fn what_was_forgotten_is_refused_with_the_instant_that_is_kept() {
     assert_eq!(metadata.kept_inode(*file, Some(*before)).map_err(|fault| fault.reason), Err(Reason::HistoryExpired));
     assert!(metadata.inode(*file, Some(*before)).is_ok(), "without the question it is there");
     let horizon = metadata.inode_horizon(*file);
-    assert!(!horizon.is_gone && horizon.pins.is_empty());
+    assert!(!horizon.is_wholly_expired && horizon.pins.is_empty());
     assert_eq!(horizon.forgotten.map(|forgotten| Hlc(forgotten.before)), Some(*now));
     assert_eq!(metadata.inode_horizon(InodeId(4711)), Default::default());
-    assert!(!metadata.is_gone(*file));
+    assert!(!metadata.is_wholly_expired(*file));
     let newest = metadata.newest_horizon([example.directory, *file].into_iter());
     assert_eq!(newest.map(|forgotten| forgotten.stamp), Some(stamp.0));
     let count = metadata.forgetting_count();

@@ -159,7 +159,7 @@ impl RaftMember {
                 Ok(())
             }
             MemberInput::Gone { peer } => {
-                self.on_gone(peer);
+                self.on_peer_lost(peer);
                 Ok(())
             }
             MemberInput::SnapshotSent { to, whole } => {
@@ -378,7 +378,7 @@ impl RaftMember {
 
     /// Stands for election soon, and lets others stand, if it was the leader that went. One after the other, so that
     /// they do not take each other's votes: two ticks are time enough to ask and be answered.
-    fn on_gone(&mut self, peer: NodeId) {
+    fn on_peer_lost(&mut self, peer: NodeId) {
         if self.leader() != Some(peer) || self.node.raft.state != StateRole::Follower {
             return;
         }

@@ -211,7 +211,7 @@ fn a_file_of_which_all_is_buried_may_leave_and_come_back() {
     assert_eq!(device.log.live_in(CHUNK, 1 << 20, Hlc::MAX, Hlc::ZERO), live);
     device.log.evict(&device.log.to_evict(0));
     assert!(device.log.is_evicted(FILE), "nobody asks for it");
-    assert!(device.log.is_gone(FILE) && !device.log.is_gone(InodeId(2)));
+    assert!(device.log.is_wholly_dead(FILE) && !device.log.is_wholly_dead(InodeId(2)));
     device.fetch(FILE);
     assert_eq!(device.log.chunk_version(CHUNK), 400);
     assert_eq!(device.log.dead_records(FILE, Hlc::MAX, &BTreeSet::new()), [], "it came back dead");

@@ -94,7 +94,7 @@ impl Namespace {
         for (id, name) in told {
             // What has become a part of another file loses its name.
             let goes = cause == VersionKind::Shared && !shared.contains(&id);
-            run.tell(id, if goes { VersionKind::Unnamed } else { cause }, name);
+            run.note_cause(id, if goes { VersionKind::Unnamed } else { cause }, name);
         }
     }
 

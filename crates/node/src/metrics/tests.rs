@@ -44,9 +44,9 @@ fn chains_are_told_one_by_one_unless_there_are_too_many() {
     assert_eq!(find(&two, "frieze_chain_failed", &["0"]), Some(1.0));
     assert_eq!(find(&two, "frieze_chain_role", &["1", "head"]), Some(1.0));
     assert_eq!(find(&two, "frieze_sync_left_records", &[]), Some(6.0));
-    let many = told(CHAINS_TOLD_MAX + 1);
+    let many = told(CHAINS_EXPORTED_MAX + 1);
     assert_eq!(find(&many, "frieze_chain_epoch", &["0"]), None);
-    assert_eq!(find(&many, "frieze_chains", &["head"]), Some(CHAINS_TOLD_MAX as f64 + 1.0));
+    assert_eq!(find(&many, "frieze_chains", &["head"]), Some(CHAINS_EXPORTED_MAX as f64 + 1.0));
 }
 
 #[test]

@@ -1,18 +1,14 @@
 //! The server as a node of a cluster: what the control plane needs from it, and how a cluster begins and grows.
 
-mod codec;
-
-pub(crate) use codec::troubles_out;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_cluster::{
-    ClusterChange, ClusterState, ClusterStatus, Decision, Error as ClusterError, LostInterval, MembershipChange,
-    MetalogMembership, NodeDevice, NodeInfo, NodeState, OperatorReply, OperatorRequest, ProcessIdentity as Process,
-    REPLICAS_MAX, ReplicaEvent, ReplicaGarbage, ReplicaHealth,
+    ClusterChange, ClusterState, ClusterStatus, ClusterTrouble, Decision, Error as ClusterError, LostInterval,
+    MembershipChange, MetalogMembership, NodeDevice, NodeInfo, NodeState, OperatorReply, OperatorRequest,
+    ProcessIdentity as Process, REPLICAS_MAX, ReplicaEvent, ReplicaGarbage, ReplicaHealth,
 };
 use frieze_metalog::MemberChange;
 use frieze_net::ServerAddr;
@@ -27,7 +23,7 @@ use frieze_wire::message::{
 use tracing::{debug, warn};
 
 use super::ServerParts;
-use crate::control::{Control, ControlTold, Job, Premises, Reign};
+use crate::control::{Control, ControlMessage, Job, Premises, Reign};
 
 impl ServerParts {
     /// This node's control plane, if the server is one of several.
@@ -165,9 +161,9 @@ impl ServerParts {
         }
     }
 
-    pub(super) fn control_told(&self, from: NodeId, told: ControlTold) {
+    pub(super) fn on_control_message(&self, from: NodeId, told: ControlMessage) {
         if let Some(control) = self.control.get() {
-            control.told(self, from, told);
+            control.on_message(self, from, told);
         }
     }
 
@@ -238,7 +234,7 @@ impl ServerParts {
     /// # Errors
     /// `NotPermitted` for a caller that is no administrator; `Elsewhere`: ask the leader; the reason why the newcomer
     /// is refused.
-    pub(super) fn take_in(&self, principal: &Principal, ask: Join) -> Result<JoinReply, Fault> {
+    pub(super) fn admit_newcomer(&self, principal: &Principal, ask: Join) -> Result<JoinReply, Fault> {
         if !self.planes.is_administrator(principal) {
             return Err(Fault::new(
                 Reason::NotPermitted,
@@ -280,7 +276,7 @@ impl ServerParts {
     /// # Errors
     /// `NotPermitted` for a caller that is no administrator and requests a change; `Elsewhere`: ask the leader; the
     /// reason why the change is refused.
-    pub(super) fn cluster_asked(&self, principal: &Principal, ask: Cluster) -> Result<ClusterReply, Fault> {
+    pub(super) fn on_operator_request(&self, principal: &Principal, ask: Cluster) -> Result<ClusterReply, Fault> {
         let control = self.control.get();
         if let Some(op) = ask.op {
             if !self.planes.is_administrator(principal) {
@@ -292,18 +288,18 @@ impl ServerParts {
             let alone = || Fault::new(Reason::InvalidArgument, "this server is alone: start another with --join first");
             self.check_leads()?;
             match (control, op) {
-                (Some(control), op) => drop(control.ask(self, codec::ask_in(op))?),
+                (Some(control), op) => drop(control.ask(self, OperatorRequest::from_wire(op))?),
                 (None, ClusterOp::Replicas(replicas)) => self.keep_replicas(replicas)?,
                 (None, _) => return Err(alone()),
             }
         }
         self.ask_majority();
         let status = self.cluster_status();
-        let told = |status| {
-            let mut reply = codec::status_out(&status, self.planes.node());
+        let reply = |status: ClusterStatus| {
+            let mut reply = status.to_wire(self.planes.node());
             self.name_voters(&mut reply.nodes);
             reply.sync_bytes_per_s = self.planes.data.catch_up_limit();
-            reply.troubles = troubles_out(self.troubles_of_cluster(&status));
+            reply.troubles = self.troubles_of_cluster(&status).into_iter().map(ClusterTrouble::to_wire).collect();
             reply
         };
         let alone = || match self.has_cluster() {
@@ -316,7 +312,7 @@ impl ServerParts {
                 ..ClusterReply::default()
             },
         };
-        Ok(status.map_or_else(alone, told))
+        Ok(status.map_or_else(alone, reply))
     }
 
     /// Number of copies of everything once this single server is one of several.
@@ -361,7 +357,7 @@ impl ServerParts {
     }
 
     /// Reports this server's own trouble to the leader.
-    pub(super) fn tell_trouble(&self) {
+    pub(super) fn report_trouble(&self) {
         if let Some(control) = self.control.get() {
             let words: Vec<String> = self.own_troubles().into_iter().map(|trouble| trouble.what).collect();
             control.set_trouble(words.join("; "));
@@ -435,7 +431,7 @@ impl ServerParts {
     /// A node has closed the connection on which it sent, as it does when its process ends: if it led, another leads
     /// soon.
     pub fn hung_up(&self, node: NodeId) {
-        self.planes.meta.on_peer_gone(node);
+        self.planes.meta.on_peer_lost(node);
     }
 }
 
@@ -502,7 +498,7 @@ impl Premises for ServerParts {
     }
 
     fn remains(&self) -> ReplicaGarbage {
-        let (chains, left_bytes, _) = self.service.upkeep.remains.told();
+        let (chains, left_bytes, _) = self.service.upkeep.remains.figures();
         ReplicaGarbage { chains: chains as u32, left_bytes }
     }
 

@@ -1,34 +1,31 @@
 //! The gateway for Prometheus: `GET /metrics` on an address of its own.
 //!
-//! Guarantees: a scrape costs clients of the file system nothing; at most [`DOORS_MAX`] connections are answered at a
-//! time, and one user has at most as many of them as it leaves to others.
+//! Guarantees: a scrape costs clients of the file system nothing; at most [`CONNECTIONS_MAX`] connections are answered
+//! at a time, and one user has at most as many of them as it leaves to others.
 //! Leaves to others: the metrics (`crate::metrics`), HTTP (`frieze_httpd`), the format of the text (`prometheus`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use frieze_base::{Fault, MonoTime, Reason};
 use frieze_httpd::{PageConnection, PageListener};
-use frieze_net::{Admission, ServerAddr};
+use frieze_net::{Admission, Origin, Seat, ServerAddr};
 use frieze_service::{Responder, Steps, class_of};
 use frieze_wire::FrameKind;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Reply, Request};
 use prometheus::core::Collector;
 use prometheus::{CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
-use tracing::{debug, warn};
 
-use super::{Shared, spawn};
 use crate::metrics::{FIGURES, Figure, Kind, REQUEST_SECONDS, Values};
 
 /// Path of the page.
-const PATH: &str = "/metrics";
+pub(super) const PATH: &str = "/metrics";
 /// Media type of the page (the format is of 2014, and every reader knows it).
-const TEXT_KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(super) const TEXT_KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Connections at a time.
-const DOORS_MAX: usize = 8;
+pub(super) const CONNECTIONS_MAX: usize = 8;
 /// Upper ends of the buckets of requests' durations, in seconds: from what one takes in memory to what a client waits
 /// at most.
 const BUCKETS: &[f64] = &[
@@ -36,7 +33,7 @@ const BUCKETS: &[f64] = &[
 ];
 
 /// The gateway, and the metrics that exist only with it.
-pub(super) struct Door {
+pub(super) struct MetricsPage {
     listener: PageListener,
     answering: AtomicUsize,
     admission: Admission,
@@ -44,22 +41,22 @@ pub(super) struct Door {
     refused: IntCounterVec,
 }
 
-impl Door {
+impl MetricsPage {
     /// Listens at the address of the setting: `HOST:PORT`; a port alone is one of this machine. `None` without one.
     ///
     /// # Errors
     /// `InvalidArgument` for a malformed address; the system's error if listening there fails.
-    pub(super) fn open(setting: &str) -> Result<Option<Door>, Fault> {
+    pub(super) fn open(setting: &str) -> Result<Option<MetricsPage>, Fault> {
         if setting.is_empty() {
             return Ok(None);
         }
         let listener = PageListener::bind(&address_of(setting)?)?;
         let histogram = HistogramOpts::new(REQUEST_SECONDS.name, REQUEST_SECONDS.help).buckets(BUCKETS.to_vec());
         let refused = figure_named("frieze_requests_refused_total");
-        Ok(Some(Door {
+        Ok(Some(MetricsPage {
             listener,
             answering: AtomicUsize::new(0),
-            admission: Admission::unlogged(DOORS_MAX),
+            admission: Admission::unlogged(CONNECTIONS_MAX),
             durations: HistogramVec::new(histogram, REQUEST_SECONDS.labels).map_err(internal)?,
             refused: IntCounterVec::new(Opts::new(refused.name, refused.help), refused.labels).map_err(internal)?,
         }))
@@ -68,6 +65,21 @@ impl Door {
     /// Address of the listener.
     pub(super) fn address(&self) -> SocketAddr {
         self.listener.address()
+    }
+
+    /// The next connection; `None` when the server stops.
+    ///
+    /// # Errors
+    /// The system's: out of descriptors.
+    pub(super) fn accept(&self) -> Result<Option<PageConnection>, frieze_net::Error> {
+        self.listener.accept()
+    }
+
+    /// Counts a connection from `origin` as answered; `None` if there are as many as may be.
+    pub(super) fn begin_scrape(self: &Arc<MetricsPage>, origin: Origin) -> Option<Scrape> {
+        let seat = self.admission.enter(origin).ok()?;
+        self.answering.fetch_add(1, Ordering::AcqRel);
+        Some(Scrape { page: self.clone(), _seat: seat })
     }
 
     /// Accepts no more connections.
@@ -82,12 +94,12 @@ impl Door {
 
     /// Wraps the responder: it records the duration of the request from now on, and whether it is refused.
     pub(super) fn timed(
-        self: &Arc<Door>,
+        self: &Arc<MetricsPage>,
         request: Option<&Request>,
         responder: &Arc<dyn Responder>,
     ) -> Arc<dyn Responder> {
         let Some(kind) = request.and_then(kind_of) else { return responder.clone() };
-        Arc::new(Timed { door: self.clone(), responder: responder.clone(), kind, since: frieze_net::mono() })
+        Arc::new(TimedResponder { page: self.clone(), responder: responder.clone(), kind, since: frieze_net::mono() })
     }
 
     /// Records a request of this kind that began at `since` and was answered now.
@@ -97,27 +109,27 @@ impl Door {
     }
 
     /// All metrics as Prometheus reads them.
-    fn text(&self, values: Values) -> Result<String, prometheus::Error> {
+    pub(super) fn text(&self, values: Values) -> Result<String, prometheus::Error> {
         let registry = Registry::new();
         registry.register(Box::new(self.durations.clone()))?;
         registry.register(Box::new(self.refused.clone()))?;
         for figure in FIGURES {
-            let told: Vec<_> = values.0.iter().filter(|(of, _, _)| of.name == figure.name).collect();
-            if told.is_empty() {
+            let known: Vec<_> = values.0.iter().filter(|(of, _, _)| of.name == figure.name).collect();
+            if known.is_empty() {
                 continue;
             }
             let options = Opts::new(figure.name, figure.help);
             let collector: Box<dyn Collector> = match figure.kind {
                 Kind::Counter => {
                     let counters = CounterVec::new(options, figure.labels)?;
-                    for (_, labels, value) in told {
+                    for (_, labels, value) in known {
                         counters.get_metric_with_label_values(labels)?.inc_by(*value);
                     }
                     Box::new(counters)
                 }
                 Kind::Gauge | Kind::Histogram => {
                     let gauges = GaugeVec::new(options, figure.labels)?;
-                    for (_, labels, value) in told {
+                    for (_, labels, value) in known {
                         gauges.get_metric_with_label_values(labels)?.set(*value);
                     }
                     Box::new(gauges)
@@ -147,75 +159,36 @@ fn address_of(setting: &str) -> Result<ServerAddr, Fault> {
     Ok(setting.parse::<ServerAddr>()?)
 }
 
-/// Accepts connections until the server stops.
-pub(super) fn open_loop(shared: &Arc<Shared>, door: &Arc<Door>) {
-    loop {
-        match door.listener.accept() {
-            Ok(Some(connection)) => admit(shared, door, connection),
-            Ok(None) => return,
-            Err(fault) => {
-                if let Some(count) = shared.missed.happened() {
-                    warn!(count, "cannot take a connection for figures: {fault}");
-                }
-                // Out of descriptors: as for clients.
-                shared.wake.wait(Duration::from_millis(10));
-            }
-        }
-    }
+/// A scrape that is answered, however it ends.
+pub(super) struct Scrape {
+    pub(super) page: Arc<MetricsPage>,
+    _seat: Seat,
 }
 
-fn admit(shared: &Arc<Shared>, door: &Arc<Door>, connection: PageConnection) {
-    door.answering.fetch_add(1, Ordering::AcqRel);
-    let place = Place(door.clone());
-    let Ok(seat) = door.admission.enter(connection.origin()) else {
-        let turned_away = connection.refuse(&format!("{DOORS_MAX} others ask for figures just now: ask again"));
-        return turned_away.unwrap_or_else(|error| debug!("a connection that is refused ended early: {error}"));
-    };
-    let shared = shared.clone();
-    // If no thread can be spawned the connection is closed; the scraper connects again.
-    let spawned = spawn("figures", move || {
-        let text = || {
-            let mut values = shared.parts.figures();
-            shared.traffic.tell(&mut values);
-            place.0.text(values).map(|text| (TEXT_KIND, text)).map_err(|error| error.to_string())
-        };
-        if let Err(error) = connection.serve(PATH, &shared.stopping, text) {
-            debug!("figures were not delivered: {error}");
-        }
-        drop(seat);
-    });
-    if let Err(fault) = spawned {
-        warn!("nobody can be told figures: {fault}");
-    }
-}
-
-/// Counts a connection that is answered, however it ends.
-struct Place(Arc<Door>);
-
-impl Drop for Place {
+impl Drop for Scrape {
     fn drop(&mut self) {
-        self.0.answering.fetch_sub(1, Ordering::AcqRel);
+        self.page.answering.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// A responder that records the duration.
-struct Timed {
-    door: Arc<Door>,
+struct TimedResponder {
+    page: Arc<MetricsPage>,
     responder: Arc<dyn Responder>,
     kind: &'static str,
     since: MonoTime,
 }
 
-impl Timed {
+impl TimedResponder {
     fn note(&self, is_refused: bool) {
-        self.door.took(self.kind, self.since);
+        self.page.took(self.kind, self.since);
         if is_refused {
-            self.door.refused.with_label_values(&[self.kind]).inc();
+            self.page.refused.with_label_values(&[self.kind]).inc();
         }
     }
 }
 
-impl Responder for Timed {
+impl Responder for TimedResponder {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
         let is_refused = result.is_err();
         self.responder.respond(request, result, payload, payload_crc);

@@ -30,8 +30,8 @@ const KINDS: [&str; 20] = [
     "attached",
 ];
 
-fn kind_of(told: &ServerMessage) -> usize {
-    match told {
+fn kind_of(message: &ServerMessage) -> usize {
+    match message {
         ServerMessage::Alive(_) => 0,
         ServerMessage::Heartbeat(_) => 1,
         ServerMessage::Grant(_) => 2,
@@ -78,13 +78,13 @@ impl Count {
 
 impl Traffic {
     /// Counts a message that is sent, with so many bytes.
-    pub(super) fn sent(&self, told: &ServerMessage, bytes: usize) {
-        self.sent[kind_of(told)].add(bytes);
+    pub(super) fn sent(&self, message: &ServerMessage, bytes: usize) {
+        self.sent[kind_of(message)].add(bytes);
     }
 
     /// Counts a received message.
-    pub(super) fn received(&self, told: &ServerMessage, bytes: usize) {
-        self.received[kind_of(told)].add(bytes);
+    pub(super) fn received(&self, message: &ServerMessage, bytes: usize) {
+        self.received[kind_of(message)].add(bytes);
     }
 
     /// Counts dropped messages.
@@ -93,7 +93,7 @@ impl Traffic {
     }
 
     /// Reports the counts; kinds that never occurred are left out.
-    pub(super) fn tell(&self, values: &mut Values) {
+    pub(super) fn export(&self, values: &mut Values) {
         for (counts, messages, bytes) in [
             (&self.sent, "frieze_peer_sent_messages_total", "frieze_peer_sent_bytes_total"),
             (&self.received, "frieze_peer_received_messages_total", "frieze_peer_received_bytes_total"),
@@ -101,11 +101,11 @@ impl Traffic {
             for (kind, count) in KINDS.iter().zip(counts) {
                 let number = count.messages.load(Ordering::Relaxed);
                 if number > 0 {
-                    values.tell(messages, &[kind], number as f64);
-                    values.tell(bytes, &[kind], count.bytes.load(Ordering::Relaxed) as f64);
+                    values.set(messages, &[kind], number as f64);
+                    values.set(bytes, &[kind], count.bytes.load(Ordering::Relaxed) as f64);
                 }
             }
         }
-        values.tell("frieze_peer_lost_messages_total", &[], self.lost.load(Ordering::Relaxed) as f64);
+        values.set("frieze_peer_lost_messages_total", &[], self.lost.load(Ordering::Relaxed) as f64);
     }
 }

@@ -155,7 +155,7 @@ impl Told {
 fn what_others_have_is_given_up_when_the_log_says_so_and_a_majority_that_it_is_so_now() {
     let mut told = Told::new(201);
     let last = told.last();
-    let give_up = |told: &Told| told.world.engine(THREE).service.upkeep.give_up_remains().unwrap();
+    let give_up = |told: &Told| told.world.engine(THREE).service.upkeep.drop_remains().unwrap();
     assert!(last >= 12);
     give_up(&told);
     assert_eq!(told.last(), last, "it has its part");
@@ -185,7 +185,7 @@ fn what_is_given_up_is_given_back_to_the_disk_and_comes_again() {
     let mut told = Told::new(202);
     told.leave();
     let before = told.free();
-    told.world.engine(THREE).service.upkeep.give_up_remains().unwrap();
+    told.world.engine(THREE).service.upkeep.drop_remains().unwrap();
     told.give_back();
     let freed = told.free() - before;
     let written = 12 * BYTES as u64;
@@ -218,7 +218,7 @@ fn a_crash_while_it_is_given_back_leaves_what_a_restart_goes_on_with() {
             told.world.disk(THREE).fail_after(change);
             for _ in 0..6 {
                 // Its thread logs the error and continues; the disk accepts nothing more.
-                drop(told.world.engine(THREE).service.upkeep.give_up_remains());
+                drop(told.world.engine(THREE).service.upkeep.drop_remains());
                 drop(told.world.engine(THREE).service.upkeep.give_back_remains());
                 told.world.run(60);
             }
@@ -231,7 +231,7 @@ fn a_crash_while_it_is_given_back_leaves_what_a_restart_goes_on_with() {
             } else {
                 kept += 1
             }
-            told.world.engine(THREE).service.upkeep.give_up_remains().unwrap();
+            told.world.engine(THREE).service.upkeep.drop_remains().unwrap();
             told.give_back();
             assert_eq!(told.last(), 0, "after {change} changes");
             let freed = told.free().saturating_sub(before);

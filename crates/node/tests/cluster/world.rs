@@ -469,7 +469,8 @@ impl World {
             let cut_off = self.net.lock().unwrap().cut_off.contains(&letter.to);
             if let Some(engine) = engine.filter(|_| !cut_off) {
                 // A store or a clock may refuse: the sender repeats the message.
-                let _ = engine.told(letter.from, &letter.header, letter.told, (&letter.payload.bytes).into());
+                let _ =
+                    engine.on_peer_message(letter.from, &letter.header, letter.told, (&letter.payload.bytes).into());
             }
         }
         for (id, engine) in self.alive() {

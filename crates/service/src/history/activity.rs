@@ -22,9 +22,9 @@ use crate::history::change_feed::{FileChange, Interval, Written};
 use crate::history::diff::{IfForgotten, SPANS_MAX};
 use crate::history::scope::{Area, Scope, records_max, scope_of};
 use crate::history::tree_pair::CutPair;
-use crate::history::unshown::{Asked, Page};
+use crate::history::unshown::{Page, UnshownKey};
 use crate::read::page;
-use crate::session::cache_leases::Asking;
+use crate::session::cache_leases::CacheLeaseRequest;
 
 /// Most bytes of paths and spans in one answer: far below the largest body of a frame.
 const ANSWER_BYTES_MAX: usize = 3 << 20;
@@ -52,7 +52,7 @@ impl History {
         };
         let scope = scope_of(&found, true);
         let (caller, max) = (&principal.caller, page(ask.count_max));
-        let asked = Asked { caller: caller.clone(), scope, interval, forgotten: self.times_forgotten() };
+        let asked = UnshownKey { caller: caller.clone(), scope, interval, forgotten: self.times_forgotten() };
         let incomplete = ends.iter().any(|end| end.incomplete);
         let reply = |page: Page, entries_read: u64| {
             let sessions = self.infos(principal, page.differences.iter().map(|difference| difference.session))?;
@@ -123,7 +123,12 @@ impl History {
         }
     }
 
-    pub(crate) fn story(&self, principal: &Principal, ask: &Story, asking: &Asking) -> Result<StoryReply, Fault> {
+    pub(crate) fn story(
+        &self,
+        principal: &Principal,
+        ask: &Story,
+        asking: &CacheLeaseRequest,
+    ) -> Result<StoryReply, Fault> {
         let mut whole = Interval { after: Hlc(ask.after), upto: Hlc(ask.upto) };
         self.planes.answer(exact(whole.upto))?;
         self.planes.answer(ask.view)?;
@@ -138,7 +143,7 @@ impl History {
         }
         let area = self.area(scope_of(&found, ask.recursive), whole)?;
         let max = page(ask.count_max);
-        let (Told { events, upto }, untold) = match ask.newest_first {
+        let (ActivityPage { events, upto }, untold) = match ask.newest_first {
             true => self.newest_story_of(&principal.caller, &area, &mut whole, max)?,
             false => self.story_of(&principal.caller, &area, whole, max)?,
         };
@@ -155,7 +160,7 @@ impl History {
         area: &Area,
         whole: &mut Interval,
         max: usize,
-    ) -> Result<(Told, Untold), Fault> {
+    ) -> Result<(ActivityPage, Untold), Fault> {
         // A small page costs the same: reading fewer transactions at a time finds one event no sooner.
         let looked_at = max.max(NEWEST_MIN);
         whole.after = self.newest_since(area, *whole, looked_at)?;
@@ -191,7 +196,13 @@ impl History {
     }
 
     /// The events in an interval within a scope, oldest first: a page of about `max`.
-    fn story_of(&self, caller: &Caller, area: &Area, mut whole: Interval, max: usize) -> Result<(Told, Untold), Fault> {
+    fn story_of(
+        &self,
+        caller: &Caller,
+        area: &Area,
+        mut whole: Interval,
+        max: usize,
+    ) -> Result<(ActivityPage, Untold), Fault> {
         whole.upto = area.reach(self.planes.data.device(), whole, records_max(max));
         let transactions = self.transactions(area, &mut whole)?;
         let (mut events, upto, mut untold) = self.steps(caller, area, whole, &transactions, max)?;
@@ -226,7 +237,7 @@ impl History {
         };
         events.extend(writes);
         events.sort_by_key(|event| event.stamp);
-        Ok((Told { events, upto: interval.upto }, untold))
+        Ok((ActivityPage { events, upto: interval.upto }, untold))
     }
 
     /// The transactions of an interval that may have changed something within `scope`, oldest first. If they are too
@@ -296,13 +307,13 @@ impl History {
         untold.left_out = files.iter().any(|file| file.lost);
         let runs: Vec<Run> = files.iter().flat_map(runs_of).collect();
         let mut last: Vec<(usize, usize)> = runs.iter().map(|run| run.writes.len() - 1).enumerate().collect();
-        let found = self.tell_runs(caller, area, interval, transactions, &runs, &mut last)?;
+        let found = self.report_runs(caller, area, interval, transactions, &runs, &mut last)?;
         // The file had lost its name by then, or had been moved out, while the session still wrote; or only a snapshot
         // keeps the state in the middle of the run: an earlier write represents the run.
         let rest = found.iter().zip(&runs).enumerate().filter(|(_, (told, _))| !told.is_inside());
         let mut earlier: Vec<(usize, usize)> =
             rest.flat_map(|(number, (_, run))| (0..run.writes.len() - 1).map(move |write| (number, write))).collect();
-        let found_earlier = self.tell_runs(caller, area, interval, transactions, &runs, &mut earlier)?;
+        let found_earlier = self.report_runs(caller, area, interval, transactions, &runs, &mut earlier)?;
         for ((told, earlier), run) in found.into_iter().zip(found_earlier).zip(&runs) {
             for mut told in [told, earlier] {
                 told.show_spans(run);
@@ -316,7 +327,7 @@ impl History {
 
     /// Reports runs by one of their writes, given in order for each run: the newest at which the file had a name in the
     /// scope that has not expired. `writes`: numbers of the run and of the write.
-    fn tell_runs(
+    fn report_runs(
         &self,
         caller: &Caller,
         area: &Area,
@@ -335,7 +346,7 @@ impl History {
                 sweep.before(transaction)?;
             }
             let cut = sweep.at(at)?;
-            let next = self.tell_run(cut, area.scope, &runs[number], write)?;
+            let next = self.report_run(cut, area.scope, &runs[number], write)?;
             let is_forgotten = next.untold.left_out;
             match next.is_inside() {
                 true => told[number] = next,
@@ -346,7 +357,7 @@ impl History {
     }
 
     /// Reports a run up to one of its writes, at the instant of that write.
-    fn tell_run(&self, cut: &mut TreeAt<'_>, scope: Scope, run: &Run, write: usize) -> Result<ToldRun, Fault> {
+    fn report_run(&self, cut: &mut TreeAt<'_>, scope: Scope, run: &Run, write: usize) -> Result<ToldRun, Fault> {
         let (mut told, inode, last) = (ToldRun::default(), run.inode, cut.at());
         let mut inside = Vec::new();
         for named in cut.names(inode)? {
@@ -427,7 +438,7 @@ impl History {
 }
 
 /// A page of activity.
-struct Told {
+struct ActivityPage {
     events: Vec<Difference>,
     /// The page is complete up to this stamp.
     upto: Hlc,

@@ -23,7 +23,7 @@ const VERSIONS_BACK_MAX: usize = 100_000;
 
 /// The last resolution of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Found {
+struct LastResolution {
     /// Newest instant.
     at: Hlc,
     /// The name that was removed just after: its directory, its position in the path, its inode. `None`: none was.
@@ -39,7 +39,7 @@ struct Back<'a> {
 
 impl Back<'_> {
     /// The newest instant in `span` at which the path continues from `directory` with name number `depth`.
-    fn search(&mut self, directory: InodeId, depth: usize, span: (Hlc, Hlc)) -> Result<Option<Found>, Fault> {
+    fn search(&mut self, directory: InodeId, depth: usize, span: (Hlc, Hlc)) -> Result<Option<LastResolution>, Fault> {
         let name = self.names[depth];
         let (earliest, mut at) = span;
         let mut ended_by = None;
@@ -56,7 +56,7 @@ impl Back<'_> {
                 return Ok(None);
             };
             if let Some((inode, kind)) = state {
-                let here = Found { at, ended_by: ended_by.map(|()| (directory, depth, inode)) };
+                let here = LastResolution { at, ended_by: ended_by.map(|()| (directory, depth, inode)) };
                 if depth + 1 == self.names.len() {
                     return Ok(Some(here));
                 }
@@ -64,7 +64,7 @@ impl Back<'_> {
                     && let Some(below) = self.search(inode, depth + 1, (from.max(earliest), at))?
                 {
                     // The removal that came first counts: one below, or if there is none, the one here.
-                    return Ok(Some(Found { ended_by: below.ended_by.or(here.ended_by), ..below }));
+                    return Ok(Some(LastResolution { ended_by: below.ended_by.or(here.ended_by), ..below }));
                 }
             }
             if from <= earliest {
@@ -91,7 +91,7 @@ impl History {
             Ok(found) => {
                 let mut cut = self.planes.meta.history().tree_at(now, &principal.caller);
                 let named = PlaceName { parent: found.parent, name: found.name };
-                let was = self.gone(&mut cut, &named, found.id)?.ok_or(Reason::AccessDenied)?;
+                let was = self.deleted_object(&mut cut, &named, found.id)?.ok_or(Reason::AccessDenied)?;
                 return Ok(LastSeenReply { at: 0, was, sessions: Vec::new() });
             }
             Err(fault) if fault.reason == Reason::NotFound => fault,
@@ -108,7 +108,7 @@ impl History {
         };
         let mut cut = self.planes.meta.history().tree_at(found.at, &principal.caller);
         let named = PlaceName { parent: then.parent, name: then.name };
-        let mut was = self.gone(&mut cut, &named, then.id)?.ok_or(refused)?;
+        let mut was = self.deleted_object(&mut cut, &named, then.id)?.ok_or(refused)?;
         let (directory, depth, inode) = ended_by;
         let stamp = found.at.next();
         self.ended(&mut was, &principal.caller, directory, inode, stamp)?;
@@ -120,7 +120,7 @@ impl History {
     }
 
     /// The newest instant in `span` at which the names resolved, from the root on. Rights are not checked.
-    fn last_led(&self, names: &[&[u8]], span: (Hlc, Hlc)) -> Result<Option<Found>, Fault> {
+    fn last_led(&self, names: &[&[u8]], span: (Hlc, Hlc)) -> Result<Option<LastResolution>, Fault> {
         Back { history: self, names, looked_at: 0 }.search(InodeId::ROOT, 0, span)
     }
 
@@ -167,7 +167,7 @@ impl History {
         for (name, inode, stamp) in went {
             let mut cut = self.planes.meta.history().tree_at(stamp.previous(), &principal.caller);
             let named = PlaceName { parent: found.id, name };
-            if let Some(mut was) = self.gone(&mut cut, &named, inode)? {
+            if let Some(mut was) = self.deleted_object(&mut cut, &named, inode)? {
                 self.ended(&mut was, &principal.caller, found.id, inode, stamp)?;
                 names.push(was);
             }
@@ -177,7 +177,12 @@ impl History {
     }
 
     /// A name as it was, if the caller may learn it.
-    fn gone(&self, cut: &mut TreeAt<'_>, named: &PlaceName, id: InodeId) -> Result<Option<DeletedObject>, Fault> {
+    fn deleted_object(
+        &self,
+        cut: &mut TreeAt<'_>,
+        named: &PlaceName,
+        id: InodeId,
+    ) -> Result<Option<DeletedObject>, Fault> {
         if [id, named.parent].into_iter().any(|id| self.planes.check_kept(id, Some(cut.at())).is_err()) {
             return Ok(None);
         }

@@ -66,7 +66,7 @@ struct Touch<'a> {
 }
 
 /// An inode at both ends.
-struct Ends {
+struct InodePair {
     id: InodeId,
     before: Option<Rc<Inode>>,
     after: Option<Rc<Inode>>,
@@ -185,13 +185,13 @@ impl Differ<'_, '_> {
         let names_before: BTreeSet<PlaceName> = self.before.names(id)?.into_iter().collect();
         let names_after: BTreeSet<PlaceName> = self.after.names(id)?.into_iter().collect();
         let (before, after) = (self.before.inode(id)?, self.after.inode(id)?);
-        let ends = Ends { id, before, after };
+        let ends = InodePair { id, before, after };
         let flags = flags_of(&ends, touch);
         let (spans, flags) = self.spans(&ends, touch, flags)?;
         let root = id == InodeId::ROOT;
         if root && flags != 0 {
             let path = PlaceName { parent: InodeId::ROOT, name: Vec::new() };
-            self.tell(&ends, Some(&path), Some(&path), flags, &spans, touch.last)?;
+            self.add_difference(&ends, Some(&path), Some(&path), flags, &spans, touch.last)?;
         }
         let mut gone = names_before.difference(&names_after);
         let mut came = names_after.difference(&names_before);
@@ -200,22 +200,22 @@ impl Differ<'_, '_> {
             match (old, new) {
                 (None, None) => break,
                 // A file with several names gets or loses one: its contents are unchanged by that.
-                (Some(_), None) | (None, Some(_)) => self.tell(&ends, old, new, 0, &[], touch.last)?,
-                (Some(_), Some(_)) => self.tell(&ends, old, new, flags, &spans, touch.last)?,
+                (Some(_), None) | (None, Some(_)) => self.add_difference(&ends, old, new, 0, &[], touch.last)?,
+                (Some(_), Some(_)) => self.add_difference(&ends, old, new, flags, &spans, touch.last)?,
             }
         }
         if flags != 0 {
             for name in names_before.intersection(&names_after) {
-                self.tell(&ends, Some(name), Some(name), flags, &spans, touch.last)?;
+                self.add_difference(&ends, Some(name), Some(name), flags, &spans, touch.last)?;
             }
         }
         Ok(())
     }
 
     /// Adds a difference, if it is in the scope and the caller may learn it.
-    fn tell(
+    fn add_difference(
         &mut self,
-        ends: &Ends,
+        ends: &InodePair,
         before: Option<&PlaceName>,
         after: Option<&PlaceName>,
         flags: u32,
@@ -289,7 +289,7 @@ impl Differ<'_, '_> {
     }
 
     /// The bytes that differ or may differ, and the flags with the contents among them.
-    fn spans(&mut self, ends: &Ends, touch: &Touch<'_>, flags: u32) -> Result<(Vec<ChangedSpan>, u32), Fault> {
+    fn spans(&mut self, ends: &InodePair, touch: &Touch<'_>, flags: u32) -> Result<(Vec<ChangedSpan>, u32), Fault> {
         let (Some(before), Some(after)) = (&ends.before, &ends.after) else { return Ok((Vec::new(), flags)) };
         let touched = touch.data.is_some() || before.patches() != after.patches() || before.size != after.size;
         if before.kind() != FileKind::File || !touched {
@@ -310,9 +310,9 @@ impl Differ<'_, '_> {
     }
 
     /// The spans without the bytes that both ends show from the same records: restored bytes are no difference.
-    fn really(&self, ends: &Ends, spans: Vec<ChangedSpan>, both: u64) -> Result<Vec<ChangedSpan>, Fault> {
+    fn really(&self, ends: &InodePair, spans: Vec<ChangedSpan>, both: u64) -> Result<Vec<ChangedSpan>, Fault> {
         let [before, after] =
-            [self.interval.after, self.interval.upto].map(|at| self.history.files.seen_at(ends.id, at));
+            [self.interval.after, self.interval.upto].map(|at| self.history.files.version_at(ends.id, at));
         let range = |span: &ChangedSpan| ByteRange::new(span.offset, span.offset + span.len);
         let kept = ByteRange::new(0, both);
         let ranges: Vec<ByteRange> = spans.iter().map(|span| range(span).intersect(kept)).collect();
@@ -353,7 +353,7 @@ impl Differ<'_, '_> {
     }
 }
 
-fn flags_of(ends: &Ends, touch: &Touch<'_>) -> u32 {
+fn flags_of(ends: &InodePair, touch: &Touch<'_>) -> u32 {
     let (Some(before), Some(after)) = (&ends.before, &ends.after) else { return 0 };
     let mut flags = 0;
     if before.mode != after.mode {

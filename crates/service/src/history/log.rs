@@ -13,7 +13,7 @@ use frieze_wire::message::{Log, LogReply, Version, VersionKind, View};
 use crate::history::History;
 use crate::history::change_feed::Interval;
 use crate::read::page;
-use crate::session::cache_leases::Asking;
+use crate::session::cache_leases::CacheLeaseRequest;
 
 /// A search for the newest versions of a file begins with one second, and doubles the stretch as long as it contains
 /// too few.
@@ -21,7 +21,7 @@ const STRETCH_US: u64 = 1_000_000;
 const STRETCH_GROWTH: u64 = 4;
 
 /// A page of versions.
-struct Told {
+struct VersionPage {
     /// Oldest first.
     versions: Vec<Version>,
     /// There are more, later than the last of these.
@@ -29,7 +29,7 @@ struct Told {
 }
 
 impl History {
-    pub(crate) fn log(&self, principal: &Principal, ask: &Log, asking: &Asking) -> Result<LogReply, Fault> {
+    pub(crate) fn log(&self, principal: &Principal, ask: &Log, asking: &CacheLeaseRequest) -> Result<LogReply, Fault> {
         self.planes.answer(ask.view)?;
         let upto = if ask.upto == 0 { Hlc::MAX } else { Hlc(ask.upto) };
         // An upper bound before the earliest instant was closed long ago.
@@ -57,7 +57,7 @@ impl History {
             whole.after = last;
             told = self.versions_of(found.id, chunk_bytes, whole, max)?;
         }
-        let Told { mut versions, mut more } = told;
+        let VersionPage { mut versions, mut more } = told;
         if ask.newest_first {
             versions.reverse();
             more = whole.after > start;
@@ -68,7 +68,7 @@ impl History {
     }
 
     /// The oldest versions of an interval: at most `max`, or as many as the last of those shares its stamp with.
-    fn versions_of(&self, id: InodeId, chunk_bytes: u64, whole: Interval, max: usize) -> Result<Told, Fault> {
+    fn versions_of(&self, id: InodeId, chunk_bytes: u64, whole: Interval, max: usize) -> Result<VersionPage, Fault> {
         let Interval { after, upto } = whole;
         let mut versions = self.planes.meta.log(id, after, upto, max.saturating_add(1))?;
         let (records, all) = self.records_of_versions(id, whole, max)?;
@@ -94,7 +94,7 @@ impl History {
             more |= kept < versions.len();
             versions.truncate(kept);
         }
-        Ok(Told { versions, more })
+        Ok(VersionPage { versions, more })
     }
 
     /// Records of more than `max` writes, and whether these are all of the interval. A write may have many parts.

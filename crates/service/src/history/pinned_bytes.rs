@@ -20,7 +20,7 @@ const FILES_MAX: usize = 20_000;
 
 /// Bytes that only the past needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct PinnedBytes {
     /// Live at the instant and no more.
     pub(crate) bytes: u64,
     /// The number is a lower bound.
@@ -35,13 +35,13 @@ impl History {
     ///
     /// # Cost
     /// The files that changed since, up to 20,000 of them: not the tree.
-    pub(crate) fn held(&self, at: Hlc) -> Result<Held, Fault> {
+    pub(crate) fn pinned_bytes(&self, at: Hlc) -> Result<PinnedBytes, Fault> {
         let now = self.planes.clock.newest().max(at);
         let interval = Interval { after: at, upto: now };
         self.planes.answer(exact(at))?;
         self.planes.answer(exact(now))?;
         let (mut files, _) = self.touched(interval, &|_| true)?;
-        let mut held = Held::default();
+        let mut held = PinnedBytes::default();
         let changed = self.planes.meta.history().changed((at, now), None, CHANGES_MAX, &mut |subject| {
             if let ChangeSubject::Inode(id) = subject {
                 files.insert(*id);
@@ -54,12 +54,12 @@ impl History {
         }
         held.at_least |= files.len() > FILES_MAX;
         for id in files.into_iter().take(FILES_MAX) {
-            held.bytes += self.held_of(id, interval)?;
+            held.bytes += self.pinned_of(id, interval)?;
         }
         Ok(held)
     }
 
-    fn held_of(&self, id: InodeId, interval: Interval) -> Result<u64, Fault> {
+    fn pinned_of(&self, id: InodeId, interval: Interval) -> Result<u64, Fault> {
         let then = match self.planes.meta.kept_inode(id, Some(interval.after)) {
             Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::HistoryExpired) => return Ok(0),
             then => then?,

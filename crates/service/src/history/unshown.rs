@@ -18,7 +18,7 @@ use crate::history::scope::Scope;
 
 /// The request, and what its answer depends on beside the past.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct UnshownKey {
     pub(crate) caller: Caller,
     pub(crate) scope: Scope,
     pub(crate) interval: Interval,
@@ -29,7 +29,7 @@ pub(crate) struct Asked {
 /// The rest of an answer.
 #[derive(Debug)]
 struct Rest {
-    asked: Asked,
+    asked: UnshownKey,
     /// Number of the first difference.
     first: u64,
     /// Differences stored here, and whether more follow that had no room.
@@ -74,7 +74,7 @@ impl Unshown {
     }
 
     /// Stores the differences after the first page of an answer: from number `first` on, as many as there is room for.
-    pub(crate) fn keep(&self, asked: Asked, first: u64, differences: &[Difference], hidden: bool) {
+    pub(crate) fn keep(&self, asked: UnshownKey, first: u64, differences: &[Difference], hidden: bool) {
         let mut rest = Rest { asked, first, count: 0, more: false, hidden, bytes: Vec::new(), at: 0 };
         for difference in differences {
             if rest.bytes.len() + difference.encoded_len() + 10 > self.bytes_max {
@@ -97,7 +97,7 @@ impl Unshown {
     }
 
     /// At most `max` of the differences from number `skip` on, of about `bytes_max` bytes; `None` if they are not here.
-    pub(crate) fn page(&self, asked: &Asked, skip: u64, max: usize, bytes_max: usize) -> Option<Page> {
+    pub(crate) fn page(&self, asked: &UnshownKey, skip: u64, max: usize, bytes_max: usize) -> Option<Page> {
         let mut rests = self.rests.lock();
         let is_it = |rest: &Rest| rest.asked == *asked && (rest.first..rest.first + rest.count).contains(&skip);
         let position = rests.iter().position(is_it)?;
@@ -147,10 +147,10 @@ mod tests {
 
     use super::*;
 
-    fn asked(uid: u32) -> Asked {
+    fn asked(uid: u32) -> UnshownKey {
         let interval = Interval { after: Hlc(1), upto: Hlc(2) };
         let caller = Caller { uid, gid: 0, groups: Vec::new() };
-        Asked { caller, scope: Scope::Within(InodeId(7)), interval, forgotten: (0, Hlc::ZERO) }
+        UnshownKey { caller, scope: Scope::Within(InodeId(7)), interval, forgotten: (0, Hlc::ZERO) }
     }
 
     fn differences(count: u64) -> Vec<Difference> {

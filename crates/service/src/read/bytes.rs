@@ -45,7 +45,7 @@ impl Reader {
             let before = self.planes.inode_at(id, capability.at())?;
             let version = before.from;
             self.files.check_read_here(id, &before, capability.view, ask)?;
-            let seen = self.seen(id, before, capability.view)?;
+            let seen = self.version(id, before, capability.view)?;
             answered.user_time_open = seen.user_time_open;
             // If truncates overtake a reader again and again, it reads with writers kept out.
             let held = (attempt >= MIXED_MAX).then(|| self.files.hold_alone()).flatten();
@@ -61,7 +61,7 @@ impl Reader {
                 Bearer::User(_) => ask.reader,
             };
             let who = ReaderKey { reader, inode: id, at: (view.at, view.user_at) };
-            let read = self.read_seen(&seen, ask, Some(who), scratch);
+            let read = self.read_version(&seen, ask, Some(who), scratch);
             drop(held);
             if read.is_err() {
                 // The chunk may have moved to other servers.
@@ -86,7 +86,7 @@ impl Reader {
 
     /// Reads into `scratch.payload`; returns whether the file ends there, and the CRC32C of the bytes. Under the reader
     /// key the prefetcher tracks the reader's sequence of ranges.
-    pub(crate) fn read_seen(
+    pub(crate) fn read_version(
         &self,
         seen: &Seen,
         ask: &Read,
@@ -104,7 +104,7 @@ impl Reader {
             scratch.pieces.clear();
             scratch.crowded.clear();
             let Scratch { pieces, crowded, fetch, .. } = &mut *scratch;
-            let (range, size) = self.plan_seen(seen, ask.offset, asked_end, pieces, crowded, Some(fetch))?;
+            let (range, size) = self.plan_version(seen, ask.offset, asked_end, pieces, crowded, Some(fetch))?;
             let len = range.len() as usize;
             if scratch.may_step && can_step(&scratch.pieces, len) {
                 // Each step has a buffer of its own, which is large enough.
@@ -154,7 +154,7 @@ impl Reader {
     /// covers, and the size of the file. Pages of many pieces come from images; pages that still have too many are
     /// added to `crowded`. Ranges of other servers are fetched into `fetch`; without `fetch` a plan that needs them
     /// fails.
-    fn plan_seen(
+    fn plan_version(
         &self,
         seen: &Seen,
         start: u64,
@@ -190,7 +190,7 @@ impl Reader {
     /// Prefetches a range that the reader is about to ask for. Errors are ignored: the read itself will report them.
     fn read_ahead(&self, seen: &Seen, ahead: ByteRange) {
         let mut pieces = Vec::new();
-        let planned = self.plan_seen(seen, ahead.start(), ahead.end(), &mut pieces, &mut Vec::new(), None);
+        let planned = self.plan_version(seen, ahead.start(), ahead.end(), &mut pieces, &mut Vec::new(), None);
         let Ok((range, _)) = planned else { return };
         let device = self.planes.data.device();
         let lease = device.pin(&pieces, Heat::Scan);

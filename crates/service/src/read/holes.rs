@@ -22,7 +22,7 @@ impl Reader {
         let capability = self.sessions.mint.open(&ask.capability, by)?;
         self.planes.answer(capability.view)?;
         let inode = self.planes.inode_at(capability.inode, capability.at())?;
-        let seen = self.seen(capability.inode, inode, capability.view)?;
+        let seen = self.version(capability.inode, inode, capability.view)?;
         let sources = self.files.sources(&seen.inode, ask.offset, u64::MAX)?;
         let look = self.files.look_through(&[&seen], &[&sources])?;
         let size = look.extent(&seen).size;

@@ -31,7 +31,7 @@ impl Reader {
     ///
     /// # Errors
     /// `NoUserTime` for a file without; `HistoryExpired` if the state that answers has expired.
-    pub(crate) fn seen_by_user_time(
+    pub(crate) fn version_by_user_time(
         &self,
         id: InodeId,
         inode: Inode,
@@ -67,8 +67,8 @@ impl Reader {
                 let seen = match (last, cut, &rows) {
                     (Some(seen), ..) => seen,
                     (_, None, _) => return Err(no_user_time(id, user)),
-                    (_, Some(cut), Some(plugin)) => self.seen_rows(plugin, id, inode, user, cut, &mut scratch)?,
-                    (_, Some(cut), None) => self.seen_record(id, inode, at, cut)?,
+                    (_, Some(cut), Some(plugin)) => self.version_of_rows(plugin, id, inode, user, cut, &mut scratch)?,
+                    (_, Some(cut), None) => self.version_of_records(id, inode, at, cut)?,
                 };
                 let seen = match asked.filter(|_| seen.empty) {
                     // As old as the file itself, not as its origin.
@@ -88,7 +88,7 @@ impl Reader {
             };
             if let (Some(plugin), Some(next)) = (&rows, cut.and_then(|cut| cut.next))
                 && newest <= user
-                && let Some(seen) = self.seen_within(plugin, id, user, next, false, &mut scratch)?
+                && let Some(seen) = self.version_within(plugin, id, user, next, false, &mut scratch)?
             {
                 return Ok(Seen { user_time_open: open, ..seen });
             }
@@ -191,7 +191,7 @@ impl Reader {
     }
 
     /// A file of records at a user time.
-    fn seen_record(&self, id: InodeId, inode: Inode, at: Option<Hlc>, cut: UserCut) -> Result<Seen, Fault> {
+    fn version_of_records(&self, id: InodeId, inode: Inode, at: Option<Hlc>, cut: UserCut) -> Result<Seen, Fault> {
         let UserCut { stamp, open, .. } = cut;
         if stamp == Hlc::ZERO {
             return Ok(Seen { empty: true, user_time_open: open, ..Seen::at(id, inode, at) });
@@ -201,7 +201,7 @@ impl Reader {
     }
 
     /// A file of rows at a user time.
-    fn seen_rows(
+    fn version_of_rows(
         &self,
         plugin: &TimePlugin,
         id: InodeId,
@@ -212,7 +212,7 @@ impl Reader {
     ) -> Result<Seen, Fault> {
         let UserCut { stamp, next, open } = cut;
         if let Some(next) = next
-            && let Some(seen) = self.seen_within(plugin, id, user, next, stamp == Hlc::ZERO, scratch)?
+            && let Some(seen) = self.version_within(plugin, id, user, next, stamp == Hlc::ZERO, scratch)?
         {
             return Ok(Seen { user_time_open: open, ..seen });
         }
@@ -271,7 +271,7 @@ impl Reader {
 
     /// The file at the record of `next`, up to the last of its rows that belongs to the answer. `None` if none does, or
     /// if the record was not appended: an overwrite shows wholly or not at all.
-    fn seen_within(
+    fn version_within(
         &self,
         plugin: &TimePlugin,
         id: InodeId,
@@ -393,7 +393,7 @@ impl Reader {
                 in_steps: false,
                 ..Read::default()
             };
-            self.read_seen(seen, &ask, None, scratch)?;
+            self.read_version(seen, &ask, None, scratch)?;
             out.extend_from_slice(&scratch.payload);
         }
         Ok(())

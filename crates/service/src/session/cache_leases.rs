@@ -57,7 +57,7 @@ struct Core {
 
 /// Which leases one request may grant to its session, and where it notes what its answer contains.
 #[derive(Clone, Default)]
-pub(crate) struct Asking {
+pub(crate) struct CacheLeaseRequest {
     /// The session, if the request asks for leases.
     pub(crate) session: Option<SessionId>,
     /// For how long the answer may be cached.
@@ -66,10 +66,10 @@ pub(crate) struct Asking {
     pub(crate) gate: Option<Arc<Gate>>,
 }
 
-impl Asking {
-    pub(crate) fn of(header: &FrameHeader, gate: Option<Arc<Gate>>) -> Asking {
+impl CacheLeaseRequest {
+    pub(crate) fn of(header: &FrameHeader, gate: Option<Arc<Gate>>) -> CacheLeaseRequest {
         let asked = header.holds != Holds::NONE && header.session != SessionId(0);
-        Asking { session: asked.then_some(header.session), holds: Holds::NONE, gate }
+        CacheLeaseRequest { session: asked.then_some(header.session), holds: Holds::NONE, gate }
     }
 
     /// Records the present state that is read for the answer.
@@ -138,14 +138,14 @@ impl Caching {
     }
 
     /// Lets the session of `asking` cache the names of a directory as they are from now on.
-    pub(crate) fn give_names(&self, asking: &mut Asking, directory: InodeId) {
+    pub(crate) fn give_names(&self, asking: &mut CacheLeaseRequest, directory: InodeId) {
         if let Some(session) = asking.session {
             asking.holds.names_ms = self.give(session, CacheKey::names(directory));
         }
     }
 
     /// Lets the session of `asking` cache an inode as it is from now on.
-    pub(crate) fn give_inode(&self, asking: &mut Asking, id: InodeId) {
+    pub(crate) fn give_inode(&self, asking: &mut CacheLeaseRequest, id: InodeId) {
         if let Some(session) = asking.session {
             asking.holds.files_ms = self.give(session, CacheKey::inode(id));
         }
@@ -198,7 +198,7 @@ impl Caching {
     }
 
     /// Answers when no session can still read an older state of the keys in `told`, or of what `request` changed.
-    fn when_seen(&self, request: RequestKey, told: &AnswerKeys, answer: Box<dyn FnOnce() + Send>) {
+    fn when_recalled(&self, request: RequestKey, told: &AnswerKeys, answer: Box<dyn FnOnce() + Send>) {
         self.with(|core, at| {
             let unnoted = self.unnoted.load(Ordering::SeqCst);
             if unnoted != 0 && unnoted != request.0.0 {
@@ -389,15 +389,19 @@ impl Gate {
     pub(crate) fn new(caching: Arc<Caching>, to: Arc<dyn Responder>, told: AnswerKeys) -> Gate {
         Gate { caching, to, told: Mutex::new(told) }
     }
+
+    fn keys(&self) -> frieze_locks::MutexGuard<'_, AnswerKeys> {
+        self.told.lock()
+    }
 }
 
 impl ReadSet for Gate {
     fn add(&self, what: Cached) {
-        self.told.lock().keys.push(key_of(what));
+        self.keys().keys.push(key_of(what));
     }
 
     fn add_everything(&self) {
-        self.told.lock().everything = true;
+        self.keys().everything = true;
     }
 }
 
@@ -406,11 +410,11 @@ impl Responder for Gate {
         if !self.caching.is_watched(request.session) {
             return self.to.respond(request, result, payload, payload_crc);
         }
-        let mut told = std::mem::take(&mut *self.told.lock());
+        let mut told = std::mem::take(&mut *self.keys());
         told.keys.extend(result.iter().flat_map(inodes_of).map(CacheKey::inode));
         let (to, header, payload) = (self.to.clone(), *request, payload.to_vec());
         let answer = Box::new(move || to.respond(&header, result, &payload, payload_crc));
-        self.caching.when_seen((request.session, request.seq), &told, answer);
+        self.caching.when_recalled((request.session, request.seq), &told, answer);
     }
 }
 
@@ -462,7 +466,7 @@ mod tests {
             let header = FrameHeader { session: SOLE, ..FrameHeader::of(FrameKind::Request) };
             caching.poll(&header, 0, 1, &unheard);
         };
-        let reads = |session| caching.when_seen((session, Seq(0)), &AnswerKeys::default(), Box::new(|| {}));
+        let reads = |session| caching.when_recalled((session, Seq(0)), &AnswerKeys::default(), Box::new(|| {}));
         polls();
         assert!(!caching.is_watched(SOLE) && caching.is_watched(OTHER));
         reads(OTHER);

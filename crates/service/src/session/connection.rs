@@ -70,7 +70,7 @@ impl Conn {
         state.greeted = true;
         let is_node = hello.node != 0;
         let wants_key = is_node || !hello.key_name.is_empty();
-        let proof = if is_node { nodes.prove_told(&self.challenge, &hello.nonce) } else { Vec::new() };
+        let proof = if is_node { nodes.prove_receiver(&self.challenge, &hello.nonce) } else { Vec::new() };
         state.hello = Some(hello);
         // A peer on another machine cannot use a path of this one, and need not know it.
         let socket = if state.proven { server.socket } else { String::new() };
@@ -102,7 +102,7 @@ impl Conn {
             || Fault::new(Reason::Unproven, "the key was not accepted: check its name and secret on both ends");
         let hello = state.hello.take().ok_or_else(refused)?;
         if hello.node != 0 {
-            if !nodes.is_teller(&self.challenge, &hello.nonce, &prove.mac) {
+            if !nodes.is_sender(&self.challenge, &hello.nonce, &prove.mac) {
                 return Err(Fault::new(
                     Reason::Unproven,
                     format!("node {} does not hold the secret of this cluster: it belongs to another", hello.node),
@@ -197,16 +197,16 @@ fn within(asked: &Caller, proven: &Caller) -> bool {
 /// SessionTable with connections, and since when the other sessions have none.
 #[derive(Default)]
 pub struct SessionTable {
-    alive: Mutex<levels::SessionTimes, BTreeMap<SessionId, Alive>>,
+    alive: Mutex<levels::SessionTimes, BTreeMap<SessionId, LiveSession>>,
 }
 
-struct Alive {
+struct LiveSession {
     connections: u32,
     idle_since: MonoTime,
 }
 
-impl Alive {
-    fn is_gone(&self, now: MonoTime, timeout_ns: u64) -> bool {
+impl LiveSession {
+    fn is_expired(&self, now: MonoTime, timeout_ns: u64) -> bool {
         self.connections == 0 && now.since_ns(self.idle_since) > timeout_ns
     }
 }
@@ -219,7 +219,7 @@ impl SessionTable {
             return;
         }
         let mut alive = self.alive.lock();
-        alive.entry(session).or_insert(Alive { connections: 0, idle_since: now }).connections += 1;
+        alive.entry(session).or_insert(LiveSession { connections: 0, idle_since: now }).connections += 1;
         if let Some(before) = before {
             leave(&mut alive, before, now);
         }
@@ -235,11 +235,11 @@ impl SessionTable {
     /// Adds a session that recovery found: it has no connection yet.
     pub fn found(&self, session: SessionId, now: MonoTime) {
         let mut alive = self.alive.lock();
-        alive.entry(session).or_insert(Alive { connections: 0, idle_since: now });
+        alive.entry(session).or_insert(LiveSession { connections: 0, idle_since: now });
     }
 
     /// Another server has connections of these sessions.
-    pub fn seen(&self, sessions: impl Iterator<Item = SessionId>, now: MonoTime) {
+    pub fn connected_remotely(&self, sessions: impl Iterator<Item = SessionId>, now: MonoTime) {
         let mut alive = self.alive.lock();
         for session in sessions {
             if let Some(state) = alive.get_mut(&session) {
@@ -273,17 +273,17 @@ impl SessionTable {
     /// SessionTable without a connection for longer than `timeout_ns`.
     pub fn expired(&self, now: MonoTime, timeout_ns: u64) -> Vec<SessionId> {
         let alive = self.alive.lock();
-        alive.iter().filter(|(_, state)| state.is_gone(now, timeout_ns)).map(|(id, _)| *id).collect()
+        alive.iter().filter(|(_, state)| state.is_expired(now, timeout_ns)).map(|(id, _)| *id).collect()
     }
 
     /// True if this session has had no connection for longer than `timeout_ns`.
     pub fn has_expired(&self, session: SessionId, now: MonoTime, timeout_ns: u64) -> bool {
         let alive = self.alive.lock();
-        alive.get(&session).is_some_and(|state| state.is_gone(now, timeout_ns))
+        alive.get(&session).is_some_and(|state| state.is_expired(now, timeout_ns))
     }
 }
 
-fn leave(alive: &mut BTreeMap<SessionId, Alive>, session: SessionId, now: MonoTime) {
+fn leave(alive: &mut BTreeMap<SessionId, LiveSession>, session: SessionId, now: MonoTime) {
     if let Some(state) = alive.get_mut(&session) {
         state.connections = state.connections.saturating_sub(1);
         state.idle_since = now;
@@ -339,9 +339,9 @@ mod tests {
         // Root on this machine is no node by that alone.
         let conn = Conn::new(Some(Caller::root()), challenge);
         let reply = conn.hello(hello.clone(), &ours, HelloReply::default()).expect("greets");
-        assert!(ours.is_told(&reply.challenge, &hello.nonce, &reply.proof));
-        assert!(!others.is_told(&reply.challenge, &hello.nonce, &reply.proof));
-        let wrong = others.prove_teller(&reply.challenge, &hello.nonce);
+        assert!(ours.is_receiver(&reply.challenge, &hello.nonce, &reply.proof));
+        assert!(!others.is_receiver(&reply.challenge, &hello.nonce, &reply.proof));
+        let wrong = others.prove_sender(&reply.challenge, &hello.nonce);
         let told = conn.prove(&Prove { mac: wrong }, &BTreeMap::new(), &ours, HelloReply::default());
         assert_eq!((told.map(drop).unwrap_err().reason, conn.node()), (Reason::Unproven, None));
 
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!((reflected.is_err(), conn.node()), (true, None));
         let conn = Conn::new(None, challenge);
         conn.hello(hello.clone(), &ours, HelloReply::default()).expect("greets");
-        let mac = ours.prove_teller(&challenge, &hello.nonce);
+        let mac = ours.prove_sender(&challenge, &hello.nonce);
         conn.prove(&Prove { mac }, &BTreeMap::new(), &ours, HelloReply::default()).expect("proves");
         assert_eq!(conn.node(), Some(NodeId(3)));
         assert!(conn.principal(None).is_err(), "a node asks for nobody");

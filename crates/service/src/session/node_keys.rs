@@ -26,23 +26,23 @@ impl NodeKeys {
     }
 
     /// The sender's proof.
-    pub fn prove_teller(&self, challenge: &[u8], nonce: &[u8]) -> Vec<u8> {
+    pub fn prove_sender(&self, challenge: &[u8], nonce: &[u8]) -> Vec<u8> {
         self.teller.prove(challenge, nonce).to_vec()
     }
 
     /// True if `proof` is the sender's.
-    pub(crate) fn is_teller(&self, challenge: &[u8], nonce: &[u8], proof: &[u8]) -> bool {
+    pub(crate) fn is_sender(&self, challenge: &[u8], nonce: &[u8], proof: &[u8]) -> bool {
         self.teller.verify(challenge, nonce, proof)
     }
 
     /// The receiver's proof, which it sends before the sender has proven itself: it reveals nothing of the sender's
     /// proof.
-    pub fn prove_told(&self, challenge: &[u8], nonce: &[u8]) -> Vec<u8> {
+    pub fn prove_receiver(&self, challenge: &[u8], nonce: &[u8]) -> Vec<u8> {
         self.told.prove(nonce, challenge).to_vec()
     }
 
     /// True if `proof` is the receiver's.
-    pub fn is_told(&self, challenge: &[u8], nonce: &[u8], proof: &[u8]) -> bool {
+    pub fn is_receiver(&self, challenge: &[u8], nonce: &[u8], proof: &[u8]) -> bool {
         self.told.verify(nonce, challenge, proof)
     }
 }

@@ -140,7 +140,7 @@ impl<'a> Steps<'a> {
         };
         let mut window = Vec::new();
         while at < end {
-            if let Some((stored, len)) = held_as_wanted(self.pieces, at, end).filter(|_| may_hand_on)
+            if let Some((stored, len)) = stored_as_wanted(self.pieces, at, end).filter(|_| may_hand_on)
                 && let Some(held) = self.device.unverified_span(&stored, len)?
             {
                 crc = add(crc, at, held.crc, len);
@@ -181,7 +181,7 @@ pub(crate) fn can_step(pieces: &[Piece], len: usize) -> bool {
 }
 
 /// The whole blocks of a record at the beginning of `at..end`, if they are many, and how many bytes they are.
-fn held_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(StoredSpan, u64)> {
+fn stored_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(StoredSpan, u64)> {
     let piece = pieces.get(pieces.partition_point(|piece| piece.end() <= at)).filter(|piece| piece.at <= at)?;
     let PieceSource::Data(stored) = piece.part(at, piece.end().min(end)).source else { return None };
     let block = u64::from(stored.block_bytes);

@@ -2,7 +2,7 @@
 
 use frieze_planes::Fetch;
 
-use crate::session::cache_leases::Asking;
+use crate::session::cache_leases::CacheLeaseRequest;
 use crate::session::capability::Shown;
 use crate::session::reply_stream::Unread;
 
@@ -21,7 +21,7 @@ pub struct Scratch {
     /// The capability that came with the last request.
     pub(crate) shown: Shown,
     /// The cache leases that the request may get for its session.
-    pub(crate) asking: Asking,
+    pub(crate) asking: CacheLeaseRequest,
     /// The answer may go out before all of it is read.
     pub(crate) may_step: bool,
     /// The payload is still to be read, as `pieces` say.

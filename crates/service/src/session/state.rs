@@ -29,7 +29,7 @@ impl Sessions {
     ) -> (Option<Arc<dyn Responder>>, Option<Arc<Gate>>) {
         let gate = |told: AnswerKeys| Arc::new(Gate::new(self.caching.clone(), to.clone(), told));
         if self.caching.is_watched(header.session) {
-            let gate = gate(self.told_ahead(header, gated_on));
+            let gate = gate(self.keys_ahead(header, gated_on));
             return (Some(gate.clone()), Some(gate));
         }
         match header.seq {
@@ -45,7 +45,7 @@ impl Sessions {
     }
 
     /// What the answer will tell of, as far as it is not found on the way.
-    fn told_ahead(&self, header: &FrameHeader, gated_on: GatedOn<'_>) -> AnswerKeys {
+    fn keys_ahead(&self, header: &FrameHeader, gated_on: GatedOn<'_>) -> AnswerKeys {
         match gated_on {
             GatedOn::Found => AnswerKeys::default(),
             GatedOn::Everything => EVERYTHING,
@@ -126,7 +126,7 @@ impl Sessions {
     }
 
     /// The locks and leases of a session end with it.
-    pub(crate) fn let_go(&self, session: SessionId) {
+    pub(crate) fn drop_session(&self, session: SessionId) {
         let mut served = GrantedLocks::new();
         self.locks.lock().ended(session, &mut served);
         self.caching.ended(session);

@@ -15,7 +15,7 @@
 use frieze_base::{Fault, Reason};
 use frieze_hlc::UserTime;
 
-use super::{Column, Place, TimePlugin, wrong};
+use super::{Column, TimePlace, TimePlugin, wrong};
 
 /// Longest row in bytes, its line break included.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
@@ -58,7 +58,7 @@ impl TimePlugin {
 
     /// True if the first line of a file names its columns.
     pub fn has_header(&self) -> bool {
-        matches!(self.place, Place::Csv { header: true, .. })
+        matches!(self.place, TimePlace::Csv { header: true, .. })
     }
 
     /// The rows of a file with this first line (line break included or not; empty where the plug-in has no header).
@@ -68,8 +68,8 @@ impl TimePlugin {
     pub fn rows(&self, first_line: &[u8]) -> Result<Rows<'_>, Fault> {
         let first_line = without_mark(first_line)?;
         let column = match &self.place {
-            Place::Csv { column: Column::Numbered(number), .. } => *number as usize - 1,
-            Place::Csv { column: Column::Named(name), delimiter, .. } => {
+            TimePlace::Csv { column: Column::Numbered(number), .. } => *number as usize - 1,
+            TimePlace::Csv { column: Column::Named(name), delimiter, .. } => {
                 let mut found = None;
                 let mut names = Vec::new();
                 each_field(without_break(first_line)?, delimiter.entry().2, |number, field| {
@@ -160,7 +160,7 @@ impl Rows<'_> {
         }
         let row = if offset == 0 && self.plugin.has_lines() { without_mark(line)? } else { line };
         let row = match self.plugin.place {
-            Place::Csv { .. } => without_break(row)?,
+            TimePlace::Csv { .. } => without_break(row)?,
             _ => row,
         };
         if self.plugin.record_bytes().is_some() {
@@ -170,8 +170,8 @@ impl Rows<'_> {
             return Ok(None);
         }
         let time = match &self.plugin.place {
-            Place::JsonLines { pointer } => self.plugin.json_time(row, pointer),
-            Place::Csv { delimiter, .. } => self.field(row, delimiter.entry().2),
+            TimePlace::JsonLines { pointer } => self.plugin.json_time(row, pointer),
+            TimePlace::Csv { delimiter, .. } => self.field(row, delimiter.entry().2),
             _ => unreachable!("only tables and JSON lines have rows"),
         };
         time.map(Some).map_err(|fault| {

@@ -129,7 +129,7 @@ impl TreeOps {
         links: &mut BTreeMap<InodeId, u64>,
     ) -> Result<u64, Fault> {
         let caller = &principal.caller;
-        let seen = self.files.seen_at(id, at)?;
+        let seen = self.files.version_at(id, at)?;
         let kind = seen.inode.kind();
         let mask = match kind {
             FileKind::File => MAY_READ,
@@ -183,7 +183,7 @@ impl TreeOps {
         if kind != FileKind::Directory {
             links.insert(id, made);
         }
-        let told = plan.tell(ActionKind::Make, path, 0, "");
+        let told = plan.note_action(ActionKind::Make, path, 0, "");
         (told.len, told.older) = (size, seen.inode.from.0);
         Ok(made)
     }

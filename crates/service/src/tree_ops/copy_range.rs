@@ -71,14 +71,14 @@ impl TreeOps {
             return Err(Fault::new(Reason::Unsupported, "a file read by user time is copied, not shared"));
         }
         plan.at = source.at().unwrap_or(now);
-        let seen = self.files.seen_at(source.inode, plan.at)?;
+        let seen = self.files.version_at(source.inode, plan.at)?;
         let size = self.files.look(&[&seen])?.extent(&seen).size;
         let start = ask.source_offset.min(size);
         let range = ByteRange::new(start, ask.source_offset.saturating_add(ask.len).min(size).max(start));
         if range.is_empty() {
             return Ok(());
         }
-        let into = self.files.seen_at(target.inode, now)?;
+        let into = self.files.version_at(target.inode, now)?;
         if !into.inode.plugin().is_empty() {
             return Err(Fault::new(
                 Reason::Unsupported,

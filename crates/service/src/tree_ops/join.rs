@@ -35,7 +35,7 @@ impl TreeOps {
         }
         let target = self.sessions.mint.open(&ask.target, Presenter::of_any(header.session, principal.uid))?;
         check_writable(&target)?;
-        let into = self.files.seen_at(target.inode, now)?;
+        let into = self.files.version_at(target.inode, now)?;
         let mut plan = Plan::new(EditKind::Join, now, now);
         let begins = self.files.look(&[&into])?.extent(&into).size;
         let bytes_max = file_bytes_max(into.inode.chunk_bytes());
@@ -47,7 +47,7 @@ impl TreeOps {
                 Fault::new(reason, format!("{} cannot be joined: {words}", String::from_utf8_lossy(&path)))
             };
             let id = self.entry_at(key.0, &key.1, now)?.ok_or_else(|| refused(Reason::NotFound, "it is not there"))?;
-            let seen = self.files.seen_at(id, now)?;
+            let seen = self.files.version_at(id, now)?;
             if seen.inode.kind() != FileKind::File {
                 return Err(refused(Reason::InvalidArgument, "it is no file"));
             }
@@ -66,7 +66,7 @@ impl TreeOps {
             })?;
             plan.state(target.inode, &into.inode).shares.extend(shares);
             plan.names.insert(key, Naming { expect: id, inode: 0 });
-            plan.tell(ActionKind::Unname, &path, id.0, "");
+            plan.note_action(ActionKind::Unname, &path, id.0, "");
         }
         plan.len = end - begins;
         plan.state(target.inode, &into.inode).size = Some(end);

@@ -54,7 +54,7 @@ impl TreeOps {
 
 fn take(plan: &mut Plan, todo: &mut Todo, key: NameKey, (id, kind): (InodeId, FileKind), path: Vec<u8>) {
     plan.names.insert(key, Naming { expect: id, inode: 0 });
-    plan.tell(ActionKind::Unname, &path, id.0, "").file_kind = kind as i32;
+    plan.note_action(ActionKind::Unname, &path, id.0, "").file_kind = kind as i32;
     if kind == FileKind::Directory {
         todo.push((id, path));
     }

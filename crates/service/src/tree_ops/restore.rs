@@ -26,18 +26,18 @@ use crate::history::tree_pair::CutPair;
 use crate::tree_ops::TreeOps;
 
 /// Names of then that have another inode now, or none.
-struct Wanted {
+struct WantedName {
     key: NameKey,
     /// Its inode then.
     inode: InodeId,
     /// Its inode now.
     now: Option<InodeId>,
-    fate: Fate,
+    fate: NameRestore,
 }
 
 /// How a name of then gets its inode back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Fate {
+enum NameRestore {
     /// The name is made again.
     Named,
     /// The inode is renamed back from the name that it was given since.
@@ -57,7 +57,7 @@ struct Names {
 }
 
 /// The tree of then and of now below the path.
-struct Ends<'a> {
+struct RestoreTrees<'a> {
     then: TreeAt<'a>,
     now: TreeAt<'a>,
     /// The inode of the path then; `root_now`: its inode now.
@@ -67,12 +67,12 @@ struct Ends<'a> {
     own: Option<NameKey>,
 }
 
-impl Ends<'_> {
-    fn held_then(&mut self, directory: InodeId) -> Result<bool, Fault> {
+impl RestoreTrees<'_> {
+    fn contained_then(&mut self, directory: InodeId) -> Result<bool, Fault> {
         Ok(directory == self.root_then || self.then.is_within(directory, self.root_then)?)
     }
 
-    fn holds_now(&mut self, directory: InodeId) -> Result<bool, Fault> {
+    fn contains_now(&mut self, directory: InodeId) -> Result<bool, Fault> {
         let root_now = self.root_now;
         for root in [Some(self.root_then), root_now].into_iter().flatten() {
             if self.now.is_within(directory, root)? {
@@ -92,22 +92,22 @@ impl Ends<'_> {
         Ok(false)
     }
 
-    fn fate(&mut self, inode: InodeId) -> Result<Fate, Fault> {
+    fn fate(&mut self, inode: InodeId) -> Result<NameRestore, Fault> {
         let now = self.now.names(inode)?;
         if now.is_empty() {
-            return Ok(Fate::Named);
+            return Ok(NameRestore::Named);
         }
         let then = self.then.names(inode)?;
         let is_directory = self.then.inode(inode)?.is_some_and(|inode| inode.is_directory());
         if !is_directory && now.iter().any(|named| then.contains(named)) {
-            return Ok(Fate::Named);
+            return Ok(NameRestore::Named);
         }
         for named in now {
-            if self.holds_now(named.parent)? {
-                return Ok(Fate::Moved((named.parent, named.name)));
+            if self.contains_now(named.parent)? {
+                return Ok(NameRestore::Moved((named.parent, named.name)));
             }
         }
-        Ok(Fate::Copied)
+        Ok(NameRestore::Copied)
     }
 }
 
@@ -142,16 +142,21 @@ impl TreeOps {
         let Some(root_then) = root_then else {
             return self.plan_removal(plan, ask, own, root_now, &mut paths);
         };
-        let mut span =
-            Ends { then: history.tree_at(at, &root), now: history.tree_at(now, &root), root_then, root_now, own };
+        let mut span = RestoreTrees {
+            then: history.tree_at(at, &root),
+            now: history.tree_at(now, &root),
+            root_then,
+            root_now,
+            own,
+        };
         let interval = Interval { after: at, upto: now };
         let mut cuts = CutPair::new(history, interval, &root);
         let changes = self.history.changes(Scope::Within(root_then), interval, &mut cuts)?;
 
-        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut wanted: Vec<WantedName> = Vec::new();
         let mut made: Vec<(NameKey, InodeId)> = Vec::new();
         if let Some(key) = span.own.clone().filter(|_| root_now != Some(root_then)) {
-            wanted.push(Wanted { key, inode: root_then, now: root_now, fate: span.fate(root_then)? });
+            wanted.push(WantedName { key, inode: root_then, now: root_now, fate: span.fate(root_then)? });
         }
         let mut touched: BTreeMap<InodeId, Vec<Xattr>> = BTreeMap::new();
         for change in &changes.subjects {
@@ -164,13 +169,13 @@ impl TreeOps {
             match &change.subject {
                 ChangeSubject::Entry { parent, name } => {
                     let (then, named) = (inode_of(before), inode_of(last));
-                    if then == named || !span.held_then(*parent)? {
+                    if then == named || !span.contained_then(*parent)? {
                         continue;
                     }
                     self.planes.check_kept_naming(&principal.caller, *parent, at, [now, at])?;
                     let key = (*parent, name.clone());
                     match (then, named) {
-                        (Some(inode), now) => wanted.push(Wanted { key, inode, now, fate: span.fate(inode)? }),
+                        (Some(inode), now) => wanted.push(WantedName { key, inode, now, fate: span.fate(inode)? }),
                         (None, Some(inode)) => made.push((key, inode)),
                         (None, None) => {}
                     }
@@ -197,7 +202,7 @@ impl TreeOps {
             touched.entry(id).or_default();
         }
         let copied: BTreeSet<InodeId> =
-            wanted.iter().filter(|wanted| wanted.fate == Fate::Copied).map(|wanted| wanted.inode).collect();
+            wanted.iter().filter(|wanted| wanted.fate == NameRestore::Copied).map(|wanted| wanted.inode).collect();
         let back: Vec<NameKey> = wanted.iter().map(|wanted| wanted.key.clone()).collect();
         let made_in: Vec<NameKey> = made.iter().map(|(key, _)| key.clone()).collect();
         self.restore_names(principal, &mut plan, &mut span, &mut paths, wanted, &copied)?;
@@ -205,7 +210,7 @@ impl TreeOps {
             if !ask.delete || plan.names.contains_key(&key) || span.is_copied(key.0, &copied)? {
                 continue;
             }
-            self.plan_name_gone(&mut plan, &mut paths, key, inode)?;
+            self.plan_unname(&mut plan, &mut paths, key, inode)?;
         }
         if ask.delete {
             let replaced: Vec<InodeId> = plan.names.values().map(|naming| naming.expect).collect();
@@ -225,7 +230,7 @@ impl TreeOps {
         for (id, xattrs) in touched {
             let mut held = id == root_then;
             for named in span.then.names(id)? {
-                held |= span.held_then(named.parent)? && !span.is_copied(named.parent, &copied)?;
+                held |= span.contained_then(named.parent)? && !span.is_copied(named.parent, &copied)?;
             }
             let named = back.contains(&id.0) || !span.now.names(id)?.is_empty() || id == InodeId::ROOT;
             if held && named && !copied.contains(&id) {
@@ -254,7 +259,7 @@ impl TreeOps {
         };
         match (own, root_now) {
             (Some(key), Some(inode)) if ask.delete => {
-                self.plan_name_gone(&mut plan, paths, key, inode)?;
+                self.plan_unname(&mut plan, paths, key, inode)?;
                 self.plan_emptying(&mut plan, paths, inode)?;
                 self.settle_names(&mut plan, paths)?;
                 Ok(plan)
@@ -267,9 +272,9 @@ impl TreeOps {
         &self,
         principal: &Principal,
         plan: &mut Plan,
-        span: &mut Ends<'_>,
+        span: &mut RestoreTrees<'_>,
         paths: &mut Paths<'_>,
-        wanted: Vec<Wanted>,
+        wanted: Vec<WantedName>,
         copied: &BTreeSet<InodeId>,
     ) -> Result<(), Fault> {
         let (at, mut given_back) = (plan.at, Vec::new());
@@ -281,20 +286,20 @@ impl TreeOps {
                 touched.push(name);
             }
         }
-        let leaves = |wanted: &Wanted| match &wanted.fate {
-            Fate::Moved(from) => Some(from.clone()),
-            Fate::Named | Fate::Copied => None,
+        let leaves = |wanted: &WantedName| match &wanted.fate {
+            NameRestore::Moved(from) => Some(from.clone()),
+            NameRestore::Named | NameRestore::Copied => None,
         };
         // The present inodes of these names are renamed back: they do not count as copies.
         let left: BTreeSet<NameKey> = touched.iter().filter_map(leaves).collect();
-        for Wanted { key, inode, now, fate } in touched {
+        for WantedName { key, inode, now, fate } in touched {
             if span.then.inode(key.0)?.is_some() {
                 self.planes.meta.check_access(key.0, Some(at), &principal.caller, MAY_READ)?;
             }
             let path = paths.of(key.0, &key.1)?;
             let to = match fate {
-                Fate::Copied if !left.contains(&key) && self.is_copy(inode, at, now, plan.now)? => continue,
-                Fate::Copied => {
+                NameRestore::Copied if !left.contains(&key) && self.is_copy(inode, at, now, plan.now)? => continue,
+                NameRestore::Copied => {
                     let told = plan.actions.len();
                     let copy = self.add_clone(plan, principal, inode, at, &path)?;
                     let lives_at = lives_at(&mut sight, paths, inode)?;
@@ -303,19 +308,19 @@ impl TreeOps {
                     top.lives_at = lives_at;
                     copy
                 }
-                Fate::Named | Fate::Moved(_) => {
+                NameRestore::Named | NameRestore::Moved(_) => {
                     let kind = if now.is_some() { ActionKind::Replace } else { ActionKind::Name };
                     let words = match &fate {
-                        Fate::Moved(from) => {
+                        NameRestore::Moved(from) => {
                             format!("from {}", String::from_utf8_lossy(&paths.of(from.0, &from.1)?))
                         }
                         _ => String::new(),
                     };
-                    plan.tell(kind, &path, inode.0, words);
+                    plan.note_action(kind, &path, inode.0, words);
                     inode.0
                 }
             };
-            if let Fate::Moved(from) = fate {
+            if let NameRestore::Moved(from) = fate {
                 given_back.push((from, inode));
             }
             plan.names.insert(key, Naming { expect: now.unwrap_or_default(), inode: to });
@@ -329,7 +334,7 @@ impl TreeOps {
     /// True if a name has an untouched copy already: of an earlier restore.
     fn is_copy(&self, inode: InodeId, at: Hlc, copy: Option<InodeId>, now: Hlc) -> Result<bool, Fault> {
         let Some(copy) = copy else { return Ok(false) };
-        let (then, copy) = (self.files.seen_at(inode, at)?, self.files.seen_at(copy, now)?);
+        let (then, copy) = (self.files.version_at(inode, at)?, self.files.version_at(copy, now)?);
         let (extent, extent_now) = {
             let look = self.files.look(&[&then, &copy])?;
             (look.extent(&then), look.extent(&copy))
@@ -348,7 +353,7 @@ impl TreeOps {
         self.planes.meta.xattrs(seen.id, Some(at), &Caller::root(), &is_copied)
     }
 
-    pub(super) fn plan_name_gone(
+    pub(super) fn plan_unname(
         &self,
         plan: &mut Plan,
         paths: &mut Paths<'_>,
@@ -356,7 +361,7 @@ impl TreeOps {
         inode: InodeId,
     ) -> Result<(), Fault> {
         let path = paths.of(key.0, &key.1)?;
-        plan.tell(ActionKind::Unname, &path, inode.0, "");
+        plan.note_action(ActionKind::Unname, &path, inode.0, "");
         plan.names.insert(key, Naming { expect: inode, inode: 0 });
         Ok(())
     }
@@ -376,7 +381,7 @@ impl TreeOps {
                 if plan.names.contains_key(&key) {
                     continue;
                 }
-                self.plan_name_gone(plan, paths, key, entry.inode)?;
+                self.plan_unname(plan, paths, key, entry.inode)?;
                 if entry.kind == FileKind::Directory {
                     todo.push(entry.inode);
                 }
@@ -396,7 +401,7 @@ impl TreeOps {
         written: Option<&FileChange>,
         names: &Names,
     ) -> Result<(), Fault> {
-        let (then, now) = (self.files.seen_at(id, plan.at)?, self.files.seen_at(id, plan.now)?);
+        let (then, now) = (self.files.version_at(id, plan.at)?, self.files.version_at(id, plan.now)?);
         let (old, new) = (&then.inode, &now.inode);
         let (extent_then, extent_now) = {
             let look = self.files.look(&[&then, &now])?;
@@ -449,12 +454,12 @@ impl TreeOps {
             (state.shares, state.size) = (shares, size);
             self.take_times(plan, &then, plan.at, new)?;
             for range in &ranges {
-                let told = plan.tell(ActionKind::Bytes, &path, id.0, "");
+                let told = plan.note_action(ActionKind::Bytes, &path, id.0, "");
                 (told.offset, told.len) = (range.start(), range.len());
             }
             if resized {
                 let words = format!("length {} to {}", extent_now.size, extent_then.size);
-                plan.tell(ActionKind::Bytes, &path, id.0, words);
+                plan.note_action(ActionKind::Bytes, &path, id.0, words);
             }
         }
         let mut words = Vec::new();
@@ -477,7 +482,7 @@ impl TreeOps {
         // The time of a directory whose names are restored is not listed.
         if !(bytes || is_renamed && !names.deletes) || !words.is_empty() {
             let words = if words.is_empty() { "times".to_owned() } else { words.join(", ") };
-            plan.tell(ActionKind::Attributes, &path, id.0, words);
+            plan.note_action(ActionKind::Attributes, &path, id.0, words);
         }
         Ok(())
     }

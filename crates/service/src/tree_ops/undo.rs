@@ -64,17 +64,17 @@ impl Actor<'_> {
 }
 
 /// The changes in the interval that belong to the path, by subject.
-struct Changes<'a> {
+struct UndoChanges<'a> {
     names: Vec<(NameKey, &'a SubjectChange)>,
     inodes: BTreeMap<InodeId, &'a SubjectChange>,
     xattrs: BTreeMap<InodeId, Vec<&'a SubjectChange>>,
     files: BTreeMap<InodeId, FileEvents>,
 }
 
-impl<'a> Changes<'a> {
-    fn of(subjects: &'a [SubjectChange]) -> Changes<'a> {
+impl<'a> UndoChanges<'a> {
+    fn of(subjects: &'a [SubjectChange]) -> UndoChanges<'a> {
         let mut changes =
-            Changes { names: Vec::new(), inodes: BTreeMap::new(), xattrs: BTreeMap::new(), files: BTreeMap::new() };
+            UndoChanges { names: Vec::new(), inodes: BTreeMap::new(), xattrs: BTreeMap::new(), files: BTreeMap::new() };
         for change in subjects {
             match &change.subject {
                 ChangeSubject::Entry { parent, name } => changes.names.push(((*parent, name.clone()), change)),
@@ -132,7 +132,7 @@ impl TreeOps {
         let mut reach = self.reach(principal, &ask.target, Interval { after, upto: now })?;
         let mut sight = Sight::new(history, now, &principal.caller);
         let (changed, planned) = self.changes_reached(&actor, &mut reach, &mut sight)?;
-        let mut changes = Changes::of(&changed.subjects);
+        let mut changes = UndoChanges::of(&changed.subjects);
         changes.files = self.files_reached(&actor, &mut reach, &changes.inodes)?;
         let mut paths = Paths::new(history, &[now, after]);
         let coming = planned.into_iter().filter(|(_, naming)| naming.inode != 0);
@@ -181,7 +181,12 @@ impl TreeOps {
             }
         }
         if unseen > 0 {
-            plan.tell(ActionKind::Left, b"", 0, format!("{unseen} changes in directories that you may not list"));
+            plan.note_action(
+                ActionKind::Left,
+                b"",
+                0,
+                format!("{unseen} changes in directories that you may not list"),
+            );
         }
         Ok(plan)
     }
@@ -198,7 +203,7 @@ impl TreeOps {
         loop {
             let holds = &mut |subject: &ChangeSubject| reach.holds(subject);
             let changed = self.planes.meta.history().changed((after, upto), None, CHANGES_MAX, holds)?;
-            let changes = Changes::of(&changed.subjects);
+            let changes = UndoChanges::of(&changed.subjects);
             let mut planned = BTreeMap::new();
             for (key, change) in changes.names {
                 if let Some((naming, _)) = naming_of(actor, change)
@@ -237,7 +242,7 @@ impl TreeOps {
         plan: &mut Plan,
         paths: &mut Paths<'_>,
         id: InodeId,
-        changes: &Changes<'_>,
+        changes: &UndoChanges<'_>,
     ) -> Result<(), Fault> {
         let version = self.planes.meta.inode(id, Some(plan.now))?;
         if let Some(change) = changes.inodes.get(&id) {
@@ -268,7 +273,7 @@ impl TreeOps {
         actor: &Actor<'_>,
         plan: &mut Plan,
         paths: &mut Paths<'_>,
-        changes: &Changes<'_>,
+        changes: &UndoChanges<'_>,
     ) -> Result<(), Fault> {
         let mut kept = Vec::new();
         for (key, naming) in plan.names.iter().filter(|(_, naming)| naming.expect.0 != 0) {
@@ -309,7 +314,7 @@ impl TreeOps {
 
 /// Directories whose names are restored and then all equal those before the actor, the only one to change them: with
 /// their times of then.
-fn whole_again(actor: &Actor<'_>, plan: &Plan, changes: &Changes<'_>) -> BTreeMap<InodeId, i64> {
+fn whole_again(actor: &Actor<'_>, plan: &Plan, changes: &UndoChanges<'_>) -> BTreeMap<InodeId, i64> {
     let stays = |(key, change): &&(NameKey, &SubjectChange)| !plan.names.contains_key(key) && !is_as_before(change);
     let others: BTreeSet<InodeId> = changes.names.iter().filter(stays).map(|(key, _)| key.0).collect();
     let renamed: BTreeSet<InodeId> = plan.names.keys().map(|(directory, _)| *directory).collect();

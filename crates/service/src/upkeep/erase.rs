@@ -123,8 +123,9 @@ impl Upkeep {
 /// difference from there on may name it. If the history of its directory has expired, a file's former state is not
 /// shown, whether the file itself had expired history or not.
 fn is_shown(horizons: &Expiries, (id, home): (InodeId, InodeHome), until: Hlc) -> bool {
-    let forgot =
-        |id: InodeId| horizons.is_gone(id) || horizons.of(id).is_some_and(|forgotten| Hlc(forgotten.before) > until);
+    let forgot = |id: InodeId| {
+        horizons.is_wholly_expired(id) || horizons.of(id).is_some_and(|forgotten| Hlc(forgotten.before) > until)
+    };
     let forgetful = if forgot(id) {
         id
     } else if !home.is_directory && forgot(home.parent) {

@@ -103,25 +103,25 @@ impl Theirs {
 
 /// What becomes of snapshots.
 #[derive(Default)]
-struct Fate {
+struct SnapshotFates {
     /// Name, instant and maker, by name.
     snapshots: Vec<(String, Hlc, u32)>,
-    instants: BTreeMap<Hlc, FateAt>,
+    instants: BTreeMap<Hlc, SnapshotFateAt>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct FateAt {
+struct SnapshotFateAt {
     holds: bool,
     loses: bool,
     held_bytes: u64,
 }
 
-impl Fate {
+impl SnapshotFates {
     /// Adds an inode that was made at `born`, and the bytes of it that snapshots pin.
     fn add(&mut self, horizons: &Expiries, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
         // An inode without expired history is readable without them.
         let Some(forgotten) = horizons.of(id) else { return };
-        let upto = if horizons.is_gone(id) { Hlc::MAX } else { Hlc(forgotten.before) };
+        let upto = if horizons.is_wholly_expired(id) { Hlc::MAX } else { Hlc(forgotten.before) };
         let shown = self.instants.range_mut(born..).take_while(|(at, _)| **at < upto);
         for (at, fate) in shown.filter(|(_, fate)| !(fate.holds && fate.loses)) {
             match horizons.expired(id, Some(*at)) {
@@ -137,9 +137,9 @@ impl Fate {
     }
 
     /// The first snapshots that showed expired history, and how many more there are.
-    fn told(self) -> (Vec<SnapshotLoss>, u64) {
+    fn snapshot_losses(self) -> (Vec<SnapshotLoss>, u64) {
         let concerned = |(name, at, uid): (String, Hlc, u32)| {
-            let FateAt { holds, loses, held_bytes } = *self.instants.get(&at)?;
+            let SnapshotFateAt { holds, loses, held_bytes } = *self.instants.get(&at)?;
             (holds || loses).then_some(SnapshotLoss { name, at: at.0, uid, holds, loses, held_bytes })
         };
         let mut told: Vec<SnapshotLoss> = self.snapshots.into_iter().filter_map(concerned).collect();
@@ -256,7 +256,7 @@ impl Upkeep {
             self.planes.data.device().forget_images(below.inodes.keys().copied())?;
         }
         reply.biggest = self.biggest(&below, &biggest, before)?;
-        (reply.shown_by, reply.more_snapshots) = fate.told();
+        (reply.shown_by, reply.more_snapshots) = fate.snapshot_losses();
         let holding = reply.shown_by.iter().filter(|snapshot| snapshot.holds);
         reply.snapshots = holding.map(|snapshot| snapshot.name.clone()).collect();
         if !ask.dry_run {
@@ -321,8 +321,8 @@ impl Upkeep {
     }
 
     /// The snapshots of instants before `before`, with their fate still unknown.
-    fn fate_of_snapshots(&self, before: Hlc) -> Fate {
-        let mut fate = Fate::default();
+    fn fate_of_snapshots(&self, before: Hlc) -> SnapshotFates {
+        let mut fate = SnapshotFates::default();
         for snapshot in self.planes.meta.snapshots().into_iter().filter(|snapshot| snapshot.at < before) {
             fate.snapshots.push((snapshot.name, snapshot.at, snapshot.uid));
             fate.instants.entry(snapshot.at).or_default();
@@ -336,7 +336,7 @@ impl Upkeep {
         for (&id, &nameless) in &below.inodes {
             self.planes.gc.progress().step();
             let horizon = self.planes.meta.inode_horizon(id);
-            let is_known = horizon.is_gone
+            let is_known = horizon.is_wholly_expired
                 || (!nameless && horizon.forgotten.is_some_and(|forgotten| forgotten.before >= before.0));
             // History that snapshots pinned at an earlier expiry can still expire through them.
             let is_pinned = through && horizon.pins.first().is_some_and(|pin| *pin < before);
@@ -387,8 +387,8 @@ impl Upkeep {
         let is_done = |id: InodeId, kind: FileKind| {
             caller.uid == 0
                 && kind != FileKind::Directory
-                && self.planes.meta.is_gone(id)
-                && self.planes.data.device().log().is_gone(id)
+                && self.planes.meta.is_wholly_expired(id)
+                && self.planes.data.device().log().is_wholly_dead(id)
         };
         let mut below = Below::default();
         below.inodes.insert(root, gone(root, &top)?);

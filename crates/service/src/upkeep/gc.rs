@@ -42,7 +42,7 @@ impl Upkeep {
         let mut todo: Vec<&SharedState> = Vec::new();
         for (&holder, states) in &states {
             let horizon = horizons.of(holder).map(|forgotten| Hlc(forgotten.before));
-            let (gone, pins) = (horizons.is_gone(holder), horizons.pins(holder));
+            let (gone, pins) = (horizons.is_wholly_expired(holder), horizons.pins(holder));
             for state in states {
                 let shown = match horizon {
                     None => true,
@@ -81,9 +81,9 @@ impl Upkeep {
     /// A plan of the whole file for each readable instant.
     pub(crate) fn dead_of(&self, horizons: &Expiries, needs: &Needs, id: InodeId) -> Result<DeadRecords, Fault> {
         let Some(forgotten) = horizons.of(id) else { return Ok(DeadRecords::default()) };
-        let gone = horizons.is_gone(id);
+        let gone = horizons.is_wholly_expired(id);
         let upto = if gone { Hlc::MAX } else { Hlc(forgotten.before) };
-        if gone && self.planes.data.device().log().is_gone(id) {
+        if gone && self.planes.data.device().log().is_wholly_dead(id) {
             return Ok(DeadRecords::default());
         }
         let pins = horizons.pins(id);

@@ -28,7 +28,7 @@ use crate::upkeep::Upkeep;
 /// Space that is still to be freed, as far as it is known.
 #[derive(Default)]
 pub struct Remains {
-    counted: Mutex<levels::RemainingSpace, Counted>,
+    counted: Mutex<levels::RemainingSpace, FooterCount>,
     /// Chains whose replica was dropped since the process began, and how often.
     given_up: Mutex<levels::DroppedReplicas, BTreeMap<ChainId, u64>>,
     chains: AtomicU64,
@@ -38,7 +38,7 @@ pub struct Remains {
 
 /// Result of a pass over the footers.
 #[derive(Default)]
-struct Counted {
+struct FooterCount {
     /// Number of discards at the time of the count.
     discards: Option<u64>,
     /// Every segment up to this one was read.
@@ -50,12 +50,12 @@ struct Counted {
 impl Remains {
     /// Replicas that are to be dropped; bytes of dropped replicas that are still to be freed; bytes freed since the
     /// process began.
-    pub fn told(&self) -> (u64, u64, u64) {
+    pub fn figures(&self) -> (u64, u64, u64) {
         let told = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         (told(&self.chains), told(&self.left_bytes), told(&self.freed_bytes))
     }
 
-    fn note(&self, counted: &Counted) {
+    fn note(&self, counted: &FooterCount) {
         self.left_bytes.store(counted.segments.values().sum(), Ordering::Relaxed);
     }
 }
@@ -66,16 +66,16 @@ impl Upkeep {
     ///
     /// # Errors
     /// The disk's: the next call tries again.
-    pub fn give_up_remains(&self) -> Result<(), Fault> {
-        self.give_up_remains_if(&ClusterState::is_kept_by_others)
+    pub fn drop_remains(&self) -> Result<(), Fault> {
+        self.drop_remains_if(&ClusterState::is_kept_by_others)
     }
 
-    /// As [`Upkeep::give_up_remains`], with a predicate: `is_kept` is true if a node's replica of a chain is not needed
+    /// As [`Upkeep::drop_remains`], with a predicate: `is_kept` is true if a node's replica of a chain is not needed
     /// any more. For tests that have to detect a wrong predicate.
     ///
     /// # Errors
-    /// As [`Upkeep::give_up_remains`].
-    pub fn give_up_remains_if(&self, is_kept: &dyn Fn(&ClusterState, ChainId, NodeId) -> bool) -> Result<(), Fault> {
+    /// As [`Upkeep::drop_remains`].
+    pub fn drop_remains_if(&self, is_kept: &dyn Fn(&ClusterState, ChainId, NodeId) -> bool) -> Result<(), Fault> {
         if self.planes.durability.failure().is_some() {
             return Ok(());
         }
@@ -130,12 +130,12 @@ impl Upkeep {
         }
         let mut counted = self.remains.counted.lock();
         let Some(room) = self.planes.data.discarded_space() else {
-            *counted = Counted::default();
+            *counted = FooterCount::default();
             self.remains.note(&counted);
             return Ok(());
         };
         if counted.discards != Some(room.discards) {
-            *counted = Counted { discards: Some(room.discards), upto: room.upto, segments: BTreeMap::new() };
+            *counted = FooterCount { discards: Some(room.discards), upto: room.upto, segments: BTreeMap::new() };
         }
         let done = self.count_remains(&mut counted, room).and_then(|()| self.free_counted(&mut counted, room));
         self.remains.note(&counted);
@@ -143,7 +143,7 @@ impl Upkeep {
     }
 
     /// Reads some more footers.
-    fn count_remains(&self, counted: &mut Counted, room: DiscardedSpace) -> Result<(), Fault> {
+    fn count_remains(&self, counted: &mut FooterCount, room: DiscardedSpace) -> Result<(), Fault> {
         let device = self.planes.data.device();
         for _ in 0..COUNTED_AT_ONCE {
             let next = device.log().segment_after(counted.upto).filter(|segment| *segment <= room.end);
@@ -162,7 +162,7 @@ impl Upkeep {
     }
 
     /// Frees some of the space that was counted.
-    fn free_counted(&self, counted: &mut Counted, room: DiscardedSpace) -> Result<(), Fault> {
+    fn free_counted(&self, counted: &mut FooterCount, room: DiscardedSpace) -> Result<(), Fault> {
         let device = self.planes.data.device();
         let (mut bytes, mut is_all) = (0, true);
         while bytes < FREED_AT_ONCE_BYTES

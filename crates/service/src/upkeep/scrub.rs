@@ -38,7 +38,7 @@ use frieze_wire::scrub::{ScrubReply, ScrubState};
 use prost::Message;
 
 use self::direct_read::{Medium, Pace};
-use self::findings::{FILE, FINDINGS_MAX, Kept, SLOT_BYTES, found, read_kept};
+use self::findings::{FILE, FINDINGS_MAX, SLOT_BYTES, StoredScrub, found, read_kept};
 use self::peer_repair::Mends;
 use crate::upkeep::Upkeep;
 
@@ -48,15 +48,15 @@ const KEEP_EVERY_NS: u64 = 10_000_000_000;
 /// Known damage, and the scrub under way.
 pub struct Scrub {
     disk: Arc<dyn Disk>,
-    state: Mutex<levels::ScrubState, State>,
+    state: Mutex<levels::ScrubState, ScrubProgress>,
     /// Bytes checked of the current segment.
     within: AtomicU64,
     /// Records that other servers may have undamaged.
     mends: Mends,
 }
 
-struct State {
-    kept: Kept,
+struct ScrubProgress {
+    kept: StoredScrub,
     /// Created when there is something to store.
     file: Option<StateFile>,
     /// Time of the last write.
@@ -69,7 +69,7 @@ impl Scrub {
     /// Loads the findings of a data directory. A file that cannot be read counts as none, and `notes` says so: a scrub
     /// would find its content again.
     pub fn open(disk: Arc<dyn Disk>, notes: &mut Vec<String>) -> Scrub {
-        let mut state = State { kept: Kept::default(), file: None, written: MonoTime(0), trouble: None };
+        let mut state = ScrubProgress { kept: StoredScrub::default(), file: None, written: MonoTime(0), trouble: None };
         match read_kept(&*disk) {
             Ok(Some((kept, file))) => (state.kept, state.file) = (kept, Some(file)),
             Ok(None) => {}
@@ -94,7 +94,7 @@ impl Scrub {
         }
         self.within.store(0, Ordering::Relaxed);
         let before = &mut state.kept;
-        *before = Kept {
+        *before = StoredScrub {
             state: ScrubState::Running.into(),
             run: before.run + 1,
             started: now.0,
@@ -102,7 +102,7 @@ impl Scrub {
             more_before: before.more.max(before.more_before),
             found: std::mem::take(&mut before.found),
             finished: before.finished,
-            ..Kept::default()
+            ..StoredScrub::default()
         };
         self.keep(&mut state);
     }
@@ -129,7 +129,7 @@ impl Scrub {
     }
 
     /// Writes the state to disk. If that fails, the state is kept in memory.
-    fn keep(&self, state: &mut State) {
+    fn keep(&self, state: &mut ScrubProgress) {
         let done = (|| {
             if state.file.is_none() {
                 state.file = Some(StateFile::open_or_create_sized(&*self.disk, FILE, SLOT_BYTES)?);

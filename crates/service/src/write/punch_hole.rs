@@ -100,7 +100,7 @@ impl Writers {
         // A record that reaches into a chunk is of another chain, with stamps of another clock.
         let is_reached = inode.reaches_over((ask.offset.saturating_add(ask.len) / layout.chunk_bytes) as u32);
         let turns = self.planes.data.membership_count();
-        let elsewhere = match is_reached.then(|| self.files.written_elsewhere(id, &inode)).transpose() {
+        let elsewhere = match is_reached.then(|| self.files.written_remotely(id, &inode)).transpose() {
             Ok(elsewhere) => elsewhere,
             Err(fault) => return Err((reply, fault)),
         };

@@ -24,7 +24,7 @@ use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, CloseSession, Op, Outcome, Settle, StopWriting, Transaction};
 use tracing::debug;
 
-use crate::session::cache_leases::Asking;
+use crate::session::cache_leases::CacheLeaseRequest;
 use crate::session::unknown_session;
 use crate::write::Writers;
 use crate::write::ending::Stopped;
@@ -54,7 +54,7 @@ impl Writers {
         &self,
         principal: &Principal,
         transaction: Transaction,
-        asking: &Asking,
+        asking: &CacheLeaseRequest,
     ) -> Result<Outcome, Fault> {
         for _ in 0..MEASURED_MAX {
             let mut transaction = transaction.clone();
@@ -85,7 +85,7 @@ impl Writers {
         principal: &Principal,
         op: Option<&mut Op>,
         writers: Concurrency,
-        asking: &Asking,
+        asking: &CacheLeaseRequest,
     ) -> Result<(), Fault> {
         match op {
             Some(Op::Settle(settle)) => *settle = self.measure(InodeId(settle.inode), settle.keep_grant, writers)?,
@@ -219,7 +219,7 @@ impl Writers {
             self.planes.data.end_session(session);
             self.ending().remove(&session);
             self.sessions.table.forget(session);
-            self.sessions.let_go(session);
+            self.sessions.drop_session(session);
             return Ok(Hlc(outcome.stamp));
         }
         Err(Fault::new(Reason::Busy, "the files of the session change all the time: close it again"))
@@ -270,7 +270,7 @@ impl Writers {
             self.planes.data.end_session(session);
             self.ending().remove(&session);
             self.sessions.table.forget(session);
-            self.sessions.let_go(session);
+            self.sessions.drop_session(session);
         }
     }
 

@@ -226,14 +226,14 @@ impl ClusterBreakState {
         }
     }
 
-    /// Makes a server delete records that other members have, as [`ServerParts::give_up_remains`] does, or too early.
+    /// Makes a server delete records that other members have, as [`ServerParts::drop_remains`] does, or too early.
     /// `judge` checks the state behind the decision.
     pub(super) fn detach(
         broken: Option<ClusterBreak>,
         engine: &ServerParts,
         judge: impl Fn(&ClusterState, ChainId, NodeId),
     ) -> Result<(), Fault> {
-        engine.service.upkeep.give_up_remains_if(&|state, chain, node| {
+        engine.service.upkeep.drop_remains_if(&|state, chain, node| {
             let is_kept = match broken {
                 Some(ClusterBreak::GivenUpEarly) => {
                     state.chain(chain).is_some_and(|chain| chain.target(node).is_none())

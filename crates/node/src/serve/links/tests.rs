@@ -7,8 +7,11 @@ use frieze_net::{FramePayload, FrameReader, Listener, SentPrefix, Stream};
 use frieze_service::Conn;
 use frieze_storage::{Identity, IdentityStore};
 use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
-use frieze_wire::peer::ChainRecord;
+use frieze_wire::peer::{ChainPiece, ChainRecord, KeepAlive, PeerBody};
+use frieze_wire::{FrameHeader, FrameKind};
+use prost::Message;
 
+use super::link::{WAITING_BYTES_MAX, WAITING_MAX};
 use super::*;
 
 const SECRET: [u8; 32] = [5; 32];
@@ -199,28 +202,28 @@ fn what_several_tell_at_once_goes_in_the_order_of_each_and_whole() {
 #[test]
 fn what_is_told_soon_goes_by_its_teller_as_far_as_the_socket_takes_it() {
     let (links, _noticed) = links();
-    let link = Link::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address"));
+    let link = PeerLink::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address"));
     let (near, far) = Stream::pair().expect("sockets");
     let mut reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
-    FrameReader::new(near.clone(), TELLING).expect("ticks");
-    let writer = FrameWriter::new(near, TELLING);
+    FrameReader::new(near.clone(), SENDING).expect("ticks");
+    let writer = FrameWriter::new(near, SENDING);
     let tell = |number, len| {
-        link.put(ServerMessage::Alive(KeepAlive {}), message(number, len));
-        links.send_some(&link);
+        link.enqueue(ServerMessage::Alive(KeepAlive {}), message(number, len));
+        links.sender.send_some(&link);
     };
     tell(0, 10);
-    assert_eq!(link.waiting.lock().messages.len(), 1, "there is no connection yet");
+    assert_eq!(link.queue.lock().messages.len(), 1, "there is no connection yet");
     link.open(&writer);
     tell(1, 10);
     tell(2, 4 << 20);
     tell(3, 10);
     {
-        let waiting = link.waiting.lock();
-        assert!(waiting.begun.is_some() && !waiting.is_sending, "nobody reads, and nobody waits for that");
+        let waiting = link.queue.lock();
+        assert!(waiting.partial.is_some() && !waiting.is_sending, "nobody reads, and nobody waits for that");
         assert_eq!(waiting.messages.len(), 1, "what comes behind half a message waits for the rest of it");
     }
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| links.tell_all(&link, &writer));
+        let thread = scope.spawn(|| links.send_all(&link, &writer));
         let (mut body, mut payload) = (Vec::new(), Vec::new());
         for number in 0..4u32 {
             reader.read_frame(&mut body).expect("a frame").expect("a frame");
@@ -234,22 +237,22 @@ fn what_is_told_soon_goes_by_its_teller_as_far_as_the_socket_takes_it() {
 }
 
 /// A connection of a link that has no thread, and what is read at its other end.
-struct Line {
+struct TestLink {
     links: Arc<Links>,
-    link: Arc<Link>,
+    link: Arc<PeerLink>,
     reader: FrameReader,
 }
 
-impl Line {
-    fn new() -> Line {
+impl TestLink {
+    fn new() -> TestLink {
         let (links, _noticed) = links();
-        let link = Arc::new(Link::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address")));
+        let link = Arc::new(PeerLink::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address")));
         let (near, far) = Stream::pair().expect("sockets");
         let reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
-        FrameReader::new(near.clone(), TELLING).expect("ticks");
-        link.open(&FrameWriter::new(near, TELLING));
-        links.going.write().push(link.clone());
-        Line { links, link, reader }
+        FrameReader::new(near.clone(), SENDING).expect("ticks");
+        link.open(&FrameWriter::new(near, SENDING));
+        links.for_bytes.write().push(link.clone());
+        TestLink { links, link, reader }
     }
 
     fn next(&mut self) -> (ServerMessage, Vec<u8>) {
@@ -260,21 +263,21 @@ impl Line {
         (told, bytes)
     }
 
-    fn tell_record(&self, bytes: &Bytes, ahead: Arc<Going>) {
+    fn tell_record(&self, bytes: &Bytes, ahead: Arc<EarlyPayload>) {
         let payload = PeerPayload { bytes: bytes.clone(), crc: Some(5), ahead: Some(SentPrefix::of(ahead)) };
-        self.link.put(ServerMessage::ChainRecord(ChainRecord { n: 9, ..ChainRecord::default() }), payload);
-        self.links.send_some(&self.link);
+        self.link.enqueue(ServerMessage::ChainRecord(ChainRecord { n: 9, ..ChainRecord::default() }), payload);
+        self.links.sender.send_some(&self.link);
     }
 }
 
 #[test]
 fn a_record_whose_beginning_went_ahead_has_the_rest_beside_it() {
-    let mut line = Line::new();
+    let mut line = TestLink::new();
     let bytes = message(7, 1 << 20).bytes;
-    let going = line.links.set_off(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
-    going.go_on(&bytes[..1000]);
-    going.go_on(&bytes[..300_000]);
-    going.go_on(&bytes);
+    let going = line.links.send_early(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
+    going.send_arrived(&bytes[..1000]);
+    going.send_arrived(&bytes[..300_000]);
+    going.send_arrived(&bytes);
     line.tell_record(&bytes, going);
     let (told, piece) = line.next();
     let ServerMessage::ChainPiece(ChainPiece { chain: 3, ahead, len: 0x10_0000 }) = told else { panic!("{told:?}") };
@@ -287,11 +290,11 @@ fn a_record_whose_beginning_went_ahead_has_the_rest_beside_it() {
 
 #[test]
 fn over_another_connection_a_record_goes_whole() {
-    let mut line = Line::new();
+    let mut line = TestLink::new();
     let bytes = message(7, 1 << 20).bytes;
-    let other = Line::new();
-    let going = other.links.set_off(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
-    going.go_on(&bytes[..300_000]);
+    let other = TestLink::new();
+    let going = other.links.send_early(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
+    going.send_arrived(&bytes[..300_000]);
     line.tell_record(&bytes, going);
     let (told, whole) = line.next();
     let ServerMessage::ChainRecord(record) = told else { panic!("{told:?}") };
@@ -301,36 +304,36 @@ fn over_another_connection_a_record_goes_whole() {
 
 #[test]
 fn what_went_ahead_of_no_record_is_told_to_be_forgotten() {
-    let mut line = Line::new();
+    let mut line = TestLink::new();
     let bytes = message(7, 1 << 20).bytes;
-    let going = line.links.set_off(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
-    going.go_on(&bytes[..300_000]);
+    let going = line.links.send_early(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
+    going.send_arrived(&bytes[..300_000]);
     drop(going);
-    line.links.send_some(&line.link);
+    line.links.sender.send_some(&line.link);
     let (ServerMessage::ChainPiece(piece), _) = line.next() else { panic!("a piece") };
     assert_eq!(line.next(), (ServerMessage::ChainPiece(ChainPiece { len: 0, ..piece }), Vec::new()));
     // Nothing went: there is nothing to forget.
-    drop(line.links.set_off(NodeId(2), ChainId(3), bytes.len()));
-    assert!(line.link.waiting.lock().messages.is_empty());
+    drop(line.links.send_early(NodeId(2), ChainId(3), bytes.len()));
+    assert!(line.link.queue.lock().messages.is_empty());
 }
 
 #[test]
 fn no_more_payloads_go_ahead_than_the_limit() {
-    let line = Line::new();
-    let set_off = || line.links.set_off(NodeId(2), ChainId(3), 1 << 20);
-    let mut going: Vec<Arc<Going>> = (0..AHEAD_MAX).map(|_| set_off().expect("it sets off")).collect();
-    assert!(set_off().is_none());
+    let line = TestLink::new();
+    let send_early = || line.links.send_early(NodeId(2), ChainId(3), 1 << 20);
+    let mut going: Vec<Arc<EarlyPayload>> = (0..AHEAD_MAX).map(|_| send_early().expect("it sets off")).collect();
+    assert!(send_early().is_none());
     going.pop();
-    assert!(set_off().is_some());
+    assert!(send_early().is_some());
     // Messages that wait when the connection ends are dropped while the link's lock is free.
     line.tell_record(&Bytes::from_static(b"bytes"), going.pop().expect("one of them"));
     line.link.close();
-    line.link.put(
+    line.link.enqueue(
         ServerMessage::Alive(KeepAlive {}),
         PeerPayload { ahead: going.pop().map(|one| SentPrefix::of(one)), ..PeerPayload::none() },
     );
-    line.link.take(false);
-    assert!(set_off().is_none(), "there is no connection");
+    line.link.set_accepting(false);
+    assert!(send_early().is_none(), "there is no connection");
 }
 
 #[test]
@@ -379,26 +382,26 @@ fn who_holds_another_secret_or_is_another_node_is_told_nothing() {
 fn what_waits_for_a_node_is_bounded() {
     // It takes a connection and reads nothing.
     let deaf = Listener::bind(&"127.0.0.1:0".parse().expect("an address")).expect("listens");
-    let link = Link::new(NodeId(2), Lane::Bytes, deaf.addr().clone());
+    let link = PeerLink::new(NodeId(2), Lane::Bytes, deaf.addr().clone());
     let payload = message(0, 1 << 20);
     for _ in 0..200 {
-        link.tell(ServerMessage::Alive(KeepAlive {}), payload.clone());
+        link.send(ServerMessage::Alive(KeepAlive {}), payload.clone());
     }
     {
-        let waiting = link.waiting.lock();
+        let waiting = link.queue.lock();
         assert!(waiting.bytes <= WAITING_BYTES_MAX && waiting.bytes > WAITING_BYTES_MAX / 2);
         assert_eq!(waiting.lost + waiting.messages.len() as u64, 200);
     }
-    link.take(false);
+    link.set_accepting(false);
     for _ in 0..2 * WAITING_MAX {
-        link.tell(ServerMessage::Alive(KeepAlive {}), PeerPayload::none());
+        link.send(ServerMessage::Alive(KeepAlive {}), PeerPayload::none());
     }
-    assert_eq!(link.waiting.lock().messages.len(), 0, "nothing is kept for a node that is away");
-    link.take(true);
+    assert_eq!(link.queue.lock().messages.len(), 0, "nothing is kept for a node that is away");
+    link.set_accepting(true);
     for _ in 0..2 * WAITING_MAX {
-        link.tell(ServerMessage::Alive(KeepAlive {}), PeerPayload::none());
+        link.send(ServerMessage::Alive(KeepAlive {}), PeerPayload::none());
     }
-    assert_eq!(link.waiting.lock().messages.len(), WAITING_MAX);
+    assert_eq!(link.queue.lock().messages.len(), WAITING_MAX);
 }
 
 #[test]
@@ -414,14 +417,14 @@ fn stopping_ends_every_connection_and_its_thread() {
 
 #[test]
 fn a_node_that_is_heard_is_tried_again_at_once() {
-    let link = Arc::new(Link::new(NodeId(2), Lane::Orders, "127.0.0.1:1".parse().expect("an address")));
+    let link = Arc::new(PeerLink::new(NodeId(2), Lane::Orders, "127.0.0.1:1".parse().expect("an address")));
     // Before: it counts for nothing.
-    link.heard();
-    assert!(!link.rest(Duration::from_millis(1)));
+    link.on_contact();
+    assert!(!link.await_retry(Duration::from_millis(1)));
     let resting = link.clone();
-    let rest = std::thread::spawn(move || resting.rest(Duration::from_secs(3600)));
+    let rest = std::thread::spawn(move || resting.await_retry(Duration::from_secs(3600)));
     while !rest.is_finished() {
-        link.heard();
+        link.on_contact();
         std::thread::yield_now();
     }
     assert!(rest.join().expect("it rested"));

@@ -8,21 +8,21 @@ fn figures_stay_on_this_machine_unless_a_host_is_named() {
     assert_eq!(at("0.0.0.0:9470").as_deref(), Ok("0.0.0.0:9470"));
     assert_eq!(at("[::1]:9470").as_deref(), Ok("[::1]:9470"));
     assert_eq!(at("nonsense"), Err(Reason::InvalidArgument));
-    assert!(Door::open("").unwrap().is_none());
-    assert_eq!(Door::open("unix:/x").err().map(|fault| fault.reason), Some(Reason::InvalidArgument));
+    assert!(MetricsPage::open("").unwrap().is_none());
+    assert_eq!(MetricsPage::open("unix:/x").err().map(|fault| fault.reason), Some(Reason::InvalidArgument));
 }
 
 #[test]
 fn the_text_has_the_help_and_the_kind_of_every_figure() {
-    let door = Door::open("127.0.0.1:0").unwrap().unwrap();
+    let page = MetricsPage::open("127.0.0.1:0").unwrap().unwrap();
     let mut values = Values::default();
-    values.tell("frieze_healthy", &[], 1.0);
-    values.tell("frieze_flushes_total", &[], 7.0);
-    values.tell("frieze_clock_error_seconds", &[], f64::INFINITY);
-    values.tell("frieze_chain_role", &["3", "head"], 1.0);
-    values.tell("frieze_node_info", &["00ff", "2", "a \"quoted\" name"], 1.0);
-    door.durations.with_label_values(&["read"]).observe(0.002);
-    let text = door.text(values).unwrap();
+    values.set("frieze_healthy", &[], 1.0);
+    values.set("frieze_flushes_total", &[], 7.0);
+    values.set("frieze_clock_error_seconds", &[], f64::INFINITY);
+    values.set("frieze_chain_role", &["3", "head"], 1.0);
+    values.set("frieze_node_info", &["00ff", "2", "a \"quoted\" name"], 1.0);
+    page.durations.with_label_values(&["read"]).observe(0.002);
+    let text = page.text(values).unwrap();
     for line in [
         "# HELP frieze_healthy 1 if `frieze status` says healthy, else 0: a copy, a server or a majority is missing, \
          or something is wrong here.\n# TYPE frieze_healthy gauge\nfrieze_healthy 1\n",

@@ -22,7 +22,7 @@ const LEFT_RANGES_MAX: usize = 100;
 
 /// One change of a file's bytes or length.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Event {
+pub(super) struct ByteEvent {
     pub(super) stamp: Hlc,
     pub(super) by_actor: bool,
     /// The user on whose behalf it was made.
@@ -56,7 +56,7 @@ struct Bytes {
 /// Everything known of one file's bytes.
 #[derive(Default)]
 pub(super) struct FileEvents {
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<ByteEvent>,
     /// Stamp of the first write that may be the actor's and whose record is dropped: the file has no history of that
     /// time.
     lost: Option<Hlc>,
@@ -93,13 +93,13 @@ impl TreeOps {
                 let extends = record.kind == frieze_multilog::RecordKind::Write;
                 let by_actor = actor.did(record.stamp, record.session, record.uid);
                 let kind = EventKind::Bytes { start, end, extends };
-                events.push(Event { stamp: record.stamp, by_actor, uid: record.uid, kind });
+                events.push(ByteEvent { stamp: record.stamp, by_actor, uid: record.uid, kind });
             }
         }
         for revision in change.into_iter().flat_map(|change| &change.revisions) {
             let Some(SubjectState::Inode(inode)) = &revision.state else { continue };
             let (stamp, by_actor, uid) = (revision.stamp, actor.made(revision), revision.uid);
-            let mut add = |kind| events.push(Event { stamp, by_actor, uid, kind });
+            let mut add = |kind| events.push(ByteEvent { stamp, by_actor, uid, kind });
             for patch in inode.patches().iter().filter(|patch| patch.at == stamp) {
                 // In a cluster a copied range makes a file at least so long, as a write does.
                 let shows = matches!(patch.source, PatchSource::Shared { .. }) && inode.size >= patch.end;
@@ -127,10 +127,10 @@ impl TreeOps {
             if own {
                 let since = first.max(after.next());
                 lost = Some(lost.map_or(since, |before: Hlc| before.min(since)));
-                events.push(Event { stamp: since, by_actor: true, uid, kind });
+                events.push(ByteEvent { stamp: since, by_actor: true, uid, kind });
             }
             if !own || by.is_none() {
-                events.push(Event { stamp: last, by_actor: false, uid, kind });
+                events.push(ByteEvent { stamp: last, by_actor: false, uid, kind });
             }
         }
         events.sort_by_key(|event| event.stamp);
@@ -152,13 +152,13 @@ impl TreeOps {
             instants.into_iter().try_for_each(|at| self.planes.check_kept(id, Some(at)))?;
         }
         let base_at = first.stamp.previous();
-        let base = match self.files.seen_at(id, base_at) {
+        let base = match self.files.version_at(id, base_at) {
             Ok(seen) => seen,
             // Made in the same transaction, by an edit of the actor: there is no older state of it.
             Err(fault) if fault.reason == Reason::NotFound => return Ok(()),
             Err(fault) => return Err(fault),
         };
-        let now = self.files.seen_at(id, plan.now)?;
+        let now = self.files.version_at(id, plan.now)?;
         let (extent_base, extent_now) = {
             let look = self.files.look(&[&base, &now])?;
             (look.extent(&base), look.extent(&now))
@@ -176,7 +176,7 @@ impl TreeOps {
                 continue;
             }
             if span.by_actor {
-                let seen = self.files.seen_at(id, span.under)?;
+                let seen = self.files.version_at(id, span.under)?;
                 shares.extend(self.shares(&seen, ByteRange::new(start, end), start)?);
                 ranges.push((start, end, span.top, span.under));
             } else if span.covered != Hlc::ZERO {
@@ -184,19 +184,19 @@ impl TreeOps {
             }
         }
         for &(start, end, newest, older) in left.iter().take(LEFT_RANGES_MAX) {
-            let told = plan.tell(ActionKind::Left, &path, id.0, "others wrote these bytes since");
+            let told = plan.note_action(ActionKind::Left, &path, id.0, "others wrote these bytes since");
             (told.offset, told.len, told.newest, told.older) = (start, end - start, newest.0, older.0);
         }
         if version.patches().len() + 2 * shares.len() + 1 > PATCHES_MAX {
             let words = format!("its bytes would come from {} ranges: restore the whole file instead", shares.len());
-            plan.tell(ActionKind::Left, &path, id.0, words);
+            plan.note_action(ActionKind::Left, &path, id.0, words);
             return Ok(());
         }
         let newest_length = found.events.iter().rev().find(|event| matches!(event.kind, EventKind::Length(_)));
         if let Some(event) = newest_length.filter(|event| !event.by_actor && size.is_none())
             && found.events.iter().any(|event| event.by_actor && matches!(event.kind, EventKind::Length(_)))
         {
-            plan.tell(ActionKind::Left, &path, id.0, "others set the length since").newest = event.stamp.0;
+            plan.note_action(ActionKind::Left, &path, id.0, "others set the length since").newest = event.stamp.0;
         }
         let changed_size = size.filter(|&size| size != extent_now.size);
         let writes = !shares.is_empty() || changed_size.is_some();
@@ -206,11 +206,11 @@ impl TreeOps {
             return Ok(());
         }
         for (start, end, newest, older) in ranges {
-            let told = plan.tell(ActionKind::Bytes, &path, id.0, "");
+            let told = plan.note_action(ActionKind::Bytes, &path, id.0, "");
             (told.offset, told.len, told.newest, told.older) = (start, end - start, newest.0, older.0);
         }
         if let Some(size) = changed_size {
-            plan.tell(ActionKind::Bytes, &path, id.0, format!("length {} to {size}", extent_now.size));
+            plan.note_action(ActionKind::Bytes, &path, id.0, format!("length {} to {size}", extent_now.size));
         }
         let state = plan.state(id, version);
         state.shares = shares;
@@ -225,7 +225,7 @@ impl TreeOps {
 }
 
 /// The length without the actor's changes, if the newest change of the length is the actor's.
-fn undone_size(events: &[Event], base: u64) -> Option<u64> {
+fn undone_size(events: &[ByteEvent], base: u64) -> Option<u64> {
     let (mut with, mut without) = (base, base);
     let mut newest_by_actor = false;
     for event in events.iter().skip_while(|event| !event.by_actor) {
@@ -246,8 +246,8 @@ fn undone_size(events: &[Event], base: u64) -> Option<u64> {
 }
 
 /// The modification time without the actor's changes, if the newest is the actor's.
-fn undone_mtime(events: &[Event], base_ns: i64) -> Option<i64> {
-    let of = |event: &Event| match event.kind {
+fn undone_mtime(events: &[ByteEvent], base_ns: i64) -> Option<i64> {
+    let of = |event: &ByteEvent| match event.kind {
         EventKind::Bytes { end, .. } if end != u64::MAX => Some(event.stamp.unix_ns()),
         EventKind::Mtime(ns) => Some(ns),
         _ => None,
@@ -274,7 +274,7 @@ fn undone_mtime(events: &[Event], base_ns: i64) -> Option<i64> {
 }
 
 /// The bytes that changed since the actor's first change, by start.
-fn byte_spans(events: &[Event], base_at: Hlc) -> BTreeMap<u64, Bytes> {
+fn byte_spans(events: &[ByteEvent], base_at: Hlc) -> BTreeMap<u64, Bytes> {
     let mut spans: BTreeMap<u64, Bytes> = BTreeMap::new();
     for event in events.iter().skip_while(|event| !event.by_actor) {
         let EventKind::Bytes { start, end, .. } = event.kind else { continue };

@@ -96,7 +96,7 @@ impl Reach<'_> {
         }
         let mut answer = false;
         for parent in self.last_parents(id)? {
-            answer = answer || self.held_last(parent)?;
+            answer = answer || self.contained_last(parent)?;
         }
         self.known.insert(id, answer);
         Ok(answer)
@@ -104,7 +104,7 @@ impl Reach<'_> {
 
     /// As [`Reach::holds_inode`] for a deleted directory that an object lay in: walks up, as far as directories are
     /// deleted.
-    fn held_last(&mut self, directory: InodeId) -> Result<bool, Fault> {
+    fn contained_last(&mut self, directory: InodeId) -> Result<bool, Fault> {
         let (mut way, mut here) = (BTreeSet::new(), directory);
         let answer = loop {
             if let Some(known) = self.knows(here)? {

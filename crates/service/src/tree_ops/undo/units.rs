@@ -80,7 +80,8 @@ pub(super) fn undo_name(
     let (newest, of_actor) = newest_of(actor, change);
     if undone(actor, change, inode_of).is_none() {
         let now = change.revisions.last().and_then(|last| last.state.as_ref()).and_then(inode_of);
-        let told = plan.tell(ActionKind::Left, &path, now.unwrap_or_default().0, "others changed the name since");
+        let told =
+            plan.note_action(ActionKind::Left, &path, now.unwrap_or_default().0, "others changed the name since");
         (told.newest, told.older) = (newest.0, of_actor.0);
         plan.displaced.extend(displaced(actor, change, inode_of).filter(|id| Some(*id) != now));
         return Ok(());
@@ -91,7 +92,7 @@ pub(super) fn undo_name(
         (0, inode) => (ActionKind::Name, inode),
         (_, inode) => (ActionKind::Replace, inode),
     };
-    let told = plan.tell(kind, &path, about, "");
+    let told = plan.note_action(kind, &path, about, "");
     (told.newest, told.older) = (newest.0, older.0);
     plan.names.insert((*directory, name.clone()), naming);
     Ok(())
@@ -117,13 +118,13 @@ pub(super) fn undo_xattr(
     let what = attribute_words(name);
     let (newest, of_actor) = newest_of(actor, change);
     let Some((older, value)) = undone(actor, change, value_of) else {
-        let told = plan.tell(ActionKind::Left, &path, id.0, format!("others changed {what} since"));
+        let told = plan.note_action(ActionKind::Left, &path, id.0, format!("others changed {what} since"));
         (told.newest, told.older) = (newest.0, of_actor.0);
         return Ok(());
     };
     let now = change.revisions.last().and_then(|last| last.state.as_ref()).and_then(value_of);
     if now != value {
-        let told = plan.tell(ActionKind::Attributes, &path, id.0, what);
+        let told = plan.note_action(ActionKind::Attributes, &path, id.0, what);
         (told.newest, told.older) = (newest.0, older.0);
         plan.state(id, version).xattrs.push(Xattr { name: name.clone(), value });
     }
@@ -165,7 +166,7 @@ pub(super) fn undo_attributes(
         let Some(&(newest, newest_by_actor, now)) = sets.last() else { continue };
         let path = paths.of_inode(id)?;
         if !newest_by_actor {
-            let told = plan.tell(ActionKind::Left, &path, id.0, format!("others changed the {name} since"));
+            let told = plan.note_action(ActionKind::Left, &path, id.0, format!("others changed the {name} since"));
             (told.newest, told.older) = (newest.0, of_actor.0);
             continue;
         }
@@ -178,7 +179,7 @@ pub(super) fn undo_attributes(
             3 => "access time".to_owned(),
             _ => format!("{name} {now} to {value}"),
         };
-        let told = plan.tell(ActionKind::Attributes, &path, id.0, words);
+        let told = plan.note_action(ActionKind::Attributes, &path, id.0, words);
         (told.newest, told.older) = (newest.0, older.0);
         let state = plan.state(id, version);
         match unit {

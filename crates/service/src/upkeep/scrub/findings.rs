@@ -21,7 +21,7 @@ const WORDS_MAX: usize = 120;
 
 /// The stored state.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(super) struct Kept {
+pub(super) struct StoredScrub {
     #[prost(enumeration = "ScrubState", tag = "1")]
     pub(super) state: i32,
     /// Number of the newest scrub.
@@ -41,7 +41,7 @@ pub(super) struct Kept {
     #[prost(uint64, tag = "8")]
     pub(super) records: u64,
     #[prost(message, repeated, tag = "9")]
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<StoredFinding>,
     /// Places found by the newest scrub that are not in `found`.
     #[prost(uint64, tag = "10")]
     pub(super) more: u64,
@@ -57,7 +57,7 @@ pub(super) struct Kept {
 
 /// A damaged place as it is stored. Names and instants are looked up for the report.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(super) struct Found {
+pub(super) struct StoredFinding {
     #[prost(uint32, tag = "1")]
     pub(super) kind: u32,
     #[prost(uint64, tag = "2")]
@@ -87,7 +87,7 @@ pub(super) struct Found {
     pub(super) unread: String,
 }
 
-impl Found {
+impl StoredFinding {
     /// True if it is a place in this record.
     pub(super) fn is_of(&self, segment: SegmentId, record: &RecordMeta) -> bool {
         let place = (self.segment, self.inode, self.chunk, self.stamp);
@@ -96,14 +96,14 @@ impl Found {
     }
 }
 
-impl Kept {
+impl StoredScrub {
     pub(super) fn damaged(&self) -> u64 {
         self.found.len() as u64 + self.more.max(self.more_before)
     }
 
     /// Adds a place, known or new. If there is no room, it replaces one of the scrub before, or it is only counted.
-    pub(super) fn add(&mut self, found: Found) {
-        let place = |found: &Found| (found.segment, found.at, found.kind);
+    pub(super) fn add(&mut self, found: StoredFinding) {
+        let place = |found: &StoredFinding| (found.segment, found.at, found.kind);
         if let Some(known) = self.found.iter_mut().find(|known| place(known) == place(&found)) {
             *known = found;
             return;
@@ -119,20 +119,20 @@ impl Kept {
     }
 }
 
-pub(super) fn read_kept(disk: &dyn Disk) -> Result<Option<(Kept, StateFile)>, Fault> {
+pub(super) fn read_kept(disk: &dyn Disk) -> Result<Option<(StoredScrub, StateFile)>, Fault> {
     if !disk.list()?.iter().any(|name| name == FILE) {
         return Ok(None);
     }
     let file = StateFile::open_or_create_sized(disk, FILE, SLOT_BYTES)?;
-    let kept = file.read().map_or(Ok(Kept::default()), |bytes| Kept::decode(bytes.as_slice()));
+    let kept = file.read().map_or(Ok(StoredScrub::default()), |bytes| StoredScrub::decode(bytes.as_slice()));
     let kept = kept.map_err(|error| Fault::new(Reason::Corrupt, format!("the {FILE} file is malformed: {error}")))?;
     Ok(Some((kept, file)))
 }
 
-pub(super) fn found(damage: Damage, run: u64, now: Hlc) -> Found {
+pub(super) fn found(damage: Damage, run: u64, now: Hlc) -> StoredFinding {
     let is_data = damage.kind == DamageKind::Data;
     let unread = damage.unread.map_or(String::new(), |fault| fault.message.chars().take(WORDS_MAX).collect());
-    let mut found = Found {
+    let mut found = StoredFinding {
         kind: kind_of(damage.kind) as u32,
         segment: damage.segment.0,
         at: damage.at,
@@ -140,7 +140,7 @@ pub(super) fn found(damage: Damage, run: u64, now: Hlc) -> Found {
         run,
         found: now.0,
         unread,
-        ..Found::default()
+        ..StoredFinding::default()
     };
     if let Some(record) = damage.record {
         found.inode = record.chunk.inode.0;

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use frieze_base::{ChainId, Fault, MonoTime, NodeId, SegmentId};
-use frieze_locks::{Mutex, levels};
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_multilog::{Damage, DamageKind, NumberedRecord, RecordMeta};
 use frieze_wire::peer::{ChainRecord, PeerRequestKind, RecordAsk};
 use tracing::{debug, info};
@@ -26,10 +26,10 @@ const OTHERS_MAX: usize = 16;
 
 /// Records that wait for repair.
 #[derive(Default)]
-pub(super) struct Mends(Mutex<levels::RepairQueue, BTreeMap<(ChainId, u64), Waiting>>);
+pub(super) struct Mends(Mutex<levels::RepairQueue, BTreeMap<(ChainId, u64), PendingRepair>>);
 
 #[derive(Clone)]
-struct Waiting {
+struct PendingRepair {
     record: RecordMeta,
     segment: SegmentId,
     /// Earliest time of the next attempt.
@@ -44,7 +44,7 @@ impl Mends {
         let mut waiting = self.0.lock();
         if waiting.len() < WAITING_MAX {
             let (record, segment) = (record.clone(), damage.segment);
-            let fresh = Waiting { record, segment, due: MonoTime(0), wait_ns: WAIT_NS };
+            let fresh = PendingRepair { record, segment, due: MonoTime(0), wait_ns: WAIT_NS };
             waiting.entry((fresh.record.chain, fresh.record.n)).or_insert(fresh);
         }
     }
@@ -54,18 +54,22 @@ impl Mends {
         self.0.lock().values().any(|waiting| waiting.due <= now)
     }
 
-    fn due(&self, now: MonoTime) -> Option<Waiting> {
-        self.0.lock().values().find(|waiting| waiting.due <= now).cloned()
+    fn due(&self, now: MonoTime) -> Option<PendingRepair> {
+        self.lock().values().find(|waiting| waiting.due <= now).cloned()
     }
 
     /// Ends an attempt: the record is repaired, or waits longer than before.
-    fn tried(&self, tried: &Waiting, now: MonoTime, is_done: bool) {
-        let (mut waiting, key) = (self.0.lock(), (tried.record.chain, tried.record.n));
+    fn tried(&self, tried: &PendingRepair, now: MonoTime, is_done: bool) {
+        let (mut waiting, key) = (self.lock(), (tried.record.chain, tried.record.n));
         if is_done {
             waiting.remove(&key);
         } else if let Some(again) = waiting.get_mut(&key) {
             (again.due, again.wait_ns) = (MonoTime(now.0 + again.wait_ns), (2 * again.wait_ns).min(WAIT_NS_MAX));
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(ChainId, u64), PendingRepair>> {
+        self.0.lock()
     }
 }
 

@@ -11,7 +11,7 @@ use frieze_planes::{Elsewhere, Layer, Principal, Seen, parts};
 use frieze_wire::scrub::{Finding, Scrub, ScrubAction, ScrubReply, ScrubState};
 use frieze_wire::txn::Caller;
 
-use super::findings::Found;
+use super::findings::StoredFinding;
 use crate::upkeep::Upkeep;
 
 impl Upkeep {
@@ -74,7 +74,7 @@ impl Upkeep {
         bytes
     }
 
-    fn finding(&self, found: Found) -> Result<Finding, Fault> {
+    fn finding(&self, found: StoredFinding) -> Result<Finding, Fault> {
         let mut finding = Finding {
             kind: found.kind as i32,
             segment: found.segment,
@@ -118,7 +118,14 @@ impl Upkeep {
     }
 
     /// True if the file shows at `at` any byte of `range` as the record of this stamp left it.
-    fn shows(&self, id: InodeId, inode: &Inode, at: Hlc, range: (u64, u64), found: &Found) -> Result<bool, Fault> {
+    fn shows(
+        &self,
+        id: InodeId,
+        inode: &Inode,
+        at: Hlc,
+        range: (u64, u64),
+        found: &StoredFinding,
+    ) -> Result<bool, Fault> {
         // The length of the file does not matter.
         let look = self.files.look_with(&[&Seen::at(id, inode.clone(), Some(at))], &[], Elsewhere::default())?;
         let layer = Layer { id, inode, upto: Some(at) };

@@ -203,7 +203,7 @@ impl ClusterWorld {
             self.history().trace.words(format!("      {} to {}: {:?}", envelope.from, envelope.to, envelope.message));
         }
         let Envelope { from, header, message, payload, .. } = *envelope;
-        if let Err(fault) = engine.told(from, &header, message, (&payload.bytes).into()) {
+        if let Err(fault) = engine.on_peer_message(from, &header, message, (&payload.bytes).into()) {
             self.say(|| format!("{from} was not heard: {fault}"));
         }
     }

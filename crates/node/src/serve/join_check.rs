@@ -15,8 +15,8 @@ use frieze_storage::{Identity, MetalogRole};
 use frieze_wire::message::HelloReply;
 use tracing::warn;
 
-use super::asker::Asker;
-use super::spawn;
+use super::peer_client::PeerClient;
+use super::threads::spawn;
 
 /// Time to connect and to answer: a start waits no longer for all of them together.
 const ANSWERING: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const ASKING: Limits = Limits { idle: Some(ANSWERING), frame: ANSWERING };
 
 /// Relation of a server that `--join` names to the cluster of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Found {
+enum NamedCluster {
     /// A member of it, or of its later identity.
     Same,
     /// A member of this other cluster.
@@ -49,31 +49,31 @@ pub(super) fn check(settings: &Settings, identity: &Identity) -> Result<(), Faul
         let (send, me, cluster) = (send.clone(), identity.node_id(), identity.cluster_id());
         // The thread ends within the limits, whether the start still waits or not.
         spawn("join-check", move || {
-            let asked = Asker::connect(&address, ASKING, ASKING).and_then(|mut asker| asker.identify(me));
-            let found = asked.map_or(Found::Silent, |(reply, _)| found(&reply, cluster));
+            let identified = PeerClient::connect(&address, ASKING, ASKING).and_then(|mut client| client.identify(me));
+            let found = identified.map_or(NamedCluster::Silent, |(reply, _)| found(&reply, cluster));
             drop(send.send((place, found)));
         })?;
     }
     drop(send);
-    let mut found = vec![Found::Silent; named.len()];
-    answers.iter().for_each(|(place, what): (usize, Found)| found[place] = what);
+    let mut found = vec![NamedCluster::Silent; named.len()];
+    answers.iter().for_each(|(place, what): (usize, NamedCluster)| found[place] = what);
     judge(&settings.dir.display().to_string(), identity, &named, &found)
 }
 
-fn found(reply: &HelloReply, cluster: ClusterId) -> Found {
+fn found(reply: &HelloReply, cluster: ClusterId) -> NamedCluster {
     let is_own = |text: &str| text.parse() == Ok(cluster);
     match is_own(&reply.cluster) || reply.former.iter().any(|former| is_own(&former.cluster)) {
-        true => Found::Same,
-        false => Found::Another(reply.cluster.clone()),
+        true => NamedCluster::Same,
+        false => NamedCluster::Another(reply.cluster.clone()),
     }
 }
 
-fn judge(directory: &str, identity: &Identity, named: &[ServerAddr], found: &[Found]) -> Result<(), Fault> {
+fn judge(directory: &str, identity: &Identity, named: &[ServerAddr], found: &[NamedCluster]) -> Result<(), Fault> {
     let others: Vec<String> = named
         .iter()
         .zip(found)
         .filter_map(|(address, found)| match found {
-            Found::Another(cluster) => Some(format!("{address} is of cluster {cluster}")),
+            NamedCluster::Another(cluster) => Some(format!("{address} is of cluster {cluster}")),
             _ => None,
         })
         .collect();
@@ -85,7 +85,7 @@ fn judge(directory: &str, identity: &Identity, named: &[ServerAddr], found: &[Fo
         _ => format!("is of server {} of cluster {}", identity.node, identity.cluster_id()),
     };
     let words = format!("--join names servers of another cluster: {directory} {whose}, and {}", others.join(", "));
-    if found.iter().any(|found| !matches!(found, Found::Another(_))) {
+    if found.iter().any(|found| !matches!(found, NamedCluster::Another(_))) {
         warn!("{words}; the server goes on as what its directory says: correct --join");
         return Ok(());
     }
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    fn refusal(found: &[Found]) -> Option<String> {
+    fn refusal(found: &[NamedCluster]) -> Option<String> {
         let named: Vec<ServerAddr> = (1..=found.len()).map(|n| format!("db{n}:7470").parse().unwrap()).collect();
         let identity = Identity { cluster: vec![7; 16], node: 2, ..Identity::default() };
         judge("/srv/f", &identity, &named, found).err().map(|fault| fault.message)
@@ -112,10 +112,10 @@ mod tests {
 
     #[test]
     fn a_start_is_refused_only_if_every_named_server_is_of_another_cluster() {
-        let another = || Found::Another("00ff".to_owned());
-        assert_eq!(refusal(&[Found::Silent, Found::Silent]), None);
-        assert_eq!(refusal(&[another(), Found::Silent]), None);
-        assert_eq!(refusal(&[another(), Found::Same]), None);
+        let another = || NamedCluster::Another("00ff".to_owned());
+        assert_eq!(refusal(&[NamedCluster::Silent, NamedCluster::Silent]), None);
+        assert_eq!(refusal(&[another(), NamedCluster::Silent]), None);
+        assert_eq!(refusal(&[another(), NamedCluster::Same]), None);
         let words = refusal(&[another(), another()]).unwrap();
         assert!(
             words.contains("db1:7470 is of cluster 00ff, db2:7470") && words.contains("empty directory"),
@@ -134,8 +134,8 @@ mod tests {
                 .collect(),
             ..HelloReply::default()
         };
-        assert_eq!(found(&reply(7, &[]), cluster), Found::Same);
-        assert_eq!(found(&reply(8, &[7]), cluster), Found::Same);
-        assert_eq!(found(&reply(8, &[6]), cluster), Found::Another(ClusterId(8).to_string()));
+        assert_eq!(found(&reply(7, &[]), cluster), NamedCluster::Same);
+        assert_eq!(found(&reply(8, &[7]), cluster), NamedCluster::Same);
+        assert_eq!(found(&reply(8, &[6]), cluster), NamedCluster::Another(ClusterId(8).to_string()));
     }
 }

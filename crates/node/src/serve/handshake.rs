@@ -11,19 +11,19 @@ const PROOF_MAX: Duration = Limits::HANDSHAKE.frame;
 const UNPROVEN_REQUESTS_MAX: u32 = 16;
 
 /// Progress of a connection whose peer has not proven its identity yet.
-pub(super) struct Proving {
+pub(super) struct Handshake {
     since: MonoTime,
     requests: u32,
 }
 
-impl Proving {
+impl Handshake {
     /// Begins now.
-    pub(super) fn new() -> Proving {
-        Proving { since: frieze_net::mono(), requests: 0 }
+    pub(super) fn new() -> Handshake {
+        Handshake { since: frieze_net::mono(), requests: 0 }
     }
 
     /// Counts a request that proved nothing.
-    pub(super) fn asked(&mut self) {
+    pub(super) fn count_request(&mut self) {
         self.requests += 1;
     }
 
@@ -41,15 +41,15 @@ mod tests {
 
     #[test]
     fn whoever_proves_nothing_has_a_time_in_all_and_a_few_requests() {
-        let mut proving = Proving::new();
-        let began = proving.limits().expect("it may go on");
+        let mut handshake = Handshake::new();
+        let began = handshake.limits().expect("it may go on");
         assert!(began.frame <= PROOF_MAX && began.idle.is_some());
         for _ in 0..UNPROVEN_REQUESTS_MAX {
-            assert!(proving.limits().is_some());
-            proving.asked();
+            assert!(handshake.limits().is_some());
+            handshake.count_request();
         }
-        assert!(proving.limits().is_none(), "it has asked too often");
-        let late = Proving { since: MonoTime(0), requests: 0 };
+        assert!(handshake.limits().is_none(), "it has asked too often");
+        let late = Handshake { since: MonoTime(0), requests: 0 };
         assert!(frieze_net::mono().0 < PROOF_MAX.as_nanos() as u64 || late.limits().is_none(), "its time is over");
     }
 }

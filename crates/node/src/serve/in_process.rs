@@ -15,77 +15,78 @@ use frieze_storage::NodeClock;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Reply, RequestBody};
 
-use super::{SHARED_BYTES_MIN, Shared, header_of_answer};
+use super::replies::reply_header;
+use super::shared::{SHARED_BYTES_MIN, Shared};
 
 /// The server, for callers in its process. It may end before they do.
-pub(super) struct Here(Weak<Shared>);
+pub(super) struct InProcessServer(Weak<Shared>);
 
-impl Here {
-    pub(super) fn new(shared: &Arc<Shared>) -> Here {
-        Here(Arc::downgrade(shared))
+impl InProcessServer {
+    pub(super) fn new(shared: &Arc<Shared>) -> InProcessServer {
+        InProcessServer(Arc::downgrade(shared))
     }
 }
 
-impl InProcess for Here {
+impl InProcess for InProcessServer {
     fn connect(&self, inbox: Arc<Inbox>) -> Result<Box<dyn InProcessConn>, Fault> {
         let shared = self.0.upgrade().filter(|shared| !shared.stopping.load(Ordering::Acquire)).ok_or_else(stopping)?;
         // As the kernel would prove for a socket of this process.
         let caller = user_of(rustix::process::getuid().as_raw())?;
-        let answers = Arc::new(Answers {
+        let replies = Arc::new(InboxReplies {
             inbox,
             clock: shared.parts.planes.clock.clone(),
             epoch: shared.parts.planes.data.epoch(),
         });
         let conn = Conn::new(Some(caller), random_nonce()?);
-        Ok(Box::new(Line { shared: self.0.clone(), conn, answers, scratch: Scratch::default() }))
+        Ok(Box::new(InProcessConnection { shared: self.0.clone(), conn, replies, scratch: Scratch::default() }))
     }
 }
 
-impl fmt::Debug for Here {
+impl fmt::Debug for InProcessServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the server in this process")
     }
 }
 
 /// A connection.
-struct Line {
+struct InProcessConnection {
     shared: Weak<Shared>,
     conn: Conn,
-    answers: Arc<Answers>,
+    replies: Arc<InboxReplies>,
     scratch: Scratch,
 }
 
-impl InProcessConn for Line {
+impl InProcessConn for InProcessConnection {
     fn ask(&mut self, header: &FrameHeader, body: RequestBody, payload: &[u8]) {
-        let Some(shared) = self.shared.upgrade() else { return self.answers.inbox.end() };
-        let asking = Asking::begin(&shared);
+        let Some(shared) = self.shared.upgrade() else { return self.replies.inbox.end() };
+        let under_way = RequestUnderWay::begin(&shared);
         if shared.stopping.load(Ordering::Acquire) {
-            return self.answers.inbox.end();
+            return self.replies.inbox.end();
         }
-        let responder: Arc<dyn Responder> = self.answers.clone();
-        let timed = shared.door.as_ref().map(|door| door.timed(body.request.as_ref(), &responder));
+        let responder: Arc<dyn Responder> = self.replies.clone();
+        let timed = shared.metrics.as_ref().map(|metrics| metrics.timed(body.request.as_ref(), &responder));
         let responder = timed.as_ref().unwrap_or(&responder);
-        let kept;
-        let brought: ReceivedPayload<'_> = if payload.len() >= SHARED_BYTES_MIN && shared.parts.planes.is_in_chains() {
+        let copied;
+        let payload: ReceivedPayload<'_> = if payload.len() >= SHARED_BYTES_MIN && shared.parts.planes.is_in_chains() {
             // The payload may be forwarded, or sent again, after the caller has reused its buffer.
             let mut room = shared.pool.take(payload.len());
             room.clear();
             room.extend_from_slice(payload);
-            kept = shared.pool.lend(room, payload.len());
-            (&kept).into()
+            copied = shared.pool.lend(room, payload.len());
+            (&copied).into()
         } else {
             payload.into()
         };
         let header = FrameHeader { payload_len: payload.len() as u32, ..*header };
-        shared.parts.handle(&self.conn, &header, body, brought.unsent(), responder, &mut self.scratch);
-        drop(asking);
+        shared.parts.handle(&self.conn, &header, body, payload.unsent(), responder, &mut self.scratch);
+        drop(under_way);
     }
 }
 
-impl Drop for Line {
+impl Drop for InProcessConnection {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
-            let _asking = Asking::begin(&shared);
+            let _under_way = RequestUnderWay::begin(&shared);
             if !shared.stopping.load(Ordering::Acquire) {
                 shared.parts.service.sessions.disconnected(&self.conn);
             }
@@ -93,40 +94,40 @@ impl Drop for Line {
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for InProcessConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a connection within this process")
     }
 }
 
 /// Keeps the server from stopping until it is dropped.
-struct Asking<'a>(&'a Shared);
+struct RequestUnderWay<'a>(&'a Shared);
 
-impl Asking<'_> {
-    fn begin(shared: &Shared) -> Asking<'_> {
+impl RequestUnderWay<'_> {
+    fn begin(shared: &Shared) -> RequestUnderWay<'_> {
         // Counted before `stopping` is read: the server sets `stopping` before it reads this count.
-        shared.asking.fetch_add(1, Ordering::SeqCst);
-        Asking(shared)
+        shared.requests_under_way.fetch_add(1, Ordering::SeqCst);
+        RequestUnderWay(shared)
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for RequestUnderWay<'_> {
     fn drop(&mut self) {
-        self.0.asking.fetch_sub(1, Ordering::SeqCst);
+        self.0.requests_under_way.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// Replies of one connection.
-struct Answers {
+struct InboxReplies {
     inbox: Arc<Inbox>,
     clock: Arc<NodeClock>,
     epoch: ChainEpoch,
 }
 
-impl Answers {
+impl InboxReplies {
     fn put(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: Vec<u8>, parts: Vec<PayloadPart>) {
         let kind = if result.is_ok() { FrameKind::Reply } else { FrameKind::Refusal };
-        let header = header_of_answer(request, kind, self.epoch, &self.clock);
+        let header = reply_header(request, kind, self.epoch, &self.clock);
         self.inbox.put(Response { header, result, payload, parts });
     }
 
@@ -138,7 +139,7 @@ impl Answers {
     }
 }
 
-impl Responder for Answers {
+impl Responder for InboxReplies {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], _: u32) {
         let mut room = if payload.is_empty() { Vec::new() } else { self.room() };
         room.extend_from_slice(payload);
@@ -158,14 +159,14 @@ impl Responder for Answers {
             read.end_of_file = false;
         }
         let (mut room, mut parts) = (self.room(), Vec::new());
-        let brought = steps.portions(&mut |portion, _| {
+        let read = steps.portions(&mut |portion, _| {
             parts.push(match portion {
                 Portion::Read(bytes) => {
                     room.extend_from_slice(bytes);
                     PayloadPart::Read(bytes.len())
                 }
                 Portion::UnverifiedSpan { held, stored, len } => {
-                    let file: Arc<dyn AsFd + Send + Sync> = Arc::new(Kept(held.file.clone()));
+                    let file: Arc<dyn AsFd + Send + Sync> = Arc::new(SharedFile(held.file.clone()));
                     PayloadPart::File(FileRange {
                         file,
                         offset: held.offset,
@@ -177,7 +178,7 @@ impl Responder for Answers {
             });
             Ok(())
         });
-        match brought {
+        match read {
             Ok(()) => self.put(request, Ok(reply), room, parts),
             Err(fault) => self.put(request, Err(fault), Vec::new(), Vec::new()),
         }
@@ -185,9 +186,9 @@ impl Responder for Answers {
 }
 
 /// An open file of the system.
-struct Kept(Arc<dyn DiskFile>);
+struct SharedFile(Arc<dyn DiskFile>);
 
-impl AsFd for Kept {
+impl AsFd for SharedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.handle().expect("it has one")
     }

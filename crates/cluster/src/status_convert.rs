@@ -1,46 +1,57 @@
-//! Conversion of operators' requests about the cluster, and their answers, to and from the messages of `wire`.
+//! Operators' requests, and their answers, from and to the messages of `wire`.
 
 use frieze_base::NodeId;
-use frieze_cluster::{
-    ChainStatus, ClusterStatus, ClusterTrouble, NodeState, NodeStatus, OperatorRequest, TargetState, WaitCause,
-};
 use frieze_wire::message::{self as wire, ClusterChain, ClusterOp, ClusterReply};
 
-pub(super) fn ask_in(op: ClusterOp) -> OperatorRequest {
-    match op {
-        ClusterOp::Drain(node) => OperatorRequest::Drain { node: NodeId(node), fewer: false },
-        ClusterOp::Undrain(node) => OperatorRequest::Undrain(NodeId(node)),
-        ClusterOp::Remove(node) => OperatorRequest::Remove(NodeId(node)),
-        ClusterOp::DeclareDead(node) => OperatorRequest::DeclareDead { node: NodeId(node), with_loss: false },
-        ClusterOp::DeclareLost(node) => OperatorRequest::DeclareDead { node: NodeId(node), with_loss: true },
-        ClusterOp::Balance(on) => OperatorRequest::Balance(on),
-        ClusterOp::Replicas(replicas) => OperatorRequest::Replicas(replicas),
+use crate::chain::TargetState;
+use crate::controller::{
+    ChainStatus, ClusterStatus, ClusterTrouble, NodeStatus, OperatorRequest, TargetStatus, WaitCause,
+};
+use crate::node::NodeState;
+
+impl OperatorRequest {
+    /// The request of an operator.
+    pub fn from_wire(op: ClusterOp) -> OperatorRequest {
+        match op {
+            ClusterOp::Drain(node) => OperatorRequest::Drain { node: NodeId(node), fewer: false },
+            ClusterOp::Undrain(node) => OperatorRequest::Undrain(NodeId(node)),
+            ClusterOp::Remove(node) => OperatorRequest::Remove(NodeId(node)),
+            ClusterOp::DeclareDead(node) => OperatorRequest::DeclareDead { node: NodeId(node), with_loss: false },
+            ClusterOp::DeclareLost(node) => OperatorRequest::DeclareDead { node: NodeId(node), with_loss: true },
+            ClusterOp::Balance(on) => OperatorRequest::Balance(on),
+            ClusterOp::Replicas(replicas) => OperatorRequest::Replicas(replicas),
+        }
     }
 }
 
-pub(super) fn status_out(status: &ClusterStatus, told_by: NodeId) -> ClusterReply {
-    ClusterReply {
-        cluster: status.cluster.to_string(),
-        leader: status.leader.map_or(0, |leader| leader.0),
-        told_by: told_by.0,
-        version: status.version,
-        replicas: status.replicas,
-        is_balancing: status.is_balancing,
-        nodes: status.nodes.iter().map(node_out).collect(),
-        chains: status.chains.iter().map(chain_out).collect(),
-        whole: status.whole() as u32,
-        // A figure of this node, which the cluster does not know: this node adds it.
-        sync_bytes_per_s: 0,
-        copies_wanted: status.copies_wanted,
-        troubles: Vec::new(),
+impl ClusterStatus {
+    /// The reply of server `reporter`; the reply's other fields are that server's to fill in.
+    pub fn to_wire(&self, reporter: NodeId) -> ClusterReply {
+        ClusterReply {
+            cluster: self.cluster.to_string(),
+            leader: self.leader.map_or(0, |leader| leader.0),
+            told_by: reporter.0,
+            version: self.version,
+            replicas: self.replicas,
+            is_balancing: self.is_balancing,
+            nodes: self.nodes.iter().map(node_to_wire).collect(),
+            chains: self.chains.iter().map(chain_to_wire).collect(),
+            whole: self.whole() as u32,
+            copies_wanted: self.copies_wanted,
+            ..ClusterReply::default()
+        }
     }
 }
 
-pub(crate) fn troubles_out(troubles: Vec<ClusterTrouble>) -> Vec<wire::Trouble> {
-    troubles.into_iter().map(|ClusterTrouble { what, remedy }| wire::Trouble { what, remedy }).collect()
+impl ClusterTrouble {
+    /// The trouble in a reply.
+    pub fn to_wire(self) -> wire::Trouble {
+        let ClusterTrouble { what, remedy } = self;
+        wire::Trouble { what, remedy }
+    }
 }
 
-fn node_out(status: &NodeStatus) -> wire::ClusterNodeStatus {
+fn node_to_wire(status: &NodeStatus) -> wire::ClusterNodeStatus {
     let state = match status.state {
         NodeState::Up => "up",
         NodeState::Draining => "draining",
@@ -75,8 +86,8 @@ fn node_out(status: &NodeStatus) -> wire::ClusterNodeStatus {
     }
 }
 
-fn chain_out(status: &ChainStatus) -> ClusterChain {
-    let target = |target: &frieze_cluster::TargetStatus| {
+fn chain_to_wire(status: &ChainStatus) -> ClusterChain {
+    let target = |target: &TargetStatus| {
         let state = match target.state {
             TargetState::Serving => "serving",
             TargetState::Joining => "joining",

@@ -20,7 +20,7 @@ use frieze_wire::control::{DeviceProto, NodeInfoProto};
 use frieze_wire::message::{ClusterMap, ClusterMapReply, Join, JoinReply, Reply, Request};
 use tracing::info;
 
-use super::asker::Asker;
+use super::peer_client::PeerClient;
 use crate::parts::Joining;
 
 /// File with the token that names the server until it is a node.
@@ -70,8 +70,8 @@ pub(super) fn ask_to_join(addresses: &[ServerAddr], applicant: &Applicant<'_>) -
     loop {
         left -= 1;
         let fault = match ask_at(&at, &newcomer, applicant) {
-            Ok(Asked::Joined(joining)) => return Ok(joining),
-            Ok(Asked::GoTo(leader)) => {
+            Ok(JoinAnswer::Joined(joining)) => return Ok(joining),
+            Ok(JoinAnswer::GoTo(leader)) => {
                 at = leader;
                 continue;
             }
@@ -92,20 +92,20 @@ pub(super) fn ask_to_join(addresses: &[ServerAddr], applicant: &Applicant<'_>) -
 }
 
 /// Result of a request to join.
-enum Asked {
+enum JoinAnswer {
     Joined(Joining),
     GoTo(ServerAddr),
 }
 
-fn ask_at(at: &ServerAddr, newcomer: &NodeInfoProto, applicant: &Applicant<'_>) -> Result<Asked, Fault> {
-    let mut asker = Asker::connect(at, ASKING, ASKING)?;
-    asker.greet(applicant.key)?;
+fn ask_at(at: &ServerAddr, newcomer: &NodeInfoProto, applicant: &Applicant<'_>) -> Result<JoinAnswer, Fault> {
+    let mut client = PeerClient::connect(at, ASKING, ASKING)?;
+    client.greet(applicant.key)?;
     let join = Join { newcomer: Some(newcomer.clone()), cluster: String::new(), wall_us: applicant.wall_us };
-    match asker.ask(Request::Join(join)) {
-        Ok(Reply::Join(reply)) => Ok(Asked::Joined(joining(reply)?)),
+    match client.ask(Request::Join(join)) {
+        Ok(Reply::Join(reply)) => Ok(JoinAnswer::Joined(joining(reply)?)),
         Ok(_) => Err(Fault::new(Reason::BadFrame, "malformed frame: not an answer to joining")),
-        Err(fault) if fault.reason == Reason::Elsewhere => match asker.ask(Request::ClusterMap(ClusterMap {}))? {
-            Reply::ClusterMap(map) => leader_of(&map).map(Asked::GoTo).ok_or(fault),
+        Err(fault) if fault.reason == Reason::Elsewhere => match client.ask(Request::ClusterMap(ClusterMap {}))? {
+            Reply::ClusterMap(map) => leader_of(&map).map(JoinAnswer::GoTo).ok_or(fault),
             _ => Err(Fault::new(Reason::BadFrame, "malformed frame: not a map of the cluster")),
         },
         Err(fault) => Err(fault),

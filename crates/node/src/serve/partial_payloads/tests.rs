@@ -4,20 +4,20 @@ use frieze_wire::frame::FrameKind;
 use super::*;
 
 /// A connection, and what has come over it.
-struct Line {
+struct TestConnection {
     writer: FrameWriter,
     reader: FrameReader,
-    pieces: Pieces,
+    pieces: PartialPayloads,
     pool: Arc<BufferPool>,
 }
 
-impl Line {
-    fn new() -> Line {
+impl TestConnection {
+    fn new() -> TestConnection {
         let (near, far) = Stream::pair().expect("sockets");
         FrameReader::new(near.clone(), Limits::SERVING).expect("ticks");
         let reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
         let writer = FrameWriter::new(near, Limits::SERVING);
-        Line { writer, reader, pieces: Pieces::default(), pool: Arc::default() }
+        TestConnection { writer, reader, pieces: PartialPayloads::default(), pool: Arc::default() }
     }
 
     fn send(&mut self, bytes: &[u8]) -> usize {
@@ -25,26 +25,26 @@ impl Line {
         self.reader.read_frame(&mut Vec::new()).expect("a frame").expect("a frame").payload_len as usize
     }
 
-    fn piece(&mut self, ahead: u64, len: u32, bytes: &[u8]) -> Result<(), Trouble> {
+    fn piece(&mut self, ahead: u64, len: u32, bytes: &[u8]) -> Result<(), PayloadError> {
         let sent = self.send(bytes);
         let piece = ChainPiece { chain: 1, ahead, len };
         self.pieces.take(&self.pool, |_, _| None, &mut self.reader, &piece, sent)
     }
 
-    fn record(&mut self, ahead: u64, bytes: &[u8]) -> Result<Option<Whole>, Trouble> {
+    fn record(&mut self, ahead: u64, bytes: &[u8]) -> Result<Option<WholePayload>, PayloadError> {
         let sent = self.send(bytes);
         let record = ChainRecord { ahead, ..ChainRecord::default() };
         self.pieces.finish(&self.pool, &mut self.reader, &record, sent)
     }
 }
 
-fn whole(found: Result<Option<Whole>, Trouble>) -> Option<Bytes> {
+fn whole(found: Result<Option<WholePayload>, PayloadError>) -> Option<Bytes> {
     found.ok().expect("they fit together").map(|whole| whole.bytes)
 }
 
 #[test]
 fn pieces_of_several_payloads_become_what_they_were() {
-    let mut line = Line::new();
+    let mut line = TestConnection::new();
     for (ahead, bytes) in [(7, &b"one"[..]), (8, b"ONE,"), (7, b", two"), (8, b"TWO")] {
         line.piece(ahead, 11, bytes).ok().expect("it fits");
     }
@@ -54,7 +54,7 @@ fn pieces_of_several_payloads_become_what_they_were() {
 
 #[test]
 fn a_record_without_its_pieces_is_lost_and_the_next_is_not() {
-    let mut line = Line::new();
+    let mut line = TestConnection::new();
     assert_eq!(whole(line.record(7, b"rest")), None);
     line.piece(8, 6, b"one").ok().expect("it fits");
     line.piece(8, 0, b"").ok().expect("it is forgotten");
@@ -65,23 +65,23 @@ fn a_record_without_its_pieces_is_lost_and_the_next_is_not() {
 
 #[test]
 fn what_does_not_fit_together_ends_the_connection() {
-    let refused = |line: &mut Line, ahead, len, bytes: &[u8]| {
-        assert!(matches!(line.piece(ahead, len, bytes), Err(Trouble::Malformed(_))));
+    let refused = |line: &mut TestConnection, ahead, len, bytes: &[u8]| {
+        assert!(matches!(line.piece(ahead, len, bytes), Err(PayloadError::Malformed(_))));
     };
-    refused(&mut Line::new(), 1, PAYLOAD_BYTES_MAX + 1, b"one");
-    refused(&mut Line::new(), 1, 2, b"one");
-    refused(&mut Line::new(), 1, 2, b"");
-    let mut line = Line::new();
+    refused(&mut TestConnection::new(), 1, PAYLOAD_BYTES_MAX + 1, b"one");
+    refused(&mut TestConnection::new(), 1, 2, b"one");
+    refused(&mut TestConnection::new(), 1, 2, b"");
+    let mut line = TestConnection::new();
     line.piece(1, 6, b"one").ok().expect("it fits");
     refused(&mut line, 1, 7, b"two");
-    let mut line = Line::new();
+    let mut line = TestConnection::new();
     line.piece(1, 6, b"one").ok().expect("it fits");
-    assert!(matches!(line.record(1, b"tw"), Err(Trouble::Malformed(_))));
+    assert!(matches!(line.record(1, b"tw"), Err(PayloadError::Malformed(_))));
 }
 
 #[test]
 fn what_comes_ahead_is_bounded() {
-    let mut line = Line::new();
+    let mut line = TestConnection::new();
     for ahead in 1..=100 {
         line.piece(ahead, 6, b"one").ok().expect("it fits, or is passed over");
     }

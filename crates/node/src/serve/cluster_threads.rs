@@ -11,9 +11,11 @@ use frieze_planes::{KeySettings, Settings};
 use frieze_storage::Identity;
 use tracing::{info, warn};
 
-use super::joining::{Applicant, ask_to_join};
+use super::join::{Applicant, ask_to_join};
+use super::join_check;
 use super::links::{Links, Notices};
-use super::{Shared, TEND_EVERY_NS, another, spawn};
+use super::shared::{Shared, TEND_EVERY_NS};
+use super::threads::spawn;
 use crate::parts::{Joining, Seams, ServerParts};
 use crate::removal::check_may_start;
 
@@ -26,7 +28,7 @@ pub(super) fn open(settings: Settings, seams: Seams, listening: Option<&Listener
     let known = Identity::load(&*seams.disk)?;
     if let Some((identity, _)) = &known {
         check_may_start(&settings.dir, identity)?;
-        another::check(&settings, identity)?;
+        join_check::check(&settings, identity)?;
     }
     if settings.join.is_empty() || known.is_some() {
         drop(known);
@@ -104,7 +106,7 @@ pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> 
             while !shared.stopping.load(Ordering::Acquire) {
                 // Returns at once on a single server.
                 shared.parts.control_jobs();
-                shared.patience.wait(Duration::from_nanos(TEND_EVERY_NS));
+                shared.wakes.decisions.wait(Duration::from_nanos(TEND_EVERY_NS));
             }
         }
     })?;
@@ -122,7 +124,7 @@ const ANSWERING: usize = 4;
 /// Renews this server's lease and, on the leader, looks after the other servers; keeps a connection to each of them.
 fn lease_loop(shared: &Shared) {
     let mut connected = None;
-    let mut said = None;
+    let mut logged = None;
     while !shared.stopping.load(Ordering::Acquire) {
         let next = shared.parts.beat_control();
         shared.parts.end_if_succeeded();
@@ -132,13 +134,13 @@ fn lease_loop(shared: &Shared) {
         {
             match links.set(&others) {
                 Ok(()) => connected = Some(others),
-                Err(fault) if said.as_ref() != Some(&fault) => {
+                Err(fault) if logged.as_ref() != Some(&fault) => {
                     warn!("other servers cannot be connected to: {fault}");
-                    said = Some(fault);
+                    logged = Some(fault);
                 }
                 Err(_) => {}
             }
         }
-        shared.tenancy.wait(next.unwrap_or(Duration::from_nanos(TEND_EVERY_NS)));
+        shared.wakes.lease.wait(next.unwrap_or(Duration::from_nanos(TEND_EVERY_NS)));
     }
 }

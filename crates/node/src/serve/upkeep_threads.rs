@@ -1,8 +1,7 @@
 //! The threads that work beside the connections: flushing, upkeep, reclaiming, scrubbing, making images.
 //!
-//! Guarantees: each thread ends soon after the server is told to stop; one that fails logs each reason once, and
-//! continues.
-//! Leaves to others: the work itself (the parts); connections, and the threads of a cluster ([`super::together`]).
+//! Guarantees: each thread ends soon after the server stops; one that fails logs each reason once, and continues.
+//! Leaves to others: the work itself (the parts), connections, the threads of a cluster ([`super::cluster_threads`]).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use frieze_base::Fault;
 use tracing::{debug, error, warn};
 
-use super::{Shared, TEND_EVERY_NS};
+use super::shared::{Shared, TEND_EVERY_NS};
 
 /// Interval at which unused buffers are freed.
 const TRIM_EVERY_NS: u64 = 10_000_000_000;
@@ -19,13 +18,56 @@ const SCRUB_NICE: i32 = 15;
 /// A requested scrub begins within this time.
 const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// Interval of the upkeep of chains with several members: a closed timestamp may be so late for a reader of recent
+/// bytes.
+const CHAINS_EVERY: Duration = Duration::from_millis(20);
+
+/// The name of a thread, and what it runs.
+type UpkeepThread = (&'static str, fn(&Shared));
+
+/// All of these threads.
+pub(super) const ALL: [UpkeepThread; 8] = [
+    ("flush", flush),
+    ("journal", journal),
+    ("beat", metalog_timers),
+    ("stock", stock),
+    ("chains", chain_timers),
+    ("reclaim", reclaim),
+    ("scrub", scrub),
+    ("image", image),
+];
+
+/// Advances time for the metalog.
+fn metalog_timers(shared: &Shared) {
+    while !shared.stopping.load(Ordering::Acquire) {
+        let next = shared.parts.beat();
+        shared.wakes.metalog.wait(next.unwrap_or(Duration::from_nanos(TEND_EVERY_NS)));
+    }
+}
+
+/// Preallocates segments.
+fn stock(shared: &Shared) {
+    while !shared.stopping.load(Ordering::Acquire) {
+        shared.parts.stock(Duration::from_nanos(TEND_EVERY_NS));
+    }
+}
+
+/// Advances time for chains.
+fn chain_timers(shared: &Shared) {
+    while !shared.stopping.load(Ordering::Acquire) {
+        let alone = !shared.parts.planes.is_in_chains();
+        shared.wakes.chains.wait(if alone { Duration::from_nanos(TEND_EVERY_NS) } else { CHAINS_EVERY });
+        shared.parts.tick_chains();
+    }
+}
+
 /// Flushes records, and looks after clock, sessions and the clients' map of the cluster.
-pub(super) fn flush(shared: &Shared) {
+fn flush(shared: &Shared) {
     let mut tended = frieze_net::mono();
     let mut failed = false;
     let mut servers = shared.parts.servers();
     while !shared.stopping.load(Ordering::Acquire) {
-        let woken = shared.wake.wait(shared.parts.flush_delay());
+        let woken = shared.wakes.flush.wait(shared.parts.flush_delay());
         shared.parts.service.sessions.tick();
         if !failed
             && (woken || shared.parts.planes.is_dirty())
@@ -59,7 +101,7 @@ fn end_conversations_with_clients(shared: &Shared) {
 
 /// Flushes the journal of a member of the metalog as soon as it has entries: entries that arrive meanwhile are in the
 /// next flush.
-pub(super) fn journal(shared: &Shared) {
+fn journal(shared: &Shared) {
     let mut failed = false;
     while !shared.stopping.load(Ordering::Acquire) {
         match shared.parts.journal(Duration::from_nanos(TEND_EVERY_NS)) {
@@ -74,7 +116,7 @@ pub(super) fn journal(shared: &Shared) {
 
 /// Frees expired records and dropped replicas, and moves the index of old records to shelves, in a thread of its own:
 /// both may read all of the history.
-pub(super) fn reclaim(shared: &Shared) {
+fn reclaim(shared: &Shared) {
     let (mut said, mut left, mut trouble, mut untidy) = (None, None, None, None);
     let mut trimmed = frieze_net::mono();
     while !shared.stopping.load(Ordering::Acquire) {
@@ -87,7 +129,7 @@ pub(super) fn reclaim(shared: &Shared) {
             .parts
             .service
             .upkeep
-            .give_up_remains()
+            .drop_remains()
             .and_then(|()| shared.parts.service.upkeep.give_back_remains())
             .err();
         if let Some(fault) = found.as_ref().filter(|fault| left.as_ref() != Some(*fault)) {
@@ -104,17 +146,17 @@ pub(super) fn reclaim(shared: &Shared) {
             trimmed = frieze_net::mono();
             shared.pool.trim();
         }
-        shared.rest.wait(Duration::from_nanos(TEND_EVERY_NS));
+        shared.wakes.reclaim.wait(Duration::from_nanos(TEND_EVERY_NS));
     }
 }
 
 /// Scrubs everything stored, on request.
-pub(super) fn scrub(shared: &Shared) {
+fn scrub(shared: &Shared) {
     // For this thread alone. If it fails, the scrub yields only by its pauses.
     let _ = rustix::process::nice(SCRUB_NICE);
     let goes_on = |wait: Duration| {
         if !wait.is_zero() {
-            shared.breath.wait(wait);
+            shared.wakes.scrub.wait(wait);
         }
         !shared.stopping.load(Ordering::Acquire)
     };
@@ -129,12 +171,12 @@ pub(super) fn scrub(shared: &Shared) {
 }
 
 /// Makes images of pages that consist of many pieces, in a thread of its own.
-pub(super) fn image(shared: &Shared) {
+fn image(shared: &Shared) {
     // For this thread alone, as for scrubbing.
     let _ = rustix::process::nice(SCRUB_NICE);
     let goes_on = |wait: Duration| {
         if !wait.is_zero() {
-            shared.leisure.wait(wait);
+            shared.wakes.image.wait(wait);
         }
         !shared.stopping.load(Ordering::Acquire)
     };

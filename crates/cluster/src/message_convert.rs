@@ -1,60 +1,77 @@
-//! Conversion of the control plane's messages to and from those of `wire`.
+//! Heartbeats and leases as bytes: to and from the messages of `wire`.
 
-use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, NodeId, Reason};
-use frieze_cluster::{
-    Assignment, ClockOffset, Heartbeat, LeaseGrant, LostInterval, NodeDevice, ReplicaGarbage, ReplicaHealth,
-    ReplicaReport, Resumption,
-};
-use frieze_wire::control::DeviceProto as WireDevice;
+use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 use frieze_wire::peer::control as wire;
 
-pub(super) fn heartbeat_out(heartbeat: &Heartbeat) -> wire::HeartbeatProto {
-    wire::HeartbeatProto {
-        incarnation: heartbeat.incarnation,
-        number: heartbeat.number,
-        heard: heartbeat.heard,
-        clock: heartbeat
-            .clock
-            .map(|ClockOffset { offset_us, error_us }| wire::ClockOffsetProto { offset_us, error_us }),
-        resigns: heartbeat.resigns,
-        address: heartbeat.address.clone(),
-        devices: heartbeat.devices.iter().map(device_out).collect(),
-        chains: heartbeat.chains.iter().map(report_out).collect(),
-        remains_chains: heartbeat.remains.chains,
-        remains_bytes: heartbeat.remains.left_bytes,
-        trouble: heartbeat.trouble.clone(),
+use crate::chain::{LostInterval, Resumption};
+use crate::convert::{device_from_wire, device_to_wire};
+use crate::message::{Assignment, ClockOffset, Heartbeat, LeaseGrant, ReplicaGarbage, ReplicaHealth, ReplicaReport};
+
+impl Heartbeat {
+    /// The message to the leader.
+    pub fn to_wire(&self) -> wire::HeartbeatProto {
+        wire::HeartbeatProto {
+            incarnation: self.incarnation,
+            number: self.number,
+            heard: self.heard,
+            clock: self.clock.map(|ClockOffset { offset_us, error_us }| wire::ClockOffsetProto { offset_us, error_us }),
+            resigns: self.resigns,
+            address: self.address.clone(),
+            devices: self.devices.iter().map(device_to_wire).collect(),
+            chains: self.chains.iter().map(report_to_wire).collect(),
+            remains_chains: self.remains.chains,
+            remains_bytes: self.remains.left_bytes,
+            trouble: self.trouble.clone(),
+        }
+    }
+
+    /// A heartbeat of node `from` of `cluster`, as its connection has proven.
+    pub fn from_wire(from: NodeId, cluster: ClusterId, sent: wire::HeartbeatProto) -> Heartbeat {
+        Heartbeat {
+            cluster,
+            node: from,
+            incarnation: sent.incarnation,
+            number: sent.number,
+            heard: sent.heard,
+            clock: sent.clock.map(|wire::ClockOffsetProto { offset_us, error_us }| ClockOffset { offset_us, error_us }),
+            resigns: sent.resigns,
+            address: sent.address,
+            devices: sent.devices.iter().map(device_from_wire).collect(),
+            chains: sent.chains.iter().map(report_from_wire).collect(),
+            remains: ReplicaGarbage { chains: sent.remains_chains, left_bytes: sent.remains_bytes },
+            trouble: sent.trouble,
+        }
     }
 }
 
-/// A heartbeat of node `from` of `cluster`, as its connection has proven.
-pub(super) fn heartbeat_in(from: NodeId, cluster: ClusterId, told: wire::HeartbeatProto) -> Heartbeat {
-    Heartbeat {
-        cluster,
-        node: from,
-        incarnation: told.incarnation,
-        number: told.number,
-        heard: told.heard,
-        clock: told.clock.map(|wire::ClockOffsetProto { offset_us, error_us }| ClockOffset { offset_us, error_us }),
-        resigns: told.resigns,
-        address: told.address,
-        devices: told.devices.iter().map(device_in).collect(),
-        chains: told.chains.iter().map(report_in).collect(),
-        remains: ReplicaGarbage { chains: told.remains_chains, left_bytes: told.remains_bytes },
-        trouble: told.trouble,
+impl LeaseGrant {
+    /// The message to the node.
+    pub fn to_wire(&self) -> wire::LeaseGrantProto {
+        wire::LeaseGrantProto {
+            number: self.number,
+            incarnation: self.incarnation,
+            wall_us: self.wall_us,
+            version: self.version,
+            lease_ns: self.lease_ns,
+            chains: self.chains.iter().map(assignment_to_wire).collect(),
+        }
+    }
+
+    /// A grant of the leader `from`.
+    pub fn from_wire(from: NodeId, sent: wire::LeaseGrantProto) -> LeaseGrant {
+        LeaseGrant {
+            number: sent.number,
+            incarnation: sent.incarnation,
+            leader: from,
+            wall_us: sent.wall_us,
+            version: sent.version,
+            lease_ns: sent.lease_ns,
+            chains: sent.chains.into_iter().map(assignment_from_wire).collect(),
+        }
     }
 }
 
-fn device_out(device: &NodeDevice) -> WireDevice {
-    let NodeDevice { device, capacity_bytes, has_failed, is_full } = *device;
-    WireDevice { device, capacity_bytes, has_failed, is_full }
-}
-
-fn device_in(device: &WireDevice) -> NodeDevice {
-    let WireDevice { device, capacity_bytes, has_failed, is_full } = *device;
-    NodeDevice { device, capacity_bytes, has_failed, is_full }
-}
-
-fn report_out(report: &ReplicaReport) -> wire::ChainReport {
+fn report_to_wire(report: &ReplicaReport) -> wire::ChainReport {
     wire::ChainReport {
         chain: report.chain.0,
         epoch: report.epoch.0,
@@ -75,7 +92,7 @@ fn report_out(report: &ReplicaReport) -> wire::ChainReport {
     }
 }
 
-fn report_in(report: &wire::ChainReport) -> ReplicaReport {
+fn report_from_wire(report: &wire::ChainReport) -> ReplicaReport {
     let health = match (report.has_failed, report.is_full, report.unreachable) {
         (true, true, _) => ReplicaHealth::Full,
         (true, false, _) => ReplicaHealth::Failed,
@@ -95,31 +112,7 @@ fn report_in(report: &wire::ChainReport) -> ReplicaReport {
     }
 }
 
-pub(super) fn grant_out(grant: &LeaseGrant) -> wire::LeaseGrantProto {
-    wire::LeaseGrantProto {
-        number: grant.number,
-        incarnation: grant.incarnation,
-        wall_us: grant.wall_us,
-        version: grant.version,
-        lease_ns: grant.lease_ns,
-        chains: grant.chains.iter().map(assignment_out).collect(),
-    }
-}
-
-/// A grant of the leader `from`.
-pub(super) fn grant_in(from: NodeId, told: wire::LeaseGrantProto) -> LeaseGrant {
-    LeaseGrant {
-        number: told.number,
-        incarnation: told.incarnation,
-        leader: from,
-        wall_us: told.wall_us,
-        version: told.version,
-        lease_ns: told.lease_ns,
-        chains: told.chains.into_iter().map(assignment_in).collect(),
-    }
-}
-
-fn assignment_out(assignment: &Assignment) -> wire::AssignmentProto {
+fn assignment_to_wire(assignment: &Assignment) -> wire::AssignmentProto {
     let configuration = assignment.configuration.as_ref().map(Into::into);
     wire::AssignmentProto {
         chain: assignment.chain.0,
@@ -130,23 +123,15 @@ fn assignment_out(assignment: &Assignment) -> wire::AssignmentProto {
     }
 }
 
-fn assignment_in(told: wire::AssignmentProto) -> Assignment {
-    let configuration = told.configuration.map(Into::into);
-    let resumed = Resumption { epoch: ChainEpoch(told.resumed_epoch), is_missing: told.resumed_missing };
+fn assignment_from_wire(sent: wire::AssignmentProto) -> Assignment {
+    let configuration = sent.configuration.map(Into::into);
+    let resumed = Resumption { epoch: ChainEpoch(sent.resumed_epoch), is_missing: sent.resumed_missing };
     Assignment {
-        chain: ChainId(told.chain),
-        device: told.device,
+        chain: ChainId(sent.chain),
+        device: sent.device,
         configuration,
         resumed: Some(resumed).filter(|resumed| resumed.epoch.0 > 0),
     }
-}
-
-pub(super) fn refused_out(fault: &Fault) -> wire::HeartbeatRefusal {
-    wire::HeartbeatRefusal { reason: fault.reason as u32, message: fault.message.clone() }
-}
-
-pub(super) fn refused_in(told: wire::HeartbeatRefusal) -> Fault {
-    Fault::new(Reason::from_code(told.reason), told.message)
 }
 
 #[cfg(test)]
@@ -154,9 +139,10 @@ mod tests {
     use frieze_wire::chain::Configuration;
 
     use super::*;
+    use crate::node::NodeDevice;
 
     #[test]
-    fn what_is_told_is_what_is_heard() {
+    fn heartbeats_and_grants_come_back_from_their_messages() {
         let report = |health, caught_up| ReplicaReport {
             chain: ChainId(3),
             epoch: ChainEpoch(7),
@@ -187,7 +173,7 @@ mod tests {
             remains: ReplicaGarbage { chains: 3, left_bytes: 7 << 30 },
             trouble: "its clock is off".to_owned(),
         };
-        assert_eq!(heartbeat_in(NodeId(2), ClusterId(5), heartbeat_out(&heartbeat)), heartbeat);
+        assert_eq!(Heartbeat::from_wire(NodeId(2), ClusterId(5), heartbeat.to_wire()), heartbeat);
         let configuration = |syncing| Configuration {
             epoch: ChainEpoch(8),
             members: vec![NodeId(1), NodeId(2)],
@@ -209,8 +195,6 @@ mod tests {
                 assignment(Some(configuration(Some(NodeId(3)))), None),
             ],
         };
-        assert_eq!(grant_in(NodeId(1), grant_out(&grant)), grant);
-        let fault = Fault::new(Reason::WrongCluster, "no");
-        assert_eq!(refused_in(refused_out(&fault)), fault);
+        assert_eq!(LeaseGrant::from_wire(NodeId(1), grant.to_wire()), grant);
     }
 }

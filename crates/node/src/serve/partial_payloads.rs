@@ -14,55 +14,55 @@ use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::Request;
 use frieze_wire::peer::{ChainPiece, ChainRecord};
 
-use super::Shared;
-use super::links::{AHEAD_MAX, Going};
+use super::links::{AHEAD_MAX, EarlyPayload};
+use super::shared::Shared;
 
 /// Received pieces of one connection, by the name of their payload there.
 #[derive(Default)]
-pub(super) struct Pieces(BTreeMap<u64, Arriving>);
+pub(super) struct PartialPayloads(BTreeMap<u64, PartialPayload>);
 
-struct Arriving {
+struct PartialPayload {
     room: Vec<u8>,
     filled: usize,
     len: usize,
-    going: Option<Arc<Going>>,
+    early: Option<Arc<EarlyPayload>>,
 }
 
 /// A complete payload, in a buffer of its own.
-pub(super) struct Whole {
+pub(super) struct WholePayload {
     bytes: Bytes,
     ahead: Option<SentPrefix>,
 }
 
-impl Whole {
-    pub(super) fn brought(&self) -> ReceivedPayload<'_> {
+impl WholePayload {
+    pub(super) fn received(&self) -> ReceivedPayload<'_> {
         ReceivedPayload::from(&self.bytes).behind(self.ahead.as_ref())
     }
 }
 
 /// Why a payload did not arrive as it should.
-pub(super) enum Trouble {
+pub(super) enum PayloadError {
     Connection(frieze_net::Error),
     Malformed(Fault),
 }
 
-impl From<frieze_net::Error> for Trouble {
-    fn from(error: frieze_net::Error) -> Trouble {
-        Trouble::Connection(error)
+impl From<frieze_net::Error> for PayloadError {
+    fn from(error: frieze_net::Error) -> PayloadError {
+        PayloadError::Connection(error)
     }
 }
 
-impl Pieces {
+impl PartialPayloads {
     /// Receives a piece of `len` bytes that follows `piece`, and forwards it to the node that `goes` returned for the
     /// first piece of the payload.
     pub(super) fn take(
         &mut self,
         pool: &BufferPool,
-        goes: impl FnOnce(ChainId, usize) -> Option<Arc<Going>>,
+        goes: impl FnOnce(ChainId, usize) -> Option<Arc<EarlyPayload>>,
         reader: &mut FrameReader,
         piece: &ChainPiece,
         len: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PayloadError> {
         let whole = piece.len as usize;
         if whole == 0 {
             self.0.remove(&piece.ahead);
@@ -74,12 +74,11 @@ impl Pieces {
         if !self.0.contains_key(&piece.ahead) && self.0.len() > AHEAD_MAX {
             // The message that drops an earlier payload may arrive behind this piece. The record of this payload is
             // then lost, and the sender repeats it.
-            // it.
             return Ok(());
         }
         let arriving = self.0.entry(piece.ahead).or_insert_with(|| {
-            let going = goes(ChainId(piece.chain), whole);
-            Arriving { room: pool.take(whole), filled: 0, len: whole, going }
+            let early = goes(ChainId(piece.chain), whole);
+            PartialPayload { room: pool.take(whole), filled: 0, len: whole, early }
         });
         if arriving.len != whole || len == 0 || arriving.filled + len > whole {
             return Err(malformed("the pieces of a payload do not fit together"));
@@ -95,7 +94,7 @@ impl Pieces {
         reader: &mut FrameReader,
         record: &ChainRecord,
         rest: usize,
-    ) -> Result<Option<Whole>, Trouble> {
+    ) -> Result<Option<WholePayload>, PayloadError> {
         let Some(mut arriving) = self.0.remove(&record.ahead) else { return Ok(None) };
         if arriving.filled + rest != arriving.len {
             return Err(malformed("a record does not consist of its pieces"));
@@ -105,21 +104,21 @@ impl Pieces {
     }
 }
 
-impl Arriving {
+impl PartialPayload {
     /// Receives `len` bytes more, and forwards them as they arrive.
     fn receive(&mut self, reader: &mut FrameReader, len: usize) -> Result<(), frieze_net::Error> {
-        let Arriving { room, filled, going, .. } = self;
+        let PartialPayload { room, filled, early, .. } = self;
         reader.read_payload_behind(room, *filled, |so_far| {
-            if let Some(going) = going {
-                going.go_on(so_far);
+            if let Some(early) = early {
+                early.send_arrived(so_far);
             }
         })?;
         *filled += len;
         Ok(())
     }
 
-    fn whole(self, pool: &Arc<BufferPool>) -> Whole {
-        Whole { bytes: pool.lend(self.room, self.len), ahead: self.going.map(|going| SentPrefix::of(going)) }
+    fn whole(self, pool: &Arc<BufferPool>) -> WholePayload {
+        WholePayload { bytes: pool.lend(self.room, self.len), ahead: self.early.map(|early| SentPrefix::of(early)) }
     }
 }
 
@@ -129,16 +128,16 @@ pub(super) fn receive(
     reader: &mut FrameReader,
     len: usize,
     goes_to: Option<(ChainId, NodeId)>,
-) -> Result<Whole, frieze_net::Error> {
-    let going = goes_to.and_then(|(chain, to)| shared.links.get()?.set_off(to, chain, len));
-    let mut arriving = Arriving { room: shared.pool.take(len), filled: 0, len, going };
+) -> Result<WholePayload, frieze_net::Error> {
+    let early = goes_to.and_then(|(chain, to)| shared.links.get()?.send_early(to, chain, len));
+    let mut arriving = PartialPayload { room: shared.pool.take(len), filled: 0, len, early };
     arriving.receive(reader, len)?;
     Ok(arriving.whole(&shared.pool))
 }
 
 /// Forwards pieces to the next member of their chain.
-pub(super) fn next_of(shared: &Shared, chain: ChainId, len: usize) -> Option<Arc<Going>> {
-    shared.parts.planes.data.successor_of(chain).and_then(|to| shared.links.get()?.set_off(to, chain, len))
+pub(super) fn next_of(shared: &Shared, chain: ChainId, len: usize) -> Option<Arc<EarlyPayload>> {
+    shared.parts.planes.data.successor_of(chain).and_then(|to| shared.links.get()?.send_early(to, chain, len))
 }
 
 /// Destination of the payload of a request, if it is worth forwarding ahead.
@@ -151,8 +150,8 @@ pub(super) fn goes_to(
     if len < AHEAD_BYTES_MIN { None } else { shared.parts.service.write.goes_to(header, request?, len) }
 }
 
-fn malformed(what: &str) -> Trouble {
-    Trouble::Malformed(Fault::new(Reason::BadFrame, format!("malformed frame: {what}")))
+fn malformed(what: &str) -> PayloadError {
+    PayloadError::Malformed(Fault::new(Reason::BadFrame, format!("malformed frame: {what}")))
 }
 
 /// Least bytes of a payload that is sent ahead of its record.

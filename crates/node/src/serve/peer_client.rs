@@ -9,21 +9,21 @@ use prost::Message;
 use crate::parts::SOFTWARE;
 
 /// A connection to another server, with one request at a time.
-pub(super) struct Asker {
+pub(super) struct PeerClient {
     reader: FrameReader,
     writer: FrameWriter,
     limits: Limits,
 }
 
-impl Asker {
+impl PeerClient {
     /// Connects, within `limits`; `writing` limits the writes.
     ///
     /// # Errors
     /// `Unavailable` and what the system says.
-    pub(super) fn connect(address: &ServerAddr, limits: Limits, writing: Limits) -> Result<Asker, Fault> {
+    pub(super) fn connect(address: &ServerAddr, limits: Limits, writing: Limits) -> Result<PeerClient, Fault> {
         let stream = Stream::connect(address, limits.frame)?;
         let reader = FrameReader::guarded(stream.clone(), limits)?;
-        Ok(Asker { reader, writer: FrameWriter::new(stream, writing), limits })
+        Ok(PeerClient { reader, writer: FrameWriter::new(stream, writing), limits })
     }
 
     /// Sends a client's greeting, and proves a key where the kernel cannot prove the user.
@@ -55,7 +55,7 @@ impl Asker {
     /// One step of a greeting.
     ///
     /// # Errors
-    /// As [`Asker::ask`].
+    /// As [`PeerClient::ask`].
     pub(super) fn hello(&mut self, request: Request) -> Result<HelloReply, Fault> {
         match self.ask(request)? {
             Reply::Hello(hello) => {
