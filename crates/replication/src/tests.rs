@@ -5,5 +5,5 @@ mod few;
 mod fills;
 mod lives;
 mod remains;
-mod world;
+mod replica_cluster;
 mod writing;

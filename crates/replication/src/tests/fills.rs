@@ -9,7 +9,7 @@ use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
-use super::world::{CHAINS, CHUNK_BYTES, World};
+use super::replica_cluster::{CHAINS, CHUNK_BYTES, ReplicaCluster};
 use crate::{Content, DataPlane, Layout, WriteAsk, WritePlace, split};
 
 const THREADS: u64 = 4;
@@ -66,11 +66,11 @@ fn stamps(plane: &DataPlane, at: Hlc) -> FileStamps {
 #[test]
 fn writes_of_several_files_at_once_keep_closed_instants_and_survive_a_kill() {
     for seed in 0..4 {
-        let mut world = World::new(1, seed);
+        let mut cluster = ReplicaCluster::new(1, seed);
         if seed % 2 == 1 {
-            world.configure_all(&[1]);
+            cluster.configure_all(&[1]);
         }
-        let plane = world.plane(1).clone();
+        let plane = cluster.plane(1).clone();
         let is_done = AtomicBool::new(false);
         let acknowledged: Mutex<Vec<(InodeId, Hlc)>> = Mutex::default();
         let closed: Mutex<Vec<(Hlc, FileStamps)>> = Mutex::default();
@@ -125,9 +125,9 @@ fn writes_of_several_files_at_once_keep_closed_instants_and_survive_a_kill() {
             assert_eq!(stamps(&plane, *at), *seen, "seed {seed}: the answer at {at} has changed");
         }
         drop(plane);
-        world.crash(1, CrashKind::Process);
-        world.start(1);
-        let found = stamps(world.plane(1), Hlc::MAX);
+        cluster.crash(1, CrashKind::Process);
+        cluster.start(1);
+        let found = stamps(cluster.plane(1), Hlc::MAX);
         assert!(found.values().map(Vec::len).sum::<usize>() as u64 >= THREADS * WRITES, "all were written");
         for (inode, stamp) in acknowledged.into_inner().unwrap_or_else(PoisonError::into_inner) {
             assert!(found[&inode].contains(&stamp), "seed {seed}: the write stamped {stamp} of {inode} is lost");

@@ -48,7 +48,7 @@ struct Replica {
 }
 
 /// A machine and the process on it.
-struct Machine {
+struct ControlMachine {
     node: Option<NodeId>,
     is_up: bool,
     is_destroyed: bool,
@@ -68,14 +68,14 @@ struct Machine {
     next_tick: u64,
 }
 
-pub(super) struct World {
+pub(super) struct ControlCluster {
     pub(super) rng: Rng,
     settings: Settings,
     now: u64,
     packets: BTreeMap<(u64, u64), (usize, usize, Packet)>,
     sent: u64,
     pub(super) is_faulty: bool,
-    machines: Vec<Machine>,
+    machines: Vec<ControlMachine>,
     cut: BTreeSet<(usize, usize)>,
     /// The leader of the metalog, and its term.
     leader: Option<usize>,
@@ -160,11 +160,11 @@ fn settings() -> Settings {
     }
 }
 
-impl World {
-    pub(super) fn new(seed: u64) -> World {
+impl ControlCluster {
+    pub(super) fn new(seed: u64) -> ControlCluster {
         let mut rng = Rng::new(seed);
         let settings = settings();
-        let mut world = World {
+        let mut cluster = ControlCluster {
             settings,
             now: 1_000 * MS,
             packets: BTreeMap::new(),
@@ -188,15 +188,15 @@ impl World {
             rng: rng.split(),
         };
         let (machines, chain_count) = (rng.between(3, 6), rng.between(8, 32) as u32);
-        (0..machines).for_each(|_| world.add_machine());
-        let first = world.newcomer(0);
+        (0..machines).for_each(|_| cluster.add_machine());
+        let first = cluster.newcomer(0);
         let epoch = ChainEpoch(rng.between(1, 9));
         let replicas = rng.between(2, 3) as u32;
-        world.machines[0].node = Some(NodeId(1));
-        world.start(0);
-        world.append(Decision::Found { cluster: ClusterId(7), replicas, chain_count, epoch, first, gaps: vec![] });
-        world.elect(0);
-        world
+        cluster.machines[0].node = Some(NodeId(1));
+        cluster.start(0);
+        cluster.append(Decision::Found { cluster: ClusterId(7), replicas, chain_count, epoch, first, gaps: vec![] });
+        cluster.elect(0);
+        cluster
     }
 
     fn add_machine(&mut self) {
@@ -204,7 +204,7 @@ impl World {
         // The fastest against the slowest stays within the error.
         let half = self.settings.rate_error_ppm * 45 / 100;
         let rng = &mut self.rng;
-        self.machines.push(Machine {
+        self.machines.push(ControlMachine {
             node: None,
             is_up: true,
             is_destroyed: false,
@@ -241,7 +241,7 @@ impl World {
     }
 
     fn moment(&self, at: usize) -> WallMoment {
-        let Machine { offset, rate_ppm, .. } = self.machines[at];
+        let ControlMachine { offset, rate_ppm, .. } = self.machines[at];
         let mono = self.now as i64 + (self.now / 1_000_000) as i64 * rate_ppm;
         WallMoment { mono: MonoTime(offset + mono as u64), wall_us: self.now / 1000 }
     }
