@@ -5,8 +5,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 
 use frieze_client::{Admission, Options};
 use frieze_node::{Server, Settings};
+use frieze_testkit::local::LocalServer;
 use prost::Message;
-use tempfile::TempDir;
 
 use super::{Error, HdfsGateway, HdfsOptions, Trust};
 use crate::proto::*;
@@ -32,8 +32,7 @@ const SUMS: ChecksumKind = ChecksumKind::Crc32c(512);
 /// A server and its gateway.
 struct HdfsFixture {
     gateway: HdfsGateway,
-    server: Server,
-    dir: TempDir,
+    local: LocalServer,
 }
 
 fn options(listen: &str, trust: Trust) -> HdfsOptions {
@@ -47,16 +46,12 @@ impl HdfsFixture {
     }
 
     fn with(settings: Settings) -> HdfsFixture {
-        let dir = tempfile::tempdir().unwrap();
-        let mut settings =
-            Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..settings };
-        settings.memory_bytes_max = 256 << 20;
-        settings.root_mode = Some(0o1777);
-        let server = Server::start(settings).unwrap();
+        let local = LocalServer::at_port(settings);
+        let server = local.server();
         // As `frieze serve` opens it; the gateways beside it below are asked over a socket.
         let client = Options { server: server.home(), in_process: Some(server.in_process()), ..Options::default() };
         let gateway = HdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), [7; 32], client).unwrap();
-        HdfsFixture { gateway, server, dir }
+        HdfsFixture { gateway, local }
     }
 
     fn connect(&self) -> HadoopClient {
@@ -69,7 +64,7 @@ impl HdfsFixture {
 
     fn stop(self) {
         drop(self.gateway);
-        self.server.stop().unwrap();
+        drop(self.local);
     }
 }
 
@@ -511,7 +506,8 @@ fn extended_attributes_are_the_same_at_every_gateway() {
     client.call::<()>("setXAttr", &set(b"1", xattr_flag::CREATE));
     assert_eq!(client.refused("setXAttr", &set(b"2", xattr_flag::CREATE)), "IOException");
     client.call::<()>("setXAttr", &set(b"3", xattr_flag::CREATE | xattr_flag::REPLACE));
-    let own = frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
+    let own = frieze_client::Client::connect(Options { server: opened.local.server().nearby(), ..Options::default() })
+        .unwrap();
     assert_eq!(own.fs().get_xattr(&frieze_client::Target::path("/f"), b"user.a").unwrap(), b"3");
     let listed = client.call::<XAttrsResponse>("listXAttrs", &path_of("/f")).xattrs;
     assert_eq!(listed, [xattr("a", None)]);
@@ -634,7 +630,8 @@ fn the_past_is_read_by_name_and_never_changed() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/d/f", b"v1");
-    let now = frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
+    let now = frieze_client::Client::connect(Options { server: opened.local.server().nearby(), ..Options::default() })
+        .unwrap();
     let at = now.now().unwrap();
     client.write("/d/f", b"v2 is longer");
     let old = format!("/.at/{at}/d/f");

@@ -6,9 +6,9 @@ use std::net::TcpStream;
 use frieze_client::{Admission, Client, Options};
 use frieze_hdfs::proto::{SAFEMODE_ENTER, SetSafeModeRequest};
 use frieze_hdfs::{Account, Calls, RemoteUser};
-use frieze_node::{Server, Settings};
+use frieze_node::Settings;
+use frieze_testkit::local::LocalServer;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::{Error, Trust, WebHdfsGateway, WebHdfsOptions};
 
@@ -17,9 +17,8 @@ struct WebHdfsFixture {
     gateway: WebHdfsGateway,
     calls: Calls,
     client: Client,
-    server: Server,
+    local: LocalServer,
     agent: ureq::Agent,
-    _dir: TempDir,
 }
 
 /// What was answered.
@@ -53,12 +52,8 @@ fn options(listen: &str, trust: Trust) -> WebHdfsOptions {
 
 impl WebHdfsFixture {
     fn new() -> WebHdfsFixture {
-        let dir = tempfile::tempdir().unwrap();
-        let mut settings =
-            Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..Settings::default() };
-        settings.memory_bytes_max = 256 << 20;
-        settings.root_mode = Some(0o1777);
-        let server = Server::start(settings).unwrap();
+        let local = LocalServer::at_port(Settings::default());
+        let server = local.server();
         let client = || Options { server: server.nearby(), ..Options::default() };
         let mut calls = None;
         let gateway = WebHdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), |at| {
@@ -68,7 +63,7 @@ impl WebHdfsFixture {
         });
         let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0).build();
         let (gateway, calls, client) = (gateway.unwrap(), calls.unwrap(), Client::connect(client()).unwrap());
-        WebHdfsFixture { gateway, calls, client, server, agent: config.into(), _dir: dir }
+        WebHdfsFixture { gateway, calls, client, local, agent: config.into() }
     }
 
     fn url(&self, path_and_query: &str) -> String {
@@ -140,7 +135,7 @@ impl WebHdfsFixture {
 
     fn stop(self) {
         drop((self.gateway, self.calls, self.client));
-        self.server.stop().unwrap();
+        drop(self.local);
     }
 }
 
