@@ -1,6 +1,7 @@
 //! Data planes of several nodes on simulated disks, with a network that loses, duplicates, delays and reorders messages
 //! under a seed.
 
+mod catch_up;
 mod few;
 mod fills;
 mod lives;

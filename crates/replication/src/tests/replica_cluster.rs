@@ -448,3 +448,32 @@ pub(super) fn bytes_of(seq: Seq, len: usize) -> Vec<u8> {
 pub(super) fn outcome(outcome: &Outcome) -> Option<Result<WriteResult, Fault>> {
     outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
+
+/// A cluster of three members, in this order.
+pub(super) fn three() -> ReplicaCluster {
+    three_of(1)
+}
+
+pub(super) fn three_of(seed: u64) -> ReplicaCluster {
+    let mut cluster = ReplicaCluster::new(3, seed);
+    cluster.configure_all(&[1]);
+    for chain in 0..2 {
+        cluster.bring_in(chain, 2);
+        cluster.bring_in(chain, 3);
+    }
+    cluster
+}
+
+/// The chain of chunk 0.
+pub(super) fn chain() -> u32 {
+    LAYOUT.chain(0).0
+}
+
+/// Chunk 0 with these writes, each of offset, length and number.
+pub(super) fn chunk(writes: &[(u64, usize, frieze_base::Seq)]) -> Vec<u8> {
+    let mut bytes = vec![0; CHUNK_BYTES as usize];
+    for (offset, len, seq) in writes {
+        bytes[*offset as usize..*offset as usize + len].copy_from_slice(&bytes_of(*seq, *len));
+    }
+    bytes
+}
