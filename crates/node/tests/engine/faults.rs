@@ -2,9 +2,9 @@
 //! restart.
 
 use frieze_base::Rng;
+use frieze_testkit::bytes::random_bytes;
 
 use super::*;
-use frieze_testkit::bytes::random_bytes;
 
 /// Every file as it is, and states of before that were answered.
 #[derive(Default)]
