@@ -16,8 +16,19 @@ use crate::failure::{ClusterEnded, ServerRemoved};
 use crate::notify;
 use crate::run::CommandRun;
 
+/// A thread that panics may leave half a change behind its locks, and other threads would wait for it: the process ends
+/// instead, and the next start recovers.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}
+
 /// `frieze serve`.
 pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
+    abort_on_panic();
     // Before any thread is made: each inherits that these are for us to wait for.
     let signals = stop_signals();
     signals.thread_block()?;

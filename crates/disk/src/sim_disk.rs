@@ -55,6 +55,8 @@ struct SimDiskState {
     sync_errors: u32,
     /// Writes that succeed before some fail, and how many fail.
     write_errors: (u32, u32),
+    /// Times that a thread gives up its processor before each write.
+    write_yields: u32,
     read_errors: u32,
     /// Count of reads from the medium of a run of pages without a copy in memory.
     fetches: u64,
@@ -98,6 +100,7 @@ impl SimDisk {
             changes: 0,
             sync_errors: 0,
             write_errors: (0, 0),
+            write_yields: 0,
             read_errors: 0,
             fetches: 0,
         };
@@ -143,6 +146,11 @@ impl SimDisk {
     /// written: nothing, some or all of it.
     pub fn fail_writes(&self, after: u32, count: u32) {
         self.state().write_errors = (after, count);
+    }
+
+    /// Lets a thread give up its processor `count` times before each of its writes: threads of a test overlap there.
+    pub fn yield_before_writes(&self, count: u32) {
+        self.state().write_yields = count;
     }
 
     /// Makes the next `count` reads fail with an input/output error; the bytes stay intact.
@@ -324,6 +332,8 @@ impl DiskFile for SimHandle {
     }
 
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        let yields = self.alive(DiskOp::Write)?.write_yields;
+        (0..yields).for_each(|_| std::thread::yield_now());
         let mut state = self.alive(DiskOp::Write)?;
         let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
         if offset.checked_add(len).is_none_or(|end| end > self.len) {

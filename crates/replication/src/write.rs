@@ -137,7 +137,13 @@ impl DataPlane {
             match self.device.reserve(&stamped.metas) {
                 Ok(Some(reserved)) => break Ok(reserved),
                 // Others have to end first. No write is stamped meanwhile: places have the order of stamps.
-                Ok(None) => appender = self.await_fills(appender, 1),
+                Ok(None) => {
+                    appender = self.await_fills(appender, 1);
+                    if !appender.groups.contains_key(&stamped.group_id) {
+                        let words = "the write before it in its chain failed, and this one with it: retry";
+                        break Err(Fault::new(Reason::InputOutput, words));
+                    }
+                }
                 Err(fault) => break Err(fault),
             }
         };
