@@ -2,7 +2,7 @@
 //!
 //! Doors use servers, servers use drivers and cores, those use words, words use the ground. Cores do not know each
 //! other, nor any crate that does I/O; a server does not know a client; a door does not know a server, unless it starts
-//! one. What a crate needs only for its tests may be any crate below it in the table.
+//! one. What a crate needs only for its tests may be any crate below it in the table, and the fixtures of `testkit`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,6 +22,8 @@ const fn place(layer: &'static str, name: &'static str, may_use: &'static [&'sta
     CratePlace { name, layer, may_use }
 }
 
+/// What tests of every crate may use, whatever it stands on.
+const TESTKIT: &str = "frieze-testkit";
 const WORDS: &[&str] = &["frieze-wire", "frieze-hlc", "frieze-base"];
 /// What a crate with threads uses below its own field: only crates of the server have locks with levels.
 const WORDS_AND_LOCKS: &[&str] = &["frieze-wire", "frieze-hlc", "frieze-locks", "frieze-base"];
@@ -30,6 +32,12 @@ const CLIENTS: &[&str] = &["frieze-client", "frieze-wire", "frieze-hlc", "frieze
 /// The table, from the top down. An arrow in the tests of a crate may go to any crate below it.
 const PLACES: &[CratePlace] = &[
     place("chores", "xtask", &[]),
+    // Fixtures: only tests use it, and those of every crate.
+    place(
+        "tests",
+        TESTKIT,
+        &["frieze-node", "frieze-cluster", "frieze-disk", "frieze-wire", "frieze-hlc", "frieze-base"],
+    ),
     place(
         "evidence",
         "frieze-sim",
@@ -396,7 +404,7 @@ fn check(graph: &Graph) -> Vec<String> {
         for used in node.uses.iter().filter(|used| !place.may_use.contains(&used.as_str())) {
             wrong.push(format!("{name} ({}) must not use {used}{}", place.layer, layer_of(used)));
         }
-        let is_below = |used: &String| PLACES[rank..].iter().any(|lower| lower.name == used);
+        let is_below = |used: &String| used == TESTKIT || PLACES[rank..].iter().any(|lower| lower.name == used);
         for used in node.tests_use.iter().filter(|used| !is_below(used)) {
             wrong.push(format!("the tests of {name} ({}) must not use {used}{}", place.layer, layer_of(used)));
         }
@@ -554,6 +562,15 @@ mod tests {
             chain.tests_use = ["frieze-multilog".to_owned(), "frieze-node".to_owned()].into();
         });
         assert_eq!(found, ["the tests of frieze-chain (cores) must not use frieze-node (servers)"]);
+    }
+
+    #[test]
+    fn every_test_may_use_the_fixtures_and_no_crate_may_ship_with_them() {
+        let found = with(|crates| {
+            crates.get_mut("frieze-base").expect("it is in the table").tests_use.insert(TESTKIT.to_owned());
+        });
+        assert_eq!(found, Vec::<String>::new());
+        assert_eq!(with_arrow("frieze-cli", TESTKIT), ["frieze-cli (doors) must not use frieze-testkit (tests)"]);
     }
 
     #[test]

@@ -28,6 +28,8 @@ const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX"
 const UNWRAP: &str = concat!(".unw", "rap()");
 /// Waits by time.
 const SLEEP: &str = concat!("sl", "eep");
+/// Fixtures are tests, though they lie in the sources of a crate.
+const FIXTURES: &str = "crates/testkit/src/";
 /// Prefixes of paths on a developer's machine.
 const OWN_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
@@ -127,7 +129,7 @@ fn check_rust(file: &SourceFile<'_>) -> Vec<String> {
 /// The line from which a file is tests: its first if all of it is, else that of its test module, which comes last.
 fn tests_from(file: &SourceFile<'_>) -> usize {
     let mut parts = file.path.split('/');
-    if parts.any(|part| part == "tests" || part.ends_with("tests.rs")) {
+    if file.path.starts_with(FIXTURES) || parts.any(|part| part == "tests" || part.ends_with("tests.rs")) {
         return 0;
     }
     let lines: Vec<&str> = file.text.lines().collect();
@@ -233,9 +235,13 @@ mod tests {
         let call = format!("fn a() {{ b(){UNWRAP}; }}\n");
         let code = format!("//! A.\n{call}");
         one("crates/a/src/a.rs", &code, "crates/a/src/a.rs:2: .unw");
-        for path in
-            ["crates/a/src/tests.rs", "crates/a/src/a_tests.rs", "crates/a/tests/a.rs", "crates/a/src/tests/b.rs"]
-        {
+        for path in [
+            "crates/a/src/tests.rs",
+            "crates/a/src/a_tests.rs",
+            "crates/a/tests/a.rs",
+            "crates/a/src/tests/b.rs",
+            "crates/testkit/src/a.rs",
+        ] {
             nothing(path, &code);
         }
         nothing("crates/a/src/a.rs", &format!("//! A.\n#[cfg(test)]\nmod tests {{\n    {call}}}\n"));

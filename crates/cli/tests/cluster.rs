@@ -20,176 +20,36 @@ mod minority;
 mod removed;
 #[path = "cluster/scripts.rs"]
 mod scripts;
+#[path = "cluster/served_cluster.rs"]
+mod served_cluster;
 #[path = "cluster/survivors.rs"]
 mod survivors;
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use frieze_client::{ByteRange, Client, ClusterOp, ClusterReply, CreateMode, OpenFlags, Options, Target, WritePart};
-use support::{client, eventually, scrambled};
-use tempfile::TempDir;
-
-/// A short lease, so that the test need not wait for long; small segments, so that several are shipped.
-const SETTINGS: &str = "lease = \"1s\"\nsegment_bytes = 8388608\nchunk_bytes = 1048576\n";
-
-/// The servers of a cluster, each with a directory of its own.
-struct Cluster {
-    directory: TempDir,
-    servers: Vec<Option<Server>>,
-    addresses: Vec<String>,
-}
-
-struct Server {
-    process: Child,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Cluster {
-    fn of(count: usize) -> Cluster {
-        Cluster::with(count, "")
-    }
-
-    /// The same, with more settings.
-    fn with(count: usize, settings: &str) -> Cluster {
-        let directory = TempDir::new().unwrap();
-        std::fs::write(directory.path().join("settings.toml"), format!("{SETTINGS}{settings}")).unwrap();
-        let mut cluster = Cluster { directory, servers: Vec::new(), addresses: Vec::new() };
-        for _ in 0..count {
-            cluster.grow();
-        }
-        cluster
-    }
-
-    /// One more server joins.
-    fn grow(&mut self) {
-        let number = self.servers.len();
-        let (server, address) = start(self.directory.path(), number, "127.0.0.1:0", self.addresses.first());
-        self.servers.push(Some(server));
-        self.addresses.push(address);
-    }
-
-    /// The server of this number has its own settings from its next start on.
-    fn configure(&self, number: usize, settings: &str) {
-        let path = self.directory.path().join(format!("{number}.toml"));
-        std::fs::write(path, format!("{SETTINGS}{settings}")).unwrap();
-    }
-
-    /// What the server of this number has logged.
-    fn log(&self, number: usize) -> String {
-        std::fs::read_to_string(self.directory.path().join(format!("{number}.log"))).unwrap_or_default()
-    }
-
-    /// The command, asked of the server of this number.
-    fn frieze(&self, number: usize, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
-        command.args(["--server", &self.addresses[number]]).args(args).output().unwrap()
-    }
-
-    /// `kill -9`.
-    fn kill(&mut self, number: usize) {
-        drop(self.servers[number].take());
-    }
-
-    fn start_again(&mut self, number: usize) {
-        let (server, _) = start(self.directory.path(), number, &self.addresses[number], None);
-        self.servers[number] = Some(server);
-    }
-
-    fn client(&self, number: usize) -> Client {
-        client(&self.addresses[number])
-    }
-
-    /// Waits until every chain has all of the servers that there are.
-    fn await_whole(&self, number: usize) -> ClusterReply {
-        self.await_whole_of(number, self.servers.iter().flatten().count())
-    }
-
-    fn await_whole_of(&self, number: usize, alive: usize) -> ClusterReply {
-        let client = self.client(number);
-        eventually("every chain has every server that is there", || {
-            let reply = client.cluster(None).ok()?;
-            let serving = |chain: &frieze_client::ClusterChain| {
-                chain.targets.iter().filter(|target| target.state == "serving").count() == alive
-                    && chain.waits.is_empty()
-            };
-            (!reply.chains.is_empty() && reply.chains.iter().all(serving)).then_some(reply)
-        })
-    }
-}
-
-fn start(directory: &Path, number: usize, listen: &str, join: Option<&String>) -> (Server, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
-    let log = File::options().create(true).append(true).open(directory.join(format!("{number}.log"))).unwrap();
-    command.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-    let (dir, name) = (format!("{number}"), format!("db{}", number + 1));
-    let own = format!("{number}.toml");
-    let config = if directory.join(&own).exists() { own.as_str() } else { "settings.toml" };
-    command.args(["serve", "--dir", &dir, "--listen", listen, "--name", &name, "--config", config]);
-    // Each a different number, so that each server's figure can be recognised.
-    command.args(["--memory", &memory_mib(number).to_string()]);
-    if let Some(join) = join {
-        command.args(["--join", join]);
-    }
-    await_ready(command, || std::fs::read_to_string(directory.join(format!("{number}.log"))).unwrap_or_default())
-}
-
-/// Of the server of this number.
-fn memory_mib(number: usize) -> u64 {
-    256 + number as u64
-}
-
-fn await_ready(mut command: Command, log: impl Fn() -> String) -> (Server, String) {
-    let mut process = command.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address = line.strip_prefix("ready ").unwrap_or_else(|| panic!("{line:?}: {}", log())).trim().to_owned();
-    (Server { process }, address)
-}
-
-fn write(client: &Client, path: &str, bytes: &[u8]) {
-    let file = client.fs().create(&Target::path(path), 0o644, CreateMode::OpenExisting).unwrap();
-    file.write_at(0, bytes).unwrap();
-    file.close().unwrap();
-}
-
-fn read(client: &Client, path: &str) -> Vec<u8> {
-    let file = client.fs().open(&Target::path(path), OpenFlags::READ).unwrap();
-    let mut bytes = Vec::new();
-    let all = ByteRange::new(0, file.attr().size);
-    file.read_stream::<frieze_client::Error>(all, 4, |piece| {
-        bytes.extend_from_slice(piece);
-        Ok(())
-    })
-    .unwrap();
-    bytes
-}
+use frieze_client::{Client, ClusterOp, ClusterReply, CreateMode, OpenFlags, Options, Target, WritePart};
+use frieze_testkit::bytes::random_bytes;
+use frieze_testkit::wait::eventually;
+use served_cluster::{SETTINGS, ServedCluster, await_ready, memory_mib, read, start, write};
 
 #[test]
 fn a_machine_that_was_alone_grows_and_every_server_gives_the_same_of_every_instant() {
-    let mut cluster = Cluster::of(1);
+    let mut cluster = ServedCluster::of(1);
     let client = cluster.client(0);
-    write(&client, "/before", &scrambled(1, 3_000_000));
+    write(&client, "/before", &random_bytes(1, 3_000_000));
     let alone = client.now().unwrap();
-    write(&client, "/before", &scrambled(2, 1_000_000));
+    write(&client, "/before", &random_bytes(2, 1_000_000));
     cluster.grow();
     cluster.grow();
     let reply = cluster.await_whole(2);
     let names: Vec<&str> = reply.nodes.iter().map(|node| node.name.as_str()).collect();
     assert_eq!(names, ["db1", "db2", "db3"]);
-    write(&client, "/after", &scrambled(3, 5_000_000));
+    write(&client, "/after", &random_bytes(3, 5_000_000));
     let then = client.now().unwrap();
-    write(&client, "/after", &scrambled(4, 6_000_000));
+    write(&client, "/after", &random_bytes(4, 6_000_000));
     for number in 0..3 {
         let client = cluster.client(number);
         let bytes = |at, path: &str| {
@@ -198,17 +58,17 @@ fn a_machine_that_was_alone_grows_and_every_server_gives_the_same_of_every_insta
             assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
             bytes
         };
-        assert_eq!(bytes(alone, "/before"), scrambled(1, 3_000_000), "server {number}");
-        assert_eq!(bytes(then, "/after"), scrambled(3, 5_000_000), "server {number}");
-        assert_eq!(read(&client, "/after"), scrambled(4, 6_000_000), "server {number}");
+        assert_eq!(bytes(alone, "/before"), random_bytes(1, 3_000_000), "server {number}");
+        assert_eq!(bytes(then, "/after"), random_bytes(3, 5_000_000), "server {number}");
+        assert_eq!(read(&client, "/after"), random_bytes(4, 6_000_000), "server {number}");
         // What was longer before keeps its end.
-        assert_eq!(read(&client, "/before")[..1_000_000], scrambled(2, 1_000_000)[..], "server {number}");
+        assert_eq!(read(&client, "/before")[..1_000_000], random_bytes(2, 1_000_000)[..], "server {number}");
     }
 }
 
 #[test]
 fn acknowledged_writes_survive_the_kill_of_any_server_and_writers_continue() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     cluster.await_whole(0);
     let (over, round) = (AtomicBool::new(false), AtomicU64::new(0));
     let written = std::thread::scope(|scope| {
@@ -219,7 +79,7 @@ fn acknowledged_writes_survive_the_kill_of_any_server_and_writers_continue() {
                     let mut count = 0;
                     while !over.load(Ordering::Acquire) {
                         // Each is acknowledged: the client asks again until it is.
-                        write(&client, &format!("/w{writer}-{count}"), &scrambled(writer << 32 | count, 300_000));
+                        write(&client, &format!("/w{writer}-{count}"), &random_bytes(writer << 32 | count, 300_000));
                         count += 1;
                         round.fetch_add(1, Ordering::AcqRel);
                     }
@@ -244,7 +104,7 @@ fn acknowledged_writes_survive_the_kill_of_any_server_and_writers_continue() {
             for at in 0..*count {
                 let found = read(&client, &format!("/w{writer}-{at}"));
                 assert!(
-                    found == scrambled(writer << 32 | at, 300_000),
+                    found == random_bytes(writer << 32 | at, 300_000),
                     "server {number}: /w{writer}-{at} is not whole"
                 );
             }
@@ -255,7 +115,7 @@ fn acknowledged_writes_survive_the_kill_of_any_server_and_writers_continue() {
 /// A client that connected while the server was alone, and has not connected again since.
 #[test]
 fn a_client_of_a_founder_continues_when_the_cluster_loses_the_founder() {
-    let mut cluster = Cluster::of(1);
+    let mut cluster = ServedCluster::of(1);
     let client = cluster.client(0);
     write(&client, "/before", b"alone");
     cluster.grow();
@@ -275,7 +135,7 @@ fn a_client_of_a_founder_continues_when_the_cluster_loses_the_founder() {
 #[test]
 fn an_atomic_write_is_whole_at_every_server_after_the_kill_of_any() {
     const AT: u64 = (1 << 20) - 5_000;
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     cluster.await_whole(0);
     let (over, round) = (AtomicBool::new(false), AtomicU64::new(0));
     let stamps = std::thread::scope(|scope| {
@@ -296,6 +156,8 @@ fn an_atomic_write_is_whole_at_every_server_after_the_kill_of_any() {
             }
             stamps
         });
+        // Until then it may know no other server than the one that is killed first.
+        eventually("the writer has written", || (round.load(Ordering::Acquire) > 0).then_some(()));
         for number in 0..3 {
             let before = round.load(Ordering::Acquire);
             cluster.kill(number);
@@ -331,10 +193,10 @@ fn an_atomic_write_is_whole_at_every_server_after_the_kill_of_any() {
 
 #[test]
 fn a_drained_server_can_be_removed_and_its_name_is_not_given_again() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     let reply = cluster.await_whole(0);
     let client = cluster.client(0);
-    write(&client, "/kept", &scrambled(9, 2_000_000));
+    write(&client, "/kept", &random_bytes(9, 2_000_000));
     let third = reply.nodes.iter().find(|node| node.name == "db3").unwrap().node;
     // With one copy fewer wanted it may go.
     client.cluster(Some(ClusterOp::Replicas(2))).unwrap();
@@ -347,7 +209,7 @@ fn a_drained_server_can_be_removed_and_its_name_is_not_given_again() {
     client.cluster(Some(ClusterOp::Remove(third))).unwrap();
     assert_eq!(client.cluster(None).unwrap().nodes.len(), 2);
     cluster.kill(2);
-    assert_eq!(read(&cluster.client(1), "/kept"), scrambled(9, 2_000_000));
+    assert_eq!(read(&cluster.client(1), "/kept"), random_bytes(9, 2_000_000));
     // A name is given once.
     let refused = |name: &str| {
         let joined = Command::new(env!("CARGO_BIN_EXE_frieze"))
@@ -362,14 +224,14 @@ fn a_drained_server_can_be_removed_and_its_name_is_not_given_again() {
     let words = refused("db1");
     assert!(words.contains("db1"), "{words}");
     // A server that is alone has no cluster, and founds none for being asked.
-    assert!(Cluster::of(1).client(0).cluster(None).unwrap().cluster.is_empty());
+    assert!(ServedCluster::of(1).client(0).cluster(None).unwrap().cluster.is_empty());
 }
 
 /// Two copies of each chain; one server is away while another writes on, and is all that is left when that one is gone
 /// for good.
 #[test]
 fn reads_report_the_gap_of_a_chain_that_continued_from_an_older_copy() {
-    let mut cluster = Cluster::with(3, "replicas = 2\nchain_count = 9\n");
+    let mut cluster = ServedCluster::with(3, "replicas = 2\nchain_count = 9\n");
     let admin = cluster.client(0);
     admin.cluster(Some(ClusterOp::Balance(true))).unwrap();
     let reply = await_spread(&admin, 2, 6);
@@ -444,14 +306,14 @@ fn await_spread(client: &Client, copies: usize, share_max: u64) -> ClusterReply 
 
 #[test]
 fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
-    let mut cluster = Cluster::with(5, "replicas = 3\nchain_count = 10\n");
+    let mut cluster = ServedCluster::with(5, "replicas = 3\nchain_count = 10\n");
     let admin = cluster.client(0);
     admin.cluster(Some(ClusterOp::Balance(true))).unwrap();
     // Ten chains of three: six each.
     let reply = await_spread(&admin, 3, 6);
     assert_eq!(reply.nodes.len(), 5);
     let names: Vec<String> = (0..8).map(|number| format!("/f{number}")).collect();
-    let first = |number: u64| scrambled(number, 3_000_000 + number as usize * 1_000);
+    let first = |number: u64| random_bytes(number, 3_000_000 + number as usize * 1_000);
     for (number, name) in (0..).zip(&names) {
         write(&cluster.client(number as usize % 5), name, &first(number));
     }
@@ -495,7 +357,7 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
     let shorter = admin.fs().open(&Target::path("/f1"), OpenFlags::READ_WRITE).unwrap();
     shorter.set_len(1_500_000).unwrap();
     shorter.close().unwrap();
-    let check_all = |cluster: &Cluster, live: &[usize]| {
+    let check_all = |cluster: &ServedCluster, live: &[usize]| {
         for number in live {
             let client = cluster.client(*number);
             check_log(&client);
@@ -514,7 +376,7 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
     // What clones, restored files and copied ranges share lies on chains of other servers as often as not.
     let changed = Target::path("/f3");
     let over = admin.fs().open(&changed, OpenFlags::READ_WRITE).unwrap();
-    over.write_at(900_000, &scrambled(88, 400_000)).unwrap();
+    over.write_at(900_000, &random_bytes(88, 400_000)).unwrap();
     over.close().unwrap();
     let mut expect: Vec<(String, Vec<u8>)> = Vec::new();
     for (number, name) in (0..).zip(&names) {
@@ -525,9 +387,9 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
             // Over a boundary of chunks, so that own bytes and shared ones lie side by side on both.
             let client = cluster.client(number as usize % 5);
             let file = client.fs().open(&Target::path(copy.as_str()), OpenFlags::READ_WRITE).unwrap();
-            file.write_at(1_000_000, &scrambled(100 + number, 100_000)).unwrap();
+            file.write_at(1_000_000, &random_bytes(100 + number, 100_000)).unwrap();
             file.close().unwrap();
-            bytes[1_000_000..1_100_000].copy_from_slice(&scrambled(100 + number, 100_000));
+            bytes[1_000_000..1_100_000].copy_from_slice(&random_bytes(100 + number, 100_000));
         }
         expect.push((copy.clone(), bytes.clone()));
         // A clone of the clone, which has bytes of its own and shared ones.
@@ -541,14 +403,14 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
         let (from, into) = (Target::path("/clone2"), Target::path("/joined"));
         let from = admin.fs().open(&from, OpenFlags::READ).unwrap();
         let into = admin.fs().create(&into, 0o644, CreateMode::Exclusive).unwrap();
-        into.write_at(0, &scrambled(5, 10)).unwrap();
+        into.write_at(0, &random_bytes(5, 10)).unwrap();
         assert_eq!(from.copy_range(950_000, &into, 10, 200_000).unwrap(), 200_000);
         into.close().unwrap();
-        let copied = [&scrambled(5, 10)[..], &expect[4].1[950_000..1_150_000]].concat();
+        let copied = [&random_bytes(5, 10)[..], &expect[4].1[950_000..1_150_000]].concat();
         assert_eq!(expect[4].0, "/clone2");
         expect.push(("/joined".into(), copied));
     }
-    let check_shared = |cluster: &Cluster, live: &[usize]| {
+    let check_shared = |cluster: &ServedCluster, live: &[usize]| {
         for number in live {
             let client = cluster.client(*number);
             for (name, bytes) in &expect {
@@ -560,7 +422,7 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
     // One is lost for good: writers go on, and each of its chains gets another server.
     cluster.kill(4);
     let writer = cluster.client(1);
-    write(&writer, "/while-away", &scrambled(77, 2_500_000));
+    write(&writer, "/while-away", &random_bytes(77, 2_500_000));
     let fifth = reply.nodes.iter().find(|node| node.name == "db5").unwrap().node;
     eventually("it is known to be gone", || admin.cluster(Some(ClusterOp::DeclareDead(fifth))).ok());
     eventually("its chains have three servers again", || {
@@ -572,7 +434,7 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
     });
     check_all(&cluster, &[0, 1, 2, 3]);
     check_shared(&cluster, &[0, 1, 2, 3]);
-    assert_eq!(read(&cluster.client(3), "/while-away"), scrambled(77, 2_500_000));
+    assert_eq!(read(&cluster.client(3), "/while-away"), random_bytes(77, 2_500_000));
     // Another gives its part away and goes.
     let fourth = reply.nodes.iter().find(|node| node.name == "db4").unwrap().node;
     admin.cluster(Some(ClusterOp::Drain(fourth))).unwrap();
@@ -587,18 +449,18 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
 
 #[test]
 fn a_disk_that_is_added_to_a_machine_takes_its_part_and_is_found_again() {
-    let cluster = Cluster::of(1);
+    let cluster = ServedCluster::of(1);
     let client = cluster.client(0);
-    write(&client, "/before", &scrambled(7, 5_000_000));
+    write(&client, "/before", &random_bytes(7, 5_000_000));
     let add = |listen: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
-        command.current_dir(cluster.directory.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.current_dir(cluster.directory.path()).stdin(Stdio::null());
         command.args(["--server", &cluster.addresses[0], "cluster", "add-device", "disk2", "--memory", "256"]);
         command.args(["--config", "settings.toml", "--name", "second"]);
         if !listen.is_empty() {
             command.args(["--listen", listen]);
         }
-        await_ready(command, String::new)
+        await_ready(command, &cluster.directory.path().join("second.log"))
     };
     let (second, address) = add("127.0.0.1:0");
     let nodes = client.cluster(None).unwrap().nodes;
@@ -608,18 +470,18 @@ fn a_disk_that_is_added_to_a_machine_takes_its_part_and_is_found_again() {
     client.cluster(Some(ClusterOp::Balance(true))).unwrap();
     let reply = await_spread(&client, 1, 4);
     assert!(reply.nodes.iter().all(|node| node.targets == 4), "{:?}", reply.nodes);
-    assert!(read(&client, "/before") == scrambled(7, 5_000_000));
+    assert!(read(&client, "/before") == random_bytes(7, 5_000_000));
     drop(second);
     // Without an address to listen at or to join: it is where it was.
     let (_second, again) = add("");
     assert_eq!(again, address);
-    assert!(read(&support::client(&address), "/before") == scrambled(7, 5_000_000));
+    assert!(read(&support::client(&address), "/before") == random_bytes(7, 5_000_000));
 }
 
 /// Five of them vote. The first three have the bytes.
 #[test]
 fn seven_servers_serve_without_two_and_not_without_three() {
-    let mut cluster = Cluster::with(0, "replicas = 3\n");
+    let mut cluster = ServedCluster::with(0, "replicas = 3\n");
     (0..7).for_each(|_| cluster.grow());
     cluster.await_whole_of(6, 3);
     // Votes come one after the other: with four of them two could not be lost.
@@ -628,9 +490,9 @@ fn seven_servers_serve_without_two_and_not_without_three() {
         let count = |part: &str| nodes.iter().filter(|node| node.metalog == part).count();
         (count("voter") == 5 && count("learner") == 2).then_some(())
     });
-    write(&cluster.client(6), "/seven", &scrambled(7, 3_000_000));
+    write(&cluster.client(6), "/seven", &random_bytes(7, 3_000_000));
     for number in 0..7 {
-        assert!(read(&cluster.client(number), "/seven") == scrambled(7, 3_000_000), "server {number}");
+        assert!(read(&cluster.client(number), "/seven") == random_bytes(7, 3_000_000), "server {number}");
     }
     // The leader, and another one that votes and has everything.
     cluster.kill(0);
@@ -654,13 +516,13 @@ fn seven_servers_serve_without_two_and_not_without_three() {
     cluster.start_again(2);
     write(&cluster.client(6), "/five again", b"written without two");
     for number in 2..7 {
-        assert!(read(&cluster.client(number), "/seven") == scrambled(7, 3_000_000), "server {number}");
+        assert!(read(&cluster.client(number), "/seven") == random_bytes(7, 3_000_000), "server {number}");
         assert_eq!(read(&cluster.client(number), "/five again"), b"written without two", "server {number}");
     }
 }
 
 /// Bytes that the records of a server take of its disk.
-fn on_disk(cluster: &Cluster, number: usize) -> u64 {
+fn on_disk(cluster: &ServedCluster, number: usize) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let directory = cluster.directory.path().join(number.to_string());
     let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
@@ -670,12 +532,12 @@ fn on_disk(cluster: &Cluster, number: usize) -> u64 {
 
 #[test]
 fn a_drained_server_gives_its_disk_back_and_comes_back_whole() {
-    let mut cluster = Cluster::with(4, "replicas = 3\nchain_count = 8\n");
+    let mut cluster = ServedCluster::with(4, "replicas = 3\nchain_count = 8\n");
     let admin = cluster.client(0);
     admin.cluster(Some(ClusterOp::Balance(true))).unwrap();
     let reply = await_spread(&admin, 3, 6);
     let fourth = reply.nodes.iter().find(|node| node.name == "db4").unwrap().node;
-    let bytes_of = |round: u64, number: u64| scrambled(round * 100 + number, 3_000_000 + number as usize * 1_000);
+    let bytes_of = |round: u64, number: u64| random_bytes(round * 100 + number, 3_000_000 + number as usize * 1_000);
     let name = |number: u64| format!("/f{number}");
     let mut rounds = Vec::new();
     for round in 0..3 {
@@ -691,7 +553,7 @@ fn a_drained_server_gives_its_disk_back_and_comes_back_whole() {
         }
         rounds.push(admin.now().unwrap());
     }
-    let check = |cluster: &Cluster, live: &[usize]| {
+    let check = |cluster: &ServedCluster, live: &[usize]| {
         for client in live.iter().map(|server| cluster.client(*server)) {
             for (round, at) in (0..).zip(&rounds) {
                 for number in 0..6 {
@@ -719,11 +581,11 @@ fn a_drained_server_gives_its_disk_back_and_comes_back_whole() {
             let file = client.fs().create(&Target::path("/busy"), 0o644, CreateMode::OpenExisting).unwrap();
             while !stop.load(Ordering::Relaxed) {
                 let number = written.load(Ordering::Relaxed);
-                file.write_at(number % 400 * 8192, &scrambled(number, 8192)).unwrap();
+                file.write_at(number % 400 * 8192, &random_bytes(number, 8192)).unwrap();
                 let read = || {
                     let mut back = vec![0; 8192];
                     let len = file.read_at(number % 400 * 8192, &mut back).unwrap();
-                    (len, back == scrambled(number, 8192))
+                    (len, back == random_bytes(number, 8192))
                 };
                 let found = read();
                 // Whether it is there a moment later tells what was lost from what was read too early.

@@ -11,10 +11,11 @@ use std::fs;
 
 use frieze_base::Rng;
 use frieze_client::{Client, CreateMode, File, Hlc, OpenFlags, Reason, RenameMode, Target};
+use frieze_testkit::bytes::random_bytes;
 use nix::sys::signal::Signal;
 
 use support::served::Served;
-use support::{Mount, client, scrambled};
+use support::{Mount, client};
 
 /// Small chunks and segments, so that files span several of both.
 const SETTINGS: &str = "chunk_bytes = 65536\nsegment_bytes = 8388608\n";
@@ -61,7 +62,7 @@ impl Story {
 
     /// One step: every kind of change takes its turn, and `/a/b/main` differs after each.
     fn step(&mut self, step: usize, main: &File) {
-        let mut bytes = scrambled(step as u64, self.rng.between(1, 20_000) as usize);
+        let mut bytes = random_bytes(step as u64, self.rng.between(1, 20_000) as usize);
         bytes[0] = step as u8;
         match step % 5 {
             // A name that comes and goes.
@@ -195,7 +196,7 @@ fn a_hundred_instants_read_the_same_through_every_gateway_forever() {
 
     // A thousand writes, then all of it goes: the files, and the name of the directory above.
     for n in 0..LATER_WRITES {
-        let bytes = scrambled(n as u64, 1 + n % 3000);
+        let bytes = random_bytes(n as u64, 1 + n % 3000);
         main.write_at((n * 199 % 200_000) as u64, &bytes).unwrap();
     }
     main.close().unwrap();
@@ -231,7 +232,7 @@ fn a_write_is_in_the_instant_of_its_stamp_and_not_in_the_one_before() {
     let mut content: Vec<u8> = Vec::new();
     for n in 0..INSTANTS {
         // Over the boundary of a chunk, so that the write is a group of records.
-        let bytes = scrambled(n as u64, 500);
+        let bytes = random_bytes(n as u64, 500);
         let offset = 65536 - 250 + 10 * n;
         let before = content.clone();
         content.resize(content.len().max(offset + bytes.len()), 0);

@@ -19,7 +19,7 @@ mod mount;
 #[path = "kill/past.rs"]
 mod past;
 
-use support::scrambled;
+use frieze_testkit::bytes::random_bytes;
 
 /// Small chunks and segments, so that groups of records and changes of segment are frequent; little memory for the
 /// index, so that shelves are made, merged and read under the kills.
@@ -41,7 +41,7 @@ const KILLS: u64 = 8;
 
 /// The content of a version of a file that is replaced as a whole: its number, then bytes that follow from it.
 fn version(number: u64) -> Vec<u8> {
-    let mut bytes = scrambled(number, 8 + (number * 7919 % 150_000) as usize);
+    let mut bytes = random_bytes(number, 8 + (number * 7919 % 150_000) as usize);
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     bytes
 }

@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use frieze_base::Rng;
+use frieze_testkit::wait::clock;
 use nix::sys::signal::Signal;
 
 use loads::{Plan, append, come_and_go, forget_the_old, overwrite, read_the_past};
 use samples::Samples;
-use support::clock;
 use support::served::{Served, frieze};
 
 /// Little memory, and of that little for the index: all of it is full soon, and shelves are read and merged all the

@@ -5,36 +5,35 @@
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
-use std::process::{Child, Stdio};
 
 use frieze_client::{CreateMode, Target};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use frieze_testkit::bytes::random_bytes;
+use frieze_testkit::process::ChildProcess;
+use frieze_testkit::wait::{clock, eventually, patience};
+use nix::sys::signal::Signal;
 use serde_json::Value;
+use support::client;
 use support::served::frieze;
-use support::{client, clock, eventually, patience, scrambled};
 use tempfile::TempDir;
 
-struct Server {
-    process: Child,
+struct MeteredServer {
+    process: ChildProcess,
     address: String,
     metrics: Option<String>,
 }
 
-impl Server {
-    fn start(directory: &Path, more: &[&str]) -> Server {
+impl MeteredServer {
+    fn start(directory: &Path, more: &[&str]) -> MeteredServer {
         let data = directory.join(format!("data-{}", more.len()));
         let mut command = frieze(&["serve", "--json", "--listen", "127.0.0.1:0", "--memory", "256", "--dir"]);
-        command.arg(data).args(more).env("FRIEZE_LOG", "error").stdout(Stdio::piped());
-        let mut process = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready: Value = serde_json::from_str(&line).expect("the server says when it is ready");
+        command.arg(data).args(more).env("FRIEZE_LOG", "error");
+        let mut process = ChildProcess::start(command, &directory.join("log"));
+        let ready: Value = serde_json::from_str(&process.next_line()).expect("the server says when it is ready");
         let address = ready["addresses"][0].as_str().unwrap().to_owned();
-        Server { process, address, metrics: ready["metrics"].as_str().map(str::to_owned) }
+        MeteredServer { process, address, metrics: ready["metrics"].as_str().map(str::to_owned) }
     }
 
     fn door(&self) -> TcpStream {
@@ -62,13 +61,6 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 /// The value of the one line that begins so.
 #[track_caller]
 fn value(figures: &str, name: &str) -> f64 {
@@ -79,7 +71,7 @@ fn value(figures: &str, name: &str) -> f64 {
 #[test]
 fn a_server_tells_how_it_is_and_what_it_was_asked() {
     let directory = TempDir::new().unwrap();
-    let server = Server::start(directory.path(), &["--metrics", "0"]);
+    let server = MeteredServer::start(directory.path(), &["--metrics", "0"]);
     let before = server.figures();
     assert_eq!(value(&before, "frieze_healthy"), 1.0);
     assert_eq!(value(&before, "frieze_fenced"), 0.0);
@@ -112,13 +104,13 @@ fn a_server_tells_how_it_is_and_what_it_was_asked() {
 #[test]
 fn without_the_option_a_server_exports_no_metrics() {
     let directory = TempDir::new().unwrap();
-    assert_eq!(Server::start(directory.path(), &[]).metrics, None);
+    assert_eq!(MeteredServer::start(directory.path(), &[]).metrics, None);
 }
 
 #[test]
 fn a_wrong_request_gets_an_answer_and_the_listener_survives() {
     let directory = TempDir::new().unwrap();
-    let mut server = Server::start(directory.path(), &["--metrics", "127.0.0.1:0"]);
+    let mut server = MeteredServer::start(directory.path(), &["--metrics", "127.0.0.1:0"]);
     for (sent, status) in [
         ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", "404 Not Found"),
         ("DELETE /metrics HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody", "405 Method Not Allowed"),
@@ -149,16 +141,15 @@ fn a_wrong_request_gets_an_answer_and_the_listener_survives() {
     });
     // Nor do they keep it from stopping.
     let _half = server.door().write_all(b"GET /met");
-    kill(Pid::from_raw(server.process.id() as i32), Signal::SIGTERM).unwrap();
-    assert!(server.process.wait().unwrap().success());
+    assert_eq!(server.process.end(Signal::SIGTERM), Some(0));
 }
 
 #[test]
 fn a_server_of_a_cluster_tells_of_its_lease_its_chains_and_the_others() {
     let directory = TempDir::new().unwrap();
-    let first = Server::start(directory.path(), &["--metrics", "0", "--name", "db1"]);
+    let first = MeteredServer::start(directory.path(), &["--metrics", "0", "--name", "db1"]);
     let join = first.address.clone();
-    let second = Server::start(directory.path(), &["--metrics", "0", "--name", "db2", "--join", &join]);
+    let second = MeteredServer::start(directory.path(), &["--metrics", "0", "--name", "db2", "--join", &join]);
     let figures = eventually("every chain has both", || {
         let figures = first.figures();
         let told = figures.contains("frieze_cluster_chains_whole");
@@ -189,18 +180,20 @@ fn a_joining_server_catches_up_at_the_set_rate_and_its_progress_is_exported() {
     let config = directory.path().join("settings.toml");
     std::fs::write(&config, "sync_bytes_per_s = 524288\nchunk_bytes = 65536\nlease = \"1s\"\n").unwrap();
     let config = config.to_str().unwrap();
-    let first = Server::start(directory.path(), &["--metrics", "0", "--name", "db1", "--config", config]);
+    let first = MeteredServer::start(directory.path(), &["--metrics", "0", "--name", "db1", "--config", config]);
     let client = client(&first.address);
     let file = client.fs().create(&Target::path("/copied"), 0o644, CreateMode::OpenExisting).unwrap();
     // On every chain, in pieces that are small beside the rate.
     for number in 0..64 {
-        file.write_at(number * 65_536, &scrambled(number, 65_536)).unwrap();
+        file.write_at(number * 65_536, &random_bytes(number, 65_536)).unwrap();
     }
     file.close().unwrap();
     let began = clock();
     let join = first.address.clone();
-    let second =
-        Server::start(directory.path(), &["--metrics", "0", "--name", "db2", "--join", &join, "--config", config]);
+    let second = MeteredServer::start(
+        directory.path(),
+        &["--metrics", "0", "--name", "db2", "--join", &join, "--config", config],
+    );
     let (mut words, mut lacked) = (None, None);
     eventually("the command says how far it is, and the figures of who lacks something", || {
         let figures = second.figures();
@@ -243,10 +236,11 @@ fn without_a_majority_no_server_or_chain_is_reported_healthy_whole_or_up() {
     let config = directory.path().join("settings.toml");
     std::fs::write(&config, "lease = \"1s\"\n").unwrap();
     let config = config.to_str().unwrap();
-    let first = Server::start(directory.path(), &["--metrics", "0", "--name", "db1", "--config", config]);
+    let first = MeteredServer::start(directory.path(), &["--metrics", "0", "--name", "db1", "--config", config]);
     let join = ["--metrics", "0", "--config", config, "--join", &first.address];
-    let second = Server::start(directory.path(), &[&join[..], &["--name", "db2"]].concat());
-    let third = Server::start(directory.path(), &[&join[..], &["--name", "db3", "--machine", "another"]].concat());
+    let second = MeteredServer::start(directory.path(), &[&join[..], &["--name", "db2"]].concat());
+    let third =
+        MeteredServer::start(directory.path(), &[&join[..], &["--name", "db3", "--machine", "another"]].concat());
     let told = |what: &str, wanted: [f64; 6]| {
         eventually(what, || {
             let figures = second.figures();

@@ -27,26 +27,13 @@ mod stress;
 
 use std::process::{Command, Output};
 
-use support::Mount;
-use support::served::Served;
+use support::MountedServer;
 
 /// Chunks smaller than the files, so that writes cross them, and segments that are filled in a moment.
 const SETTINGS: &str = "chunk_bytes = 1048576\nsegment_bytes = 16777216\n";
 
-/// A server, and a mount of it.
-struct World {
-    // Before the server it needs.
-    mount: Mount,
-    server: Served,
-}
-
-impl World {
-    /// `None`, with a line that says why, where there is no FUSE.
-    fn new() -> Option<World> {
-        let server = Served::with(SETTINGS, "127.0.0.1:0");
-        let mount = Mount::of(&server)?;
-        Some(World { mount, server })
-    }
+fn mount_server() -> Option<MountedServer> {
+    MountedServer::with(SETTINGS)
 }
 
 /// Runs a program that has to succeed.

@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use frieze_base::{ByteRange, Reason};
 use frieze_client::{CreateMode, Target};
 use frieze_harness::requirements;
+use frieze_testkit::wait::eventually;
+use support::Mount;
 use support::served::Served;
-use support::{Mount, eventually};
 
 /// A server with two mounts.
 fn two_mounts() -> Option<(Served, Mount, Mount)> {
@@ -248,7 +249,7 @@ fn a_large_read_of_damaged_bytes_names_the_damage() {
     let by_tcp = server.addresses.iter().find(|address| !address.starts_with("unix:")).unwrap();
     let client = support::client(by_tcp);
     let file = client.fs().create(&Target::path("/film"), 0o644, CreateMode::Exclusive).unwrap();
-    let bytes = support::scrambled(5, 3 << 20);
+    let bytes = frieze_testkit::bytes::random_bytes(5, 3 << 20);
     file.write_at(0, &bytes).unwrap();
     file.sync().unwrap();
     let mut read = vec![0; bytes.len()];

@@ -2,18 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod world;
+mod fake_server;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use fake_server::{CHUNK, FakeAnswer, FakeServer, FakeStore, ReceivedRequest, pattern};
 use frieze_base::{ByteRange, Reason};
 use frieze_client::{Client, CreateMode, Error, File, OpenFlags, Options, Target, WritePart};
+use frieze_testkit::wait::wait_until;
 use frieze_wire::message::Request;
 use frieze_wire::txn::{Op, Settle};
-use world::{Act, CHUNK, Seen, Server, World, pattern};
 
 const MIB: usize = 1 << 20;
 
@@ -21,85 +22,83 @@ fn create(client: &Client, path: &str) -> File {
     client.fs().create(&Target::path(path), 0o644, CreateMode::OpenExisting).unwrap()
 }
 
-fn begin() -> (World, Server, Client, File) {
-    let world = World::new();
-    let server = world.serve();
+fn begin() -> (FakeStore, FakeServer, Client, File) {
+    let store = FakeStore::new();
+    let server = store.serve();
     let client = server.connect();
     let file = create(&client, "/f");
-    (world, server, client, file)
+    (store, server, client, file)
 }
 
-fn grants(world: &World) -> Vec<(u32, u32)> {
-    world
+fn grants(store: &FakeStore) -> Vec<(u32, u32)> {
+    store
         .ops()
         .iter()
         .filter_map(|op| if let Op::Grant(grant) = op { Some((grant.first, grant.count)) } else { None })
         .collect()
 }
 
-fn settles(world: &World) -> Vec<bool> {
-    world
+fn settles(store: &FakeStore) -> Vec<bool> {
+    store
         .ops()
         .iter()
         .filter_map(|op| if let Op::Settle(settle) = op { Some(settle.keep_grant) } else { None })
         .collect()
 }
 
-fn wait_until(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        thread::yield_now();
-    }
-}
-
-fn lens(seen: &[Seen]) -> Vec<usize> {
-    seen.iter().map(|seen| seen.payload_len).collect()
+fn lens(received: &[ReceivedRequest]) -> Vec<usize> {
+    received.iter().map(|received| received.payload_len).collect()
 }
 
 #[test]
 fn small_writes_and_reads_are_one_request_each() {
-    let (world, _server, _client, file) = begin();
+    let (store, _server, _client, file) = begin();
     file.write_at(10, b"hello").unwrap();
     let mut bytes = [9; 20];
     assert_eq!(file.read_at(0, &mut bytes).unwrap(), 15);
     assert_eq!(&bytes[..15], b"\0\0\0\0\0\0\0\0\0\0hello");
     assert_eq!(file.read_at(15, &mut bytes).unwrap(), 0);
     assert_eq!(file.read_at(1 << 40, &mut bytes).unwrap(), 0);
-    assert_eq!((world.seen(Seen::is_write).len(), world.seen(Seen::is_read).len()), (1, 3));
-    assert_eq!(grants(&world), [], "a file that was made to be written comes with its first chunk");
+    assert_eq!(
+        (store.received(ReceivedRequest::is_write).len(), store.received(ReceivedRequest::is_read).len()),
+        (1, 3)
+    );
+    assert_eq!(grants(&store), [], "a file that was made to be written comes with its first chunk");
 }
 
 #[test]
 fn a_sequential_writer_requests_grants_ahead_and_doubles_them() {
-    let (world, _server, _client, file) = begin();
+    let (store, _server, _client, file) = begin();
     for mib in 0..80u64 {
         file.write_at(mib * MIB as u64, &[1; 100]).unwrap();
     }
-    assert_eq!(grants(&world), [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16)]);
+    assert_eq!(grants(&store), [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16)]);
     file.write_at(1000 * CHUNK, b"far").unwrap();
-    assert_eq!(grants(&world).last(), Some(&(1000, 1)));
+    assert_eq!(grants(&store).last(), Some(&(1000, 1)));
 }
 
 #[test]
 fn a_lost_grant_is_requested_again_and_the_write_gets_another_number() {
-    let (world, _server, _client, file) = begin();
+    let (store, _server, _client, file) = begin();
     file.write_at(0, b"one").unwrap();
-    world.drop_grants();
+    store.drop_grants();
     file.write_at(3, b"two").unwrap();
-    assert_eq!(world.file("/f"), b"onetwo");
-    assert_eq!(grants(&world), [(0, 1)]);
-    let seqs: Vec<u64> = world.seen(Seen::is_write).iter().map(|seen| seen.header.seq.0).collect();
+    assert_eq!(store.file("/f"), b"onetwo");
+    assert_eq!(grants(&store), [(0, 1)]);
+    let seqs: Vec<u64> =
+        store.received(ReceivedRequest::is_write).iter().map(|received| received.header.seq.0).collect();
     assert_eq!(seqs.len(), 3);
     assert!(seqs[1] < seqs[2]);
 }
 
 #[test]
 fn a_large_write_is_sent_in_pieces_and_arrives_whole() {
-    let (world, _server, client, file) = begin();
+    let (store, _server, client, file) = begin();
     let data = pattern(6 * MIB + 12_345);
     let stamp = file.write_at(1000, &data).unwrap();
-    assert!(world.file("/f")[1000..] == data);
+    assert!(store.file("/f")[1000..] == data);
     assert_eq!(stamp, client.newest(), "the stamp of the last piece");
-    let pieces = lens(&world.seen(Seen::is_write));
+    let pieces = lens(&store.received(ReceivedRequest::is_write));
     assert_eq!(pieces, [MIB - 1000, MIB, MIB, MIB, MIB, MIB, 12_345 + 1000], "cut where no chunk is crossed");
 
     let mut back = vec![0; data.len() + 5000];
@@ -109,44 +108,44 @@ fn a_large_write_is_sent_in_pieces_and_arrives_whole() {
 
 #[test]
 fn one_mebibyte_at_any_offset_is_one_write() {
-    let (world, _server, _client, file) = begin();
+    let (store, _server, _client, file) = begin();
     file.write_at(12_345, &pattern(MIB)).unwrap();
-    assert_eq!(lens(&world.seen(Seen::is_write)), [MIB]);
+    assert_eq!(lens(&store.received(ReceivedRequest::is_write)), [MIB]);
 }
 
 #[test]
 fn an_append_is_one_request_or_refused() {
-    let (world, _server, client, file) = begin();
+    let (store, _server, client, file) = begin();
     assert_eq!(file.append(&pattern(4 * MIB)).unwrap().offset, 0);
     assert_eq!(file.append(b"more").unwrap().offset, 4 << 20);
-    assert_eq!(lens(&world.seen(Seen::is_write)), [4 * MIB, 4]);
+    assert_eq!(lens(&store.received(ReceivedRequest::is_write)), [4 * MIB, 4]);
 
     // Another handle does not know the new end of the file.
     let other = client.fs().open(&Target::path("/f"), OpenFlags::WRITE).unwrap();
     file.append(&pattern(4 * MIB)).unwrap();
     assert_eq!(other.append(b"end").unwrap().offset, (8 << 20) + 4);
 
-    let before = world.seen(|_| true).len();
+    let before = store.received(|_| true).len();
     let error = file.append(&vec![0; 4 * MIB + 1]).unwrap_err();
     assert!(matches!(error, Error::AppendTooLarge { .. }), "{error}");
     assert_eq!(error.reason(), Reason::TooLarge);
-    assert_eq!(world.seen(|_| true).len(), before);
+    assert_eq!(store.received(|_| true).len(), before);
 }
 
 #[test]
 fn an_append_without_a_grant_requests_the_end_of_the_file() {
-    let (world, _server, _client, file) = begin();
-    world.with(|state| state.grants_appends = false);
-    world.with(|state| state.files.values_mut().for_each(|file| *file = vec![7; 3 * CHUNK as usize - 1][..].into()));
+    let (store, _server, _client, file) = begin();
+    store.with(|state| state.grants_appends = false);
+    store.with(|state| state.files.values_mut().for_each(|file| *file = vec![7; 3 * CHUNK as usize - 1][..].into()));
     assert_eq!(file.append(b"across").unwrap().offset, 3 * CHUNK - 1);
-    assert_eq!(grants(&world), [(2, 2)]);
+    assert_eq!(grants(&store), [(2, 2)]);
 }
 
 #[test]
 fn a_record_with_user_time_is_never_split() {
-    let world = World::new();
-    world.with(|state| state.time_plugin = "binary:offset=0".into());
-    let server = world.serve();
+    let store = FakeStore::new();
+    store.with(|state| state.time_plugin = "binary:offset=0".into());
+    let server = store.serve();
     let file = create(&server.connect(), "/f");
     file.write_at(0, &pattern(3 * MIB)).unwrap();
     let mut records = [2 * MIB, MIB / 2].into_iter();
@@ -155,21 +154,23 @@ fn a_record_with_user_time_is_never_split() {
         Ok::<_, Error>(records.len() > 0)
     })
     .unwrap();
-    assert_eq!(lens(&world.seen(Seen::is_write)), [3 * MIB, 2 * MIB, MIB / 2]);
+    assert_eq!(lens(&store.received(ReceivedRequest::is_write)), [3 * MIB, 2 * MIB, MIB / 2]);
     let error = file.write_at(0, &vec![0; 4 * MIB + 1]).unwrap_err();
     assert!(matches!(error, Error::RecordTooLarge { .. }), "{error}");
 }
 
 #[test]
 fn a_stream_of_writes_over_connections_that_break_writes_every_byte_once() {
-    for act in [Act::RunThenClose, Act::Close, Act::RunThenHalf, Act::Refuse(Reason::Overloaded)] {
-        let (world, _server, _client, file) = begin();
+    for act in
+        [FakeAnswer::RunThenClose, FakeAnswer::Close, FakeAnswer::RunThenHalf, FakeAnswer::Refuse(Reason::Overloaded)]
+    {
+        let (store, _server, _client, file) = begin();
         let data = pattern(24 * MIB + 77);
         let mut count = 0;
         let planned = act.clone();
-        world.plan(move |seen| {
-            count += usize::from(seen.is_write());
-            if seen.is_write() && count % 7 == 3 { planned.clone() } else { Act::Answer }
+        store.plan(move |received| {
+            count += usize::from(received.is_write());
+            if received.is_write() && count % 7 == 3 { planned.clone() } else { FakeAnswer::Answer }
         });
         let mut at = 0;
         let (written, stamp) = file
@@ -181,24 +182,29 @@ fn a_stream_of_writes_over_connections_that_break_writes_every_byte_once() {
             })
             .unwrap();
         assert_eq!(written, data.len() as u64);
-        assert!(world.file("/f") == data, "{act:?}");
-        let runs = world.with(|state| state.runs.clone());
+        assert!(store.file("/f") == data, "{act:?}");
+        let runs = store.with(|state| state.runs.clone());
         assert!(runs.values().all(|&runs| runs == 1), "{act:?}");
-        assert!(world.seen(|seen| seen.is_write() && seen.again).len() >= 3, "{act:?}: some were sent again");
+        assert!(
+            store.received(|received| received.is_write() && received.again).len() >= 3,
+            "{act:?}: some were sent again"
+        );
         assert!(stamp.0 > 1000);
     }
 }
 
 #[test]
 fn many_small_writes_happen_once_each_over_connections_that_break() {
-    for act in [Act::RunThenClose, Act::Close, Act::RunThenHalf, Act::Refuse(Reason::Overloaded)] {
+    for act in
+        [FakeAnswer::RunThenClose, FakeAnswer::Close, FakeAnswer::RunThenHalf, FakeAnswer::Refuse(Reason::Overloaded)]
+    {
         for depth in [1, 32] {
-            let (world, _server, _client, file) = begin();
+            let (store, _server, _client, file) = begin();
             let mut count = 0;
             let planned = act.clone();
-            world.plan(move |seen| {
-                count += usize::from(seen.is_write());
-                if seen.is_write() && count % 197 == 13 { planned.clone() } else { Act::Answer }
+            store.plan(move |received| {
+                count += usize::from(received.is_write());
+                if received.is_write() && count % 197 == 13 { planned.clone() } else { FakeAnswer::Answer }
             });
             // From the end to the start, with a large one now and then.
             let mut expect = vec![0; 500 * 1000 + 10 * 30_000];
@@ -218,10 +224,10 @@ fn many_small_writes_happen_once_each_over_connections_that_break() {
                 })
                 .unwrap();
             assert_eq!(written, 490 * 1000 + 10 * 30_000, "{act:?}");
-            assert!(world.file("/f") == expect, "{act:?} {depth}");
-            let runs = world.with(|state| state.runs.clone());
+            assert!(store.file("/f") == expect, "{act:?} {depth}");
+            let runs = store.with(|state| state.runs.clone());
             assert!(runs.values().all(|&runs| runs == 1), "{act:?} {depth}");
-            assert!(world.seen(|seen| seen.is_write() && seen.again).len() >= 2, "{act:?} {depth}");
+            assert!(store.received(|received| received.is_write() && received.again).len() >= 2, "{act:?} {depth}");
             assert!(stamp.0 > 1000);
         }
     }
@@ -229,11 +235,11 @@ fn many_small_writes_happen_once_each_over_connections_that_break() {
 
 #[test]
 fn many_small_writes_without_grants_request_them_and_continue() {
-    let (world, _server, _client, file) = begin();
+    let (store, _server, _client, file) = begin();
     let mut at = 0;
     file.write_many(16, |bytes| {
         if at == 30 || at == 77 {
-            world.drop_grants();
+            store.drop_grants();
         }
         bytes.resize(100, at as u8);
         at += 1;
@@ -241,13 +247,14 @@ fn many_small_writes_without_grants_request_them_and_continue() {
     })
     .unwrap();
     let expect: Vec<u8> = (0..100u8).flat_map(|i| vec![i; 100]).collect();
-    assert!(world.file("/f") == expect);
+    assert!(store.file("/f") == expect);
 }
 
 #[test]
 fn a_refusal_among_many_small_writes_ends_them_with_the_servers_reason() {
-    let (world, _server, client, file) = begin();
-    world.plan_for(1, Act::Refuse(Reason::NoSpace), |seen| seen.is_write() && seen.header.seq.0 > 40);
+    let (store, _server, client, file) = begin();
+    store
+        .plan_for(1, FakeAnswer::Refuse(Reason::NoSpace), |received| received.is_write() && received.header.seq.0 > 40);
     let mut at = 0;
     let outcome = file.write_many(16, |bytes| {
         bytes.resize(100, 1);
@@ -266,12 +273,12 @@ fn a_refusal_among_many_small_writes_ends_them_with_the_servers_reason() {
 
 #[test]
 fn a_stream_of_writes_without_grants_requests_them_and_continues() {
-    let (world, _server, _client, file) = begin();
+    let (store, _server, _client, file) = begin();
     let mut at = 0;
     let (written, _) = file
         .write_stream(0, 4, |buffer| {
             if at == 6 || at == 11 {
-                world.drop_grants();
+                store.drop_grants();
             }
             buffer.resize(MIB, at + 1);
             at += 1;
@@ -280,13 +287,13 @@ fn a_stream_of_writes_without_grants_requests_them_and_continues() {
         .unwrap();
     assert_eq!(written, 20 << 20);
     let expect: Vec<u8> = (0..20u8).flat_map(|i| vec![i + 1; MIB]).collect();
-    assert!(world.file("/f") == expect);
+    assert!(store.file("/f") == expect);
 }
 
 #[test]
 fn a_stream_needs_no_second_connection() {
-    let world = World::new();
-    let server = world.serve();
+    let store = FakeStore::new();
+    let server = store.serve();
     let client = Client::connect(Options { connections_max: 1, ..server.options() }).unwrap();
     let file = create(&client, "/f");
     let data = pattern(20 * MIB);
@@ -294,33 +301,33 @@ fn a_stream_needs_no_second_connection() {
     let mut back = vec![0; data.len()];
     assert_eq!(file.read_at(0, &mut back).unwrap(), data.len());
     assert!(back == data);
-    assert_eq!(world.with(|state| state.connections), 1);
+    assert_eq!(store.with(|state| state.connections), 1);
 }
 
 #[test]
 fn a_refused_write_in_a_stream_ends_it_with_the_servers_reason() {
-    let (world, _server, client, file) = begin();
-    world.plan_for(1, Act::Refuse(Reason::NoSpace), |seen| seen.is_write() && seen.header.seq.0 > 6);
+    let (store, _server, client, file) = begin();
+    store.plan_for(1, FakeAnswer::Refuse(Reason::NoSpace), |received| received.is_write() && received.header.seq.0 > 6);
     let error = file.write_at(0, &pattern(20 * MIB)).unwrap_err();
     assert_eq!(error.reason(), Reason::NoSpace);
     client.status().unwrap();
     // No number is left unanswered behind it.
     file.write_at(0, b"x").unwrap();
-    let last = world.seen(Seen::is_write).pop().unwrap();
+    let last = store.received(ReceivedRequest::is_write).pop().unwrap();
     assert_eq!(last.header.acked, last.header.seq);
 }
 
 #[test]
 fn a_stream_of_reads_over_connections_that_break_hands_out_every_byte_in_order() {
-    for act in [Act::RunThenClose, Act::RunThenHalf, Act::Refuse(Reason::Unavailable)] {
-        let (world, _server, _client, file) = begin();
+    for act in [FakeAnswer::RunThenClose, FakeAnswer::RunThenHalf, FakeAnswer::Refuse(Reason::Unavailable)] {
+        let (store, _server, _client, file) = begin();
         let data = pattern(17 * MIB + 999);
-        world.with(|state| state.files.values_mut().for_each(|file| *file = data[..].into()));
+        store.with(|state| state.files.values_mut().for_each(|file| *file = data[..].into()));
         let mut count = 0;
         let planned = act.clone();
-        world.plan(move |seen| {
-            count += usize::from(seen.is_read());
-            if seen.is_read() && count % 9 == 5 { planned.clone() } else { Act::Answer }
+        store.plan(move |received| {
+            count += usize::from(received.is_read());
+            if received.is_read() && count % 9 == 5 { planned.clone() } else { FakeAnswer::Answer }
         });
         let mut got = Vec::new();
         let range = ByteRange::new(100, 1 << 30);
@@ -363,85 +370,85 @@ fn the_error_of_a_sink_or_source_is_returned_and_the_client_stays_usable() {
 
 #[test]
 fn closing_settles_a_written_file_and_returns_an_unused_grant_without_waiting() {
-    let (world, _server, client, file) = begin();
+    let (store, _server, client, file) = begin();
     file.write_at(0, b"x").unwrap();
     file.close().unwrap();
-    assert_eq!(settles(&world), [false]);
+    assert_eq!(settles(&store), [false]);
 
     create(&client, "/empty").close().unwrap();
     client.status().unwrap();
-    assert_eq!(settles(&world), [false, false]);
+    assert_eq!(settles(&store), [false, false]);
 
     client.fs().open(&Target::path("/f"), OpenFlags::READ).unwrap().close().unwrap();
     client.fs().open(&Target::path("/f"), OpenFlags::READ_WRITE).unwrap().close().unwrap();
-    assert_eq!(settles(&world).len(), 2, "nothing was written, nothing was granted");
+    assert_eq!(settles(&store).len(), 2, "nothing was written, nothing was granted");
 
     let dropped = create(&client, "/g");
     dropped.write_at(0, b"x").unwrap();
     drop(dropped);
     client.status().unwrap();
-    assert_eq!(settles(&world).len(), 3);
-    assert_eq!(world.with(|state| state.connections), 1);
+    assert_eq!(settles(&store).len(), 3);
+    assert_eq!(store.with(|state| state.connections), 1);
 }
 
 #[test]
 fn many_closes_without_a_reply_between_do_not_pile_up() {
-    let (world, _server, client, _file) = begin();
+    let (store, _server, client, _file) = begin();
     let files: Vec<File> = (0..100).map(|i| create(&client, &format!("/{i}"))).collect();
     files.into_iter().for_each(|file| file.close().unwrap());
     client.status().unwrap();
-    assert_eq!(settles(&world).len(), 100);
-    let last = world.seen(|seen| seen.op().is_some()).pop().unwrap();
+    assert_eq!(settles(&store).len(), 100);
+    let last = store.received(|received| received.op().is_some()).pop().unwrap();
     assert!(last.header.seq.0 - last.header.acked.0 <= 17, "answers are read in time: {:?}", last.header);
 }
 
 #[test]
 fn files_closed_later_are_settled_one_by_one_if_no_other_call_is_in_flight() {
-    let (world, _server, client, file) = begin();
+    let (store, _server, client, file) = begin();
     file.write_at(0, b"x").unwrap();
     file.close_later().unwrap();
     client.status().unwrap();
-    assert_eq!(settles(&world), [false]);
+    assert_eq!(settles(&store), [false]);
 }
 
 #[test]
 fn unwritten_files_are_settled_together_and_written_ones_before_they_are_closed() {
-    let (world, _server, client, file) = begin();
+    let (store, _server, client, file) = begin();
     let files: Vec<File> = (0..20).map(|i| create(&client, &format!("/{i}"))).collect();
-    let all = |world: &World| -> Vec<usize> {
+    let all = |store: &FakeStore| -> Vec<usize> {
         let of = |op| if let Op::SettleAll(all) = op { Some(all.files.len()) } else { None };
-        world.ops().into_iter().filter_map(of).collect()
+        store.ops().into_iter().filter_map(of).collect()
     };
     files.into_iter().for_each(|file| file.close_unused_later().unwrap());
     file.write_at(0, b"x").unwrap();
     file.close_unused_later().unwrap();
-    assert_eq!(settles(&world), [false], "what was written counts when it is closed");
-    assert_eq!(all(&world), [16]);
+    assert_eq!(settles(&store), [false], "what was written counts when it is closed");
+    assert_eq!(all(&store), [16]);
     assert!(client.settle_closed(Duration::from_millis(1)), "four wait");
-    wait_until(|| all(&world) == [16, 4]);
+    wait_until("both are requested", || all(&store) == [16, 4]);
 }
 
 #[test]
 fn files_closed_while_others_work_are_settled_together_after_a_moment() {
-    let (world, _server, client, _file) = begin();
+    let (store, _server, client, _file) = begin();
     let files: Vec<File> = (0..20).map(|i| create(&client, &format!("/{i}"))).collect();
-    let all = |world: &World| -> Vec<usize> {
+    let all = |store: &FakeStore| -> Vec<usize> {
         let of = |op| if let Op::SettleAll(all) = op { Some(all.files.len()) } else { None };
-        world.ops().into_iter().filter_map(of).collect()
+        store.ops().into_iter().filter_map(of).collect()
     };
     // Two calls that wait for their replies.
-    let asks_status = |seen: &Seen| matches!(seen.request, Request::Status(_));
-    world.plan_for(2, Act::RunThenHang, asks_status);
+    let asks_status = |received: &ReceivedRequest| matches!(received.request, Request::Status(_));
+    store.plan_for(2, FakeAnswer::RunThenHang, asks_status);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| client.status().unwrap_err());
         }
-        wait_until(|| world.seen(asks_status).len() == 2);
+        wait_until("the second one is requested", || store.received(asks_status).len() == 2);
         files.into_iter().for_each(|file| file.close_later().unwrap());
-        wait_until(|| all(&world) == [16]);
+        wait_until("the first part is requested", || all(&store) == [16]);
         assert!(client.settle_closed(Duration::from_millis(1)), "four wait");
-        wait_until(|| all(&world) == [16, 4]);
-        assert_eq!(settles(&world), [] as [bool; 0]);
+        wait_until("both are requested", || all(&store) == [16, 4]);
+        assert_eq!(settles(&store), [] as [bool; 0]);
         client.close().unwrap();
         assert!(!client.settle_closed(Duration::ZERO), "there will be no more");
     });
@@ -449,42 +456,44 @@ fn files_closed_while_others_work_are_settled_together_after_a_moment() {
 
 #[test]
 fn handles_of_one_file_share_grants_and_the_last_close_returns_them() {
-    let (world, _server, client, a) = begin();
+    let (store, _server, client, a) = begin();
     let b = client.fs().open(&Target::path("/f"), OpenFlags::READ_WRITE).unwrap();
     b.write_at(0, b"b").unwrap();
-    assert_eq!(grants(&world), []);
+    assert_eq!(grants(&store), []);
     b.close().unwrap();
     a.write_at(1, b"a").unwrap();
     a.close().unwrap();
-    assert_eq!(settles(&world), [true, false]);
-    assert_eq!(grants(&world), []);
+    assert_eq!(settles(&store), [true, false]);
+    assert_eq!(grants(&store), []);
 }
 
 #[test]
 fn sync_settles_a_written_file_and_keeps_the_grant() {
-    let (world, _server, _client, file) = begin();
+    let (store, _server, _client, file) = begin();
     file.write_at(0, b"x").unwrap();
     file.sync().unwrap();
     file.sync().unwrap();
-    assert_eq!(settles(&world), [true]);
-    assert_eq!(world.seen(|seen| matches!(seen.request, Request::Sync(_))).len(), 2);
+    assert_eq!(settles(&store), [true]);
+    assert_eq!(store.received(|received| matches!(received.request, Request::Sync(_))).len(), 2);
     // A failed settlement is repeated.
     file.write_at(0, b"y").unwrap();
-    world.plan_for(1, Act::Refuse(Reason::NoSpace), |seen| matches!(seen.op(), Some(Op::Settle(Settle { .. }))));
+    store.plan_for(1, FakeAnswer::Refuse(Reason::NoSpace), |received| {
+        matches!(received.op(), Some(Op::Settle(Settle { .. })))
+    });
     file.sync().unwrap_err();
     file.sync().unwrap();
-    assert_eq!(settles(&world).len(), 3);
+    assert_eq!(settles(&store).len(), 3);
 }
 
 #[test]
 fn a_truncate_drops_the_grants_above() {
-    let (world, _server, _client, file) = begin();
+    let (store, _server, _client, file) = begin();
     file.write_at(3 * CHUNK, b"x").unwrap();
     file.set_len(CHUNK + 1).unwrap();
     file.write_at(CHUNK, b"kept or asked for").unwrap();
     file.write_at(3 * CHUNK, b"again").unwrap();
-    assert!(world.seen(|seen| seen.is_write()).len() == 3, "no write was sent without a grant");
-    assert_eq!(world.file("/f")[3 * CHUNK as usize..], *b"again");
+    assert!(store.received(|received| received.is_write()).len() == 3, "no write was sent without a grant");
+    assert_eq!(store.file("/f")[3 * CHUNK as usize..], *b"again");
 }
 
 #[test]
@@ -502,10 +511,10 @@ fn a_handle_does_only_what_it_was_opened_for() {
 
 #[test]
 fn an_existing_file_is_opened_by_its_inode_and_exclusively_not_at_all() {
-    let (world, _server, client, file) = begin();
+    let (store, _server, client, file) = begin();
     let again = create(&client, "/f");
     assert_eq!(again.inode(), file.inode());
-    let opens = world.seen(|seen| matches!(seen.request, Request::Open(_)));
+    let opens = store.received(|received| matches!(received.request, Request::Open(_)));
     match &opens[0].request {
         Request::Open(open) => assert_eq!((open.target.base, open.target.path.len()), (file.inode().0, 0)),
         other => panic!("{other:?}"),
@@ -516,7 +525,7 @@ fn an_existing_file_is_opened_by_its_inode_and_exclusively_not_at_all() {
 
 #[test]
 fn many_threads_share_one_file() {
-    let (world, _server, _client, file) = begin();
+    let (store, _server, _client, file) = begin();
     let file = Arc::new(file);
     let done = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -531,7 +540,7 @@ fn many_threads_share_one_file() {
         }
     });
     assert_eq!(done.load(Ordering::Relaxed), 320);
-    let whole = world.file("/f");
+    let whole = store.file("/f");
     for at in 0..320 {
         assert!(whole[at * 100_000..at * 100_000 + 1000].iter().all(|&b| usize::from(b) == at % 8 + 1));
     }
@@ -539,8 +548,8 @@ fn many_threads_share_one_file() {
 
 #[test]
 fn a_stream_fails_if_the_server_stays_down() {
-    let world = World::new();
-    let server = world.serve();
+    let store = FakeStore::new();
+    let server = store.serve();
     let client = Client::connect(Options { timeout: Duration::from_millis(400), ..server.options() }).unwrap();
     let file = create(&client, "/f");
     file.write_at(0, &pattern(3 * MIB)).unwrap();
@@ -553,11 +562,11 @@ fn a_stream_fails_if_the_server_stays_down() {
 
 #[test]
 fn an_atomic_write_is_one_request_that_runs_once() {
-    let (world, _server, client, file) = begin();
+    let (store, _server, client, file) = begin();
     let other = create(&client, "/g");
     let (long, fs) = (pattern(5 * MIB), client.fs());
     // Its reply is lost.
-    world.plan_for(1, Act::RunThenClose, |seen| matches!(seen.request, Request::CopyRange(_)));
+    store.plan_for(1, FakeAnswer::RunThenClose, |received| matches!(received.request, Request::CopyRange(_)));
     let parts = [
         WritePart { file: &file, offset: 7, data: &long },
         WritePart { file: &other, offset: 0, data: b"other" },
@@ -568,16 +577,16 @@ fn an_atomic_write_is_one_request_that_runs_once() {
     assert!(stamp > frieze_client::Hlc::ZERO);
     let mut wanted = [&[0; 7][..], &long[..]].concat();
     wanted[8..13].copy_from_slice(b"later");
-    assert!(world.file("/f") == wanted, "in order, the later over the earlier");
-    assert_eq!(world.file("/g"), b"other");
-    let asked = world.seen(|seen| matches!(seen.request, Request::CopyRange(_)));
+    assert!(store.file("/f") == wanted, "in order, the later over the earlier");
+    assert_eq!(store.file("/g"), b"other");
+    let asked = store.received(|received| matches!(received.request, Request::CopyRange(_)));
     assert_eq!(asked.len(), 2, "it is asked again");
-    assert_eq!(world.with(|state| state.runs.values().copied().max()), Some(1));
-    let nameless = |world: &World| world.ops().iter().filter(|op| matches!(op, Op::MakeNameless(_))).count();
-    assert_eq!(nameless(&world), 1);
+    assert_eq!(store.with(|state| state.runs.values().copied().max()), Some(1));
+    let nameless = |store: &FakeStore| store.ops().iter().filter(|op| matches!(op, Op::MakeNameless(_))).count();
+    assert_eq!(nameless(&store), 1);
     // A single record is written as one.
     fs.write_atomically(&[WritePart { file: &other, offset: 2, data: b"T" }]).unwrap();
-    assert_eq!((world.file("/g"), nameless(&world)), (b"otTer".to_vec(), 1));
+    assert_eq!((store.file("/g"), nameless(&store)), (b"otTer".to_vec(), 1));
     assert!(fs.write_atomically(&[]).is_ok());
     let read_only = fs.open(&Target::path("/g"), OpenFlags::READ).unwrap();
     let refused = fs.write_atomically(&[WritePart { file: &read_only, offset: 0, data: b"x" }]);

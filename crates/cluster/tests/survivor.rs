@@ -64,7 +64,7 @@ struct Member {
     newest: u64,
 }
 
-struct World {
+struct SurvivorModel {
     rng: Rng,
     members: Vec<Member>,
     alive: Set,
@@ -95,15 +95,15 @@ impl Member {
     }
 }
 
-impl World {
-    fn new(seed: u64) -> World {
+impl SurvivorModel {
+    fn new(seed: u64) -> SurvivorModel {
         let mut rng = Rng::new(seed);
         let count = if rng.below(2) == 0 { 3 } else { 5 };
         let voters: Set = (0..count).collect();
         let mut member =
             || Member { identity: 1, voters: voters.clone(), ahead: rng.below(AHEAD + 1), ..Member::default() };
         let members = (0..count).map(|_| member()).collect();
-        World {
+        SurvivorModel {
             rng,
             members,
             alive: voters,
@@ -345,20 +345,20 @@ impl World {
 }
 
 fn life(seed: u64, without: Option<Rule>) -> Result<(), String> {
-    let mut world = World::new(seed);
-    let steps = 20 + world.below(200);
-    (0..steps).for_each(|_| world.step());
-    world.recover(without)?;
-    world.check()?;
+    let mut model = SurvivorModel::new(seed);
+    let steps = 20 + model.below(200);
+    (0..steps).for_each(|_| model.step());
+    model.recover(without)?;
+    model.check()?;
     for _ in 0..10 {
-        world.step();
-        world.check()?;
+        model.step();
+        model.check()?;
     }
     // Those of before come back, with all that they had.
-    world.alive = (0..world.members.len()).collect();
+    model.alive = (0..model.members.len()).collect();
     for _ in 0..100 {
-        world.step();
-        world.check()?;
+        model.step();
+        model.check()?;
     }
     Ok(())
 }

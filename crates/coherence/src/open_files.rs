@@ -106,7 +106,7 @@ mod tests {
     const FILE: InodeId = InodeId(7);
 
     #[test]
-    fn what_was_opened_since_the_list_before_stays_whatever_a_list_says() {
+    fn files_opened_since_the_last_list_stay_open_if_the_next_list_omits_them() {
         let opened = OpenFiles::default();
         opened.add(ONE, FILE);
         assert!(!opened.holds(FILE), "nobody would say that it is closed");

@@ -5,8 +5,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 
 use frieze_client::{Admission, Options};
 use frieze_node::{Server, Settings};
+use frieze_testkit::local::LocalServer;
 use prost::Message;
-use tempfile::TempDir;
 
 use super::{Error, HdfsGateway, HdfsOptions, Trust};
 use crate::proto::*;
@@ -15,8 +15,11 @@ use crate::transfer::{self, ChecksumKind, DataPacket, LENGTHS_BYTES, Lengths, pa
 
 mod acls;
 mod administration;
+mod block_transfer;
 mod checksum_cache;
+mod fixture;
 mod guarded_reader;
+mod hadoop_client;
 mod locations;
 mod messages;
 mod numbers;
@@ -27,354 +30,9 @@ mod restart;
 mod snapshots;
 mod trees;
 
-const SUMS: ChecksumKind = ChecksumKind::Crc32c(512);
-
-/// A server and its gateway.
-struct HdfsFixture {
-    gateway: HdfsGateway,
-    server: Server,
-    dir: TempDir,
-}
-
-fn options(listen: &str, trust: Trust) -> HdfsOptions {
-    let (listen, data) = (listen.to_owned(), "127.0.0.1:0".to_owned());
-    HdfsOptions { listen, data, trust, notes: None, admission: Admission::new(4096) }
-}
-
-impl HdfsFixture {
-    fn new() -> HdfsFixture {
-        HdfsFixture::with(Settings::default())
-    }
-
-    fn with(settings: Settings) -> HdfsFixture {
-        let dir = tempfile::tempdir().unwrap();
-        let mut settings =
-            Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..settings };
-        settings.memory_bytes_max = 256 << 20;
-        settings.root_mode = Some(0o1777);
-        let server = Server::start(settings).unwrap();
-        // As `frieze serve` opens it; the gateways beside it below are asked over a socket.
-        let client = Options { server: server.home(), in_process: Some(server.in_process()), ..Options::default() };
-        let gateway = HdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), [7; 32], client).unwrap();
-        HdfsFixture { gateway, server, dir }
-    }
-
-    fn connect(&self) -> HadoopClient {
-        connect_to(&self.gateway, "", 0)
-    }
-
-    fn connect_as(&self, user: &str, authentication: u8) -> HadoopClient {
-        connect_to(&self.gateway, user, authentication)
-    }
-
-    fn stop(self) {
-        drop(self.gateway);
-        self.server.stop().unwrap();
-    }
-}
-
-fn connect_to(gateway: &HdfsGateway, user: &str, authentication: u8) -> HadoopClient {
-    connect_by(gateway, PROTOCOL, user, authentication)
-}
-
-fn connect_by(gateway: &HdfsGateway, protocol: &str, user: &str, authentication: u8) -> HadoopClient {
-    let mut stream = TcpStream::connect(gateway.address()).unwrap();
-    stream.write_all(&[b'h', b'r', b'p', b'c', 9, 0, authentication]).unwrap();
-    let mut client = HadoopClient { stream, next: 0 };
-    if authentication != 0 {
-        let negotiate = RpcSasl { state: sasl::NEGOTIATE, ..RpcSasl::default() };
-        client.send(-33, &[negotiate.encode_length_delimited_to_vec()]);
-        let (header, message) = client.receive();
-        assert_eq!((header.call_id as i32, header.status), (-33, rpc_status::SUCCESS));
-        assert_eq!(RpcSasl::decode(message.as_slice()).unwrap().state, sasl::SUCCESS);
-    }
-    let user_info = Some(UserInformation { effective_user: Some(user.to_owned()), real_user: None });
-    let context = IpcConnectionContext { user_info, protocol: Some(protocol.to_owned()) };
-    client.send(-3, &[context.encode_length_delimited_to_vec()]);
-    client
-}
-
-/// A client of the name service.
-struct HadoopClient {
-    stream: TcpStream,
-    next: i32,
-}
-
-/// Class and words of an exception.
-type CallFailure = (String, String);
-
-impl HadoopClient {
-    fn send(&mut self, number: i32, messages: &[Vec<u8>]) {
-        self.stream.write_all(&HadoopClient::frame(number, messages)).unwrap();
-    }
-
-    fn frame(number: i32, messages: &[Vec<u8>]) -> Vec<u8> {
-        let header = RpcRequestHeader {
-            rpc_kind: Some(2),
-            rpc_op: Some(0),
-            call_id: number,
-            client_id: vec![7; 16],
-            retry_count: Some(0),
-        };
-        let body = [header.encode_length_delimited_to_vec(), messages.concat()].concat();
-        [(body.len() as u32).to_be_bytes().as_slice(), &body].concat()
-    }
-
-    fn receive(&mut self) -> (RpcResponseHeader, Vec<u8>) {
-        let mut len = [0; 4];
-        self.stream.read_exact(&mut len).unwrap();
-        let mut frame = vec![0; u32::from_be_bytes(len) as usize];
-        self.stream.read_exact(&mut frame).unwrap();
-        let mut rest = frame.as_slice();
-        let header = RpcResponseHeader::decode_length_delimited(&mut rest).unwrap();
-        let reply = if rest.is_empty() { Vec::new() } else { Vec::<u8>::from(split_delimited(rest)) };
-        (header, reply)
-    }
-
-    fn ask(&mut self, method: &str, request: &impl Message) -> Result<Vec<u8>, CallFailure> {
-        self.next += 1;
-        self.ask_numbered(self.next, PROTOCOL, method, &request.encode_to_vec())
-    }
-
-    fn ask_numbered(
-        &mut self,
-        number: i32,
-        protocol: &str,
-        method: &str,
-        request: &[u8],
-    ) -> Result<Vec<u8>, CallFailure> {
-        let header = RequestHeader {
-            method_name: method.to_owned(),
-            declaring_class_protocol_name: protocol.to_owned(),
-            client_protocol_version: 1,
-        };
-        let mut delimited = Vec::new();
-        prost::encoding::encode_varint(request.len() as u64, &mut delimited);
-        delimited.extend(request);
-        self.send(number, &[header.encode_length_delimited_to_vec(), delimited]);
-        let (header, reply) = self.receive();
-        match header.status {
-            rpc_status::SUCCESS => {
-                assert_eq!(header.call_id as i32, number);
-                Ok(reply)
-            }
-            _ => Err((header.exception_class_name.unwrap(), header.error_msg.unwrap())),
-        }
-    }
-
-    fn call<R: Message + Default>(&mut self, method: &str, request: &impl Message) -> R {
-        let reply = self.ask(method, request).unwrap_or_else(|refused| panic!("{method}: {refused:?}"));
-        R::decode(reply.as_slice()).unwrap()
-    }
-
-    fn refused(&mut self, method: &str, request: &impl Message) -> String {
-        let (class, _) = self.ask(method, request).expect_err("it is refused");
-        class.rsplit('.').next().unwrap().to_owned()
-    }
-
-    fn info(&mut self, path: &str) -> Option<HdfsFileStatus> {
-        self.call::<GetFileInfoResponse>("getFileInfo", &path_of(path)).fs
-    }
-
-    fn create(&mut self, path: &str, holder: &str) -> HdfsFileStatus {
-        self.call::<CreateResponse>("create", &create(path, holder)).fs.unwrap()
-    }
-
-    fn add_block(&mut self, path: &str, holder: &str, previous: Option<ExtendedBlock>) -> LocatedBlock {
-        let request = AddBlockRequest {
-            src: path.to_owned(),
-            client_name: holder.to_owned(),
-            previous,
-            ..AddBlockRequest::default()
-        };
-        self.call::<AddBlockResponse>("addBlock", &request).block.unwrap()
-    }
-
-    fn complete(&mut self, path: &str, holder: &str, last: Option<ExtendedBlock>) -> bool {
-        let request = CompleteRequest { src: path.to_owned(), client_name: holder.to_owned(), last, file_id: None };
-        self.call::<ResultResponse>("complete", &request).result
-    }
-
-    /// Writes a file of one block.
-    fn write(&mut self, path: &str, data: &[u8]) {
-        self.create(path, "w");
-        let block = self.add_block(path, "w", None);
-        let mut transfer = Transfer::write(&block);
-        assert_eq!(transfer.put(0, 0, data, true), status::SUCCESS);
-        assert!(self.complete(path, "w", Some(of_len(&block, data.len()))));
-    }
-
-    fn locations(&mut self, path: &str) -> LocatedBlocks {
-        let request = GetBlockLocationsRequest { src: path.to_owned(), offset: 0, length: u64::MAX };
-        self.call::<GetBlockLocationsResponse>("getBlockLocations", &request).locations.unwrap()
-    }
-
-    fn read(&mut self, path: &str) -> Vec<u8> {
-        let located = self.locations(path);
-        located
-            .blocks
-            .iter()
-            .flat_map(|block| Transfer::read(block, 0, block.b.as_ref().unwrap().num_bytes.unwrap()).unwrap().1)
-            .collect()
-    }
-}
-
-fn split_delimited(mut rest: &[u8]) -> &[u8] {
-    let len = prost::encoding::decode_varint(&mut rest).unwrap();
-    assert_eq!(len as usize, rest.len());
-    rest
-}
-
-fn path_of(path: &str) -> PathRequest {
-    PathRequest { path: path.to_owned() }
-}
-
-fn create(path: &str, holder: &str) -> CreateRequest {
-    CreateRequest {
-        src: path.to_owned(),
-        masked: Some(FsPermission { perm: 0o644 }),
-        client_name: holder.to_owned(),
-        create_flag: 1 | create_flag::OVERWRITE,
-        create_parent: true,
-        replication: 1,
-        block_size: 1 << 20,
-        ..CreateRequest::default()
-    }
-}
-
-fn mkdirs(path: &str) -> MkdirsRequest {
-    let masked = Some(FsPermission { perm: 0o755 });
-    MkdirsRequest { src: path.to_owned(), masked, create_parent: true, unmasked: None }
-}
-
-fn of_len(block: &LocatedBlock, len: usize) -> ExtendedBlock {
-    ExtendedBlock { num_bytes: Some(len as u64), ..block.b.clone().unwrap() }
-}
-
-/// A connection to the data service.
-struct Transfer(TcpStream);
-
-impl Transfer {
-    fn connect(block: &LocatedBlock) -> Transfer {
-        let id = block.locs[0].id.as_ref().unwrap();
-        let address = (id.ip_addr.as_str(), id.xfer_port as u16).to_socket_addrs().unwrap().next().unwrap();
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Transfer(stream)
-    }
-
-    fn base(block: &LocatedBlock) -> Option<ClientOperationHeader> {
-        let base_header = Some(BaseHeader { block: block.b.clone(), token: block.block_token.clone() });
-        Some(ClientOperationHeader { base_header, client_name: "t".to_owned() })
-    }
-
-    fn begin(&mut self, operation: u8, request: &impl Message) -> BlockOpResponse {
-        self.0.write_all(&[&[0, 28, operation], request.encode_length_delimited_to_vec().as_slice()].concat()).unwrap();
-        self.message()
-    }
-
-    fn message<M: Message + Default>(&mut self) -> M {
-        let len = self.byte();
-        let len = if len & 0x80 == 0 { len } else { len & 0x7f | self.byte() << 7 };
-        let mut bytes = vec![0; len];
-        self.0.read_exact(&mut bytes).unwrap();
-        M::decode(bytes.as_slice()).unwrap()
-    }
-
-    fn byte(&mut self) -> usize {
-        let mut byte = [0];
-        self.0.read_exact(&mut byte).unwrap();
-        byte[0].into()
-    }
-
-    fn asks_to_write(block: &LocatedBlock) -> OpWriteBlock {
-        OpWriteBlock {
-            header: Transfer::base(block),
-            targets: Vec::new(),
-            stage: stage::SETUP_CREATE,
-            pipeline_size: 1,
-            min_bytes_rcvd: 0,
-            max_bytes_rcvd: 0,
-            latest_generation_stamp: 0,
-            requested_checksum: Some(Checksum { kind: checksum::CRC32C, bytes_per_checksum: 512 }),
-        }
-    }
-
-    fn write(block: &LocatedBlock) -> Transfer {
-        let mut transfer = Transfer::connect(block);
-        let response = transfer.begin(80, &Transfer::asks_to_write(block));
-        assert_eq!((response.status, response.first_bad_link.as_deref()), (status::SUCCESS, Some("")));
-        transfer
-    }
-
-    fn packet(seqno: i64, at: u64, data: &[u8], is_last: bool) -> Vec<u8> {
-        let header = PacketHeader {
-            offset_in_block: at as i64,
-            seqno,
-            last_packet_in_block: is_last,
-            data_len: data.len() as i32,
-            sync_block: None,
-        };
-        let mut bytes = Vec::new();
-        put_packet(&header, data, SUMS, &mut bytes);
-        bytes
-    }
-
-    /// Sends a packet and gives the status of its acknowledgement.
-    fn put(&mut self, seqno: i64, at: u64, data: &[u8], is_last: bool) -> i32 {
-        self.0.write_all(&Transfer::packet(seqno, at, data, is_last)).unwrap();
-        self.acknowledged(seqno)
-    }
-
-    fn acknowledged(&mut self, seqno: i64) -> i32 {
-        let ack: PipelineAck = self.message();
-        assert_eq!((ack.seqno, ack.reply.len()), (seqno, 1));
-        ack.reply[0]
-    }
-
-    /// Reads a range of a block: where what came begins, and what came; or the status it was refused with.
-    fn read(block: &LocatedBlock, offset: u64, len: u64) -> Result<(u64, Vec<u8>), i32> {
-        Transfer::connect(block).read_on(block, offset, len).map(|read| read.unwrap())
-    }
-
-    /// The same over this connection; or what was wrong with a packet.
-    fn read_on(
-        &mut self,
-        block: &LocatedBlock,
-        offset: u64,
-        len: u64,
-    ) -> Result<Result<(u64, Vec<u8>), transfer::PacketError>, i32> {
-        let request = OpReadBlock { header: Transfer::base(block), offset, len, send_checksums: Some(true) };
-        let response = self.begin(81, &request);
-        if response.status != status::SUCCESS {
-            return Err(response.status);
-        }
-        let begins = response.read_op_checksum_info.unwrap().chunk_offset;
-        let mut all = Vec::new();
-        loop {
-            let mut lengths = [0; LENGTHS_BYTES];
-            self.0.read_exact(&mut lengths).unwrap();
-            let lengths = Lengths::read(lengths).unwrap();
-            let mut bytes = vec![0; lengths.header + lengths.body];
-            self.0.read_exact(&mut bytes).unwrap();
-            let (header, body) = bytes.split_at(lengths.header);
-            let DataPacket { header, data, .. } = match packet(header, body, SUMS) {
-                Ok(packet) => packet,
-                Err(error) => return Ok(Err(error)),
-            };
-            assert_eq!(header.offset_in_block as u64, begins + all.len() as u64);
-            assert!(data.is_empty() || header.offset_in_block % 512 == 0, "a packet begins with a span");
-            all.extend(data);
-            if header.last_packet_in_block {
-                return Ok(Ok((begins, all)));
-            }
-        }
-    }
-}
-
-fn bytes(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at * 31 % 251) as u8).collect()
-}
+use block_transfer::Transfer;
+use fixture::{HdfsFixture, SUMS, bytes, connect_by, connect_to, options};
+use hadoop_client::{CallFailure, HadoopClient, create, mkdirs, of_len, path_of};
 
 #[test]
 fn a_file_is_written_and_read_and_listed() {
@@ -511,7 +169,8 @@ fn extended_attributes_are_the_same_at_every_gateway() {
     client.call::<()>("setXAttr", &set(b"1", xattr_flag::CREATE));
     assert_eq!(client.refused("setXAttr", &set(b"2", xattr_flag::CREATE)), "IOException");
     client.call::<()>("setXAttr", &set(b"3", xattr_flag::CREATE | xattr_flag::REPLACE));
-    let own = frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
+    let own = frieze_client::Client::connect(Options { server: opened.local.server().nearby(), ..Options::default() })
+        .unwrap();
     assert_eq!(own.fs().get_xattr(&frieze_client::Target::path("/f"), b"user.a").unwrap(), b"3");
     let listed = client.call::<XAttrsResponse>("listXAttrs", &path_of("/f")).xattrs;
     assert_eq!(listed, [xattr("a", None)]);
@@ -634,7 +293,8 @@ fn the_past_is_read_by_name_and_never_changed() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/d/f", b"v1");
-    let now = frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
+    let now = frieze_client::Client::connect(Options { server: opened.local.server().nearby(), ..Options::default() })
+        .unwrap();
     let at = now.now().unwrap();
     client.write("/d/f", b"v2 is longer");
     let old = format!("/.at/{at}/d/f");

@@ -3,153 +3,15 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use frieze_client::{Admission, Client, Options};
 use frieze_hdfs::proto::{SAFEMODE_ENTER, SetSafeModeRequest};
 use frieze_hdfs::{Account, Calls, RemoteUser};
-use frieze_node::{Server, Settings};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use super::{Error, Trust, WebHdfsGateway, WebHdfsOptions};
+mod fixture;
 
-/// A server and its gateway.
-struct WebHdfsFixture {
-    gateway: WebHdfsGateway,
-    calls: Calls,
-    client: Client,
-    server: Server,
-    agent: ureq::Agent,
-    _dir: TempDir,
-}
+use fixture::{GO_ON, WebHdfsFixture, bytes, options};
 
-/// What was answered.
-#[derive(Debug)]
-struct WebAnswer {
-    status: u16,
-    location: Option<String>,
-    body: Vec<u8>,
-}
-
-impl WebAnswer {
-    fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-
-    /// Status and simple name of the exception.
-    fn refused(&self) -> (u16, String) {
-        let told = self.json();
-        let exception = told["RemoteException"]["exception"].as_str().unwrap_or_else(|| panic!("{self:?}"));
-        (self.status, exception.to_owned())
-    }
-
-    fn message(&self) -> String {
-        self.json()["RemoteException"]["message"].as_str().unwrap().to_owned()
-    }
-}
-
-fn options(listen: &str, trust: Trust) -> WebHdfsOptions {
-    WebHdfsOptions { listen: listen.to_owned(), trust, admission: Admission::new(4096) }
-}
-
-impl WebHdfsFixture {
-    fn new() -> WebHdfsFixture {
-        let dir = tempfile::tempdir().unwrap();
-        let mut settings =
-            Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..Settings::default() };
-        settings.memory_bytes_max = 256 << 20;
-        settings.root_mode = Some(0o1777);
-        let server = Server::start(settings).unwrap();
-        let client = || Options { server: server.nearby(), ..Options::default() };
-        let mut calls = None;
-        let gateway = WebHdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), |at| {
-            let made = Calls::connect(client(), [7; 32], at, None)?;
-            calls = Some(made.clone());
-            Ok::<_, Error>(made)
-        });
-        let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0).build();
-        let (gateway, calls, client) = (gateway.unwrap(), calls.unwrap(), Client::connect(client()).unwrap());
-        WebHdfsFixture { gateway, calls, client, server, agent: config.into(), _dir: dir }
-    }
-
-    fn url(&self, path_and_query: &str) -> String {
-        format!("http://{}/webhdfs/v1{path_and_query}", self.gateway.address())
-    }
-
-    fn send(&self, method: &str, url: &str, body: &[u8]) -> WebAnswer {
-        let answered = match method {
-            "GET" => self.agent.get(url).call(),
-            "DELETE" => self.agent.delete(url).call(),
-            "PUT" => self.agent.put(url).send(body),
-            "POST" => self.agent.post(url).send(body),
-            other => panic!("{other}"),
-        };
-        let mut response = answered.unwrap();
-        let location = response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());
-        let body = response.body_mut().with_config().limit(64 << 20).read_to_vec().unwrap();
-        WebAnswer { status: response.status().as_u16(), location, body }
-    }
-
-    fn ask(&self, method: &str, path_and_query: &str) -> WebAnswer {
-        self.send(method, &self.url(path_and_query), b"")
-    }
-
-    fn get(&self, path_and_query: &str) -> Value {
-        let answer = self.ask("GET", path_and_query);
-        assert_eq!(answer.status, 200, "{path_and_query}: {answer:?}");
-        answer.json()
-    }
-
-    fn refused(&self, method: &str, path_and_query: &str) -> (u16, String) {
-        self.ask(method, path_and_query).refused()
-    }
-
-    /// Both steps of an operation that moves bytes.
-    fn two_steps(&self, method: &str, path_and_query: &str, body: &[u8]) -> WebAnswer {
-        let first = self.ask(method, path_and_query);
-        if first.status != 307 {
-            return first;
-        }
-        assert_eq!(first.body, b"");
-        self.send(method, &first.location.unwrap(), body)
-    }
-
-    fn write(&self, path: &str, body: &[u8]) {
-        let answer = self.two_steps("PUT", &format!("{path}?op=CREATE&overwrite=true"), body);
-        assert_eq!(answer.status, 201, "{answer:?}");
-    }
-
-    fn read(&self, path: &str) -> Vec<u8> {
-        let answer = self.two_steps("GET", &format!("{path}?op=OPEN"), b"");
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer.body
-    }
-
-    /// Sends bytes on a connection of their own, and reads until the gateway ends it.
-    fn raw(&self, bytes: &[u8]) -> String {
-        let mut stream = TcpStream::connect(self.gateway.address()).unwrap();
-        stream.write_all(bytes).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        String::from_utf8_lossy(&answer).into_owned()
-    }
-
-    /// The name of this instant.
-    fn now(&self) -> String {
-        self.client.now().unwrap().to_string()
-    }
-
-    fn stop(self) {
-        drop((self.gateway, self.calls, self.client));
-        self.server.stop().unwrap();
-    }
-}
-
-/// The interim response to a client that asks whether it may send a body.
-const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-
-fn bytes(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at * 31 % 251) as u8).collect()
-}
+use super::{Error, Trust, WebHdfsGateway};
 
 #[test]
 fn a_file_is_made_read_and_appended_to_in_two_steps() {

@@ -53,7 +53,7 @@ enum Waiting {
 }
 
 /// The driver, the device, and the promises of each member.
-struct World {
+struct LoneReplica {
     replica: Replica,
     hlc: u64,
     requests: u64,
@@ -71,9 +71,9 @@ struct World {
     clean: u64,
 }
 
-impl World {
-    fn new() -> World {
-        World {
+impl LoneReplica {
+    fn new() -> LoneReplica {
+        LoneReplica {
             replica: Replica::new(ChainId(1), ChainEpoch(1), Settings { in_flight_max: 6, ..Settings::default() }),
             hlc: 100,
             requests: 0,
@@ -273,10 +273,10 @@ proptest! {
 
     #[test]
     fn every_life_of_a_replica_keeps_its_promises(ops in prop::collection::vec(op(), 1..60)) {
-        let mut world = World::new();
+        let mut lone = LoneReplica::new();
         for op in &ops {
-            world.play(op);
+            lone.play(op);
         }
-        world.finish();
+        lone.finish();
     }
 }

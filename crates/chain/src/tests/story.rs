@@ -1,12 +1,9 @@
-//! Runs the stories in `testdata/`: a line that starts with `>` is an input, the lines below it are the effects.
-//!
-//! Stamps are small numbers. `UPDATE_EXPECT=1` rewrites what the lines below an input say; read the difference.
-
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+//! The stories in `testdata/`, see [`frieze_testkit::story`]. Stamps are small numbers.
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Reason, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
+use frieze_testkit::stories;
+use frieze_testkit::story::StoryCommand;
 use frieze_wire::chain::{Configuration, RecordHeader};
 use frieze_wire::message::Durability;
 
@@ -15,20 +12,11 @@ use crate::{
     Settings, WriteRequest,
 };
 
-macro_rules! stories {
-    ($($name:ident),* $(,)?) => {
-        $(#[test] fn $name() { check(stringify!($name)); })*
-
-        #[test]
-        fn every_story_in_testdata_runs() {
-            let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata");
-            let files = std::fs::read_dir(folder).expect("testdata is there").count();
-            assert_eq!(files, [$(stringify!($name)),*].len(), "a story without a test tells nothing");
-        }
-    };
-}
-
 stories! {
+    {
+        let mut replica = Replica::new(ChainId(3), ChainEpoch(1), Settings::default());
+        move |command: &str| run(&mut replica, command)
+    };
     a_write_is_answered_when_it_is_committed,
     a_retry_runs_once,
     numbers_below_the_floor_are_refused,
@@ -43,38 +31,8 @@ stories! {
     bad_requests,
 }
 
-fn check(name: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/{name}.txt"));
-    let written = std::fs::read_to_string(&path).expect("the story is there");
-    let output = run_story(&written);
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, &output).expect("the story can be rewritten");
-        return;
-    }
-    assert!(output == written, "{name} is output differently:\n{output}\nUPDATE_EXPECT=1 rewrites it");
-}
-
-/// The story with every input's effects as they are now.
-fn run_story(written: &str) -> String {
-    let mut replica = Replica::new(ChainId(3), ChainEpoch(1), Settings::default());
-    let mut output = String::new();
-    for line in written.lines() {
-        let Some(command) = line.strip_prefix("> ") else {
-            if line.is_empty() || line.starts_with('#') {
-                output += &format!("{line}\n");
-            }
-            continue;
-        };
-        output += &format!("{line}\n");
-        for effect in run(&mut replica, command) {
-            output += &format!("  {effect}\n");
-        }
-    }
-    output
-}
-
 fn run(replica: &mut Replica, command: &str) -> Vec<String> {
-    let words = Words::of(command);
+    let words = StoryCommand::parse(command, &["sync"]);
     match words.verb {
         "limits" => {
             let default = Settings::default();
@@ -114,7 +72,7 @@ fn run(replica: &mut Replica, command: &str) -> Vec<String> {
                 session: SessionId(words.number("s").unwrap_or(1)),
                 seq: Seq(words.need("seq")),
                 part: words.number("part").unwrap_or(0) as u8,
-                chunk: words.chunk(),
+                chunk: chunk(&words),
                 offset: words.number("offset").unwrap_or(0) as u32,
                 ..RecordHeader::ZERO
             };
@@ -133,7 +91,7 @@ fn run(replica: &mut Replica, command: &str) -> Vec<String> {
     }
 }
 
-fn input(words: &Words<'_>) -> ReplicaInput {
+fn input(words: &StoryCommand<'_>) -> ReplicaInput {
     let request = || RequestId(words.need("r"));
     let token = || AppendToken(words.need("append"));
     match words.verb {
@@ -143,7 +101,7 @@ fn input(words: &Words<'_>) -> ReplicaInput {
                 session: SessionId(words.number("s").unwrap_or(1)),
                 seq: Seq(words.need("seq")),
                 epoch: ChainEpoch(words.number("epoch").unwrap_or(1)),
-                chunk: words.chunk(),
+                chunk: chunk(words),
                 offset: words.number("offset").unwrap_or(0) as u32,
                 len: words.number("len").unwrap_or(100) as u32,
                 part: words.number("part").unwrap_or(0) as u8,
@@ -155,14 +113,14 @@ fn input(words: &Words<'_>) -> ReplicaInput {
             acked: Seq(words.number("acked").unwrap_or(0)),
             seen: Hlc(words.number("seen").unwrap_or(0)),
             file_offset: words.number("offset").unwrap_or(0),
-            durability: if words.values.contains_key("sync") { Durability::Sync } else { Durability::Async },
+            durability: if words.has("sync") { Durability::Sync } else { Durability::Async },
             chunk_version: words.number("version").unwrap_or(0),
             newest_user_time: words.number("newest").map(|time| UserTime(time as i64)),
             times_after: Hlc(words.number("times-after").unwrap_or(0)),
         }),
-        "appended" => ReplicaInput::Appended { token: token(), end: words.end() },
+        "appended" => ReplicaInput::Appended { token: token(), end: end(words) },
         "append-failed" => ReplicaInput::AppendFailed { token: token(), reason: Reason::NoSpace },
-        "persisted" => ReplicaInput::Persisted { through: words.end() },
+        "persisted" => ReplicaInput::Persisted { through: end(words) },
         "device-failed" => ReplicaInput::DeviceFailed { reason: Reason::InputOutput },
         "close" => ReplicaInput::Close { request: request(), at: Hlc(words.need("instant")) },
         "configure" => ReplicaInput::Configure(Configuration::alone(ChainEpoch(words.need("epoch")))),
@@ -196,40 +154,14 @@ fn show(effect: &ReplicaEffect) -> String {
     }
 }
 
-/// A command: its verb, then pairs of a name and a value; `sync` stands alone.
-struct Words<'a> {
-    verb: &'a str,
-    values: BTreeMap<&'a str, &'a str>,
+fn chunk(command: &StoryCommand<'_>) -> ChunkId {
+    let default = ChunkId { inode: InodeId(7), index: 0 };
+    command.text("chunk").map_or(default, |text| text.parse().expect("the value is a chunk"))
 }
 
-impl<'a> Words<'a> {
-    fn of(command: &'a str) -> Words<'a> {
-        let mut words = command.split_whitespace();
-        let verb = words.next().expect("a command has a verb");
-        let mut values = BTreeMap::new();
-        while let Some(name) = words.next() {
-            let value = if name == "sync" { "" } else { words.next().expect("a name has a value") };
-            values.insert(name, value);
-        }
-        Words { verb, values }
-    }
-
-    fn number(&self, name: &str) -> Option<u64> {
-        self.values.get(name).map(|text| text.parse().expect("the value is a number"))
-    }
-
-    fn need(&self, name: &str) -> u64 {
-        self.number(name).unwrap_or_else(|| panic!("{} needs {name}", self.verb))
-    }
-
-    fn chunk(&self) -> ChunkId {
-        let default = ChunkId { inode: InodeId(7), index: 0 };
-        self.values.get("chunk").map_or(default, |text| text.parse().expect("the value is a chunk"))
-    }
-
-    fn end(&self) -> LogEnd {
-        let (segment, offset) = self.values["end"].split_once(':').expect("an end is SEGMENT:OFFSET");
-        let number = |text: &str| text.parse().expect("a number");
-        LogEnd { segment: SegmentId(number(segment)), offset: number(offset) }
-    }
+fn end(command: &StoryCommand<'_>) -> LogEnd {
+    let (segment, offset) =
+        command.text("end").and_then(|text| text.split_once(':')).expect("an end is SEGMENT:OFFSET");
+    let number = |text: &str| text.parse().expect("a number");
+    LogEnd { segment: SegmentId(number(segment)), offset: number(offset) }
 }

@@ -10,7 +10,7 @@ use super::removed::await_end;
 use super::*;
 
 /// Goes on from the stopped server of this number, and starts it.
-fn go_on_from(cluster: &mut Cluster, number: usize, more: &[&str]) {
+fn go_on_from(cluster: &mut ServedCluster, number: usize, more: &[&str]) {
     let dir = number.to_string();
     let args = ["cluster", "recover", "--dir", &dir, "--yes", "--accept-loss"];
     let recovered = Command::new(env!("CARGO_BIN_EXE_frieze"))
@@ -24,7 +24,7 @@ fn go_on_from(cluster: &mut Cluster, number: usize, more: &[&str]) {
 }
 
 /// The first trouble of `status` at this server, once its words contain `what`.
-fn await_trouble(cluster: &Cluster, number: usize, command: &[&str], what: &str) -> String {
+fn await_trouble(cluster: &ServedCluster, number: usize, command: &[&str], what: &str) -> String {
     eventually(what, || {
         let output = cluster.frieze(number, command);
         let found: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -35,7 +35,7 @@ fn await_trouble(cluster: &Cluster, number: usize, command: &[&str], what: &str)
 
 #[test]
 fn a_server_whose_cluster_has_ended_says_so_and_ends_and_clients_go_to_the_new_one() {
-    let mut cluster = Cluster::of(2);
+    let mut cluster = ServedCluster::of(2);
     cluster.await_whole(0);
     write(&cluster.client(0), "/kept", b"kept");
     let mountpoint = cluster.directory.path().join("old");
@@ -84,7 +84,7 @@ fn a_server_whose_cluster_has_ended_says_so_and_ends_and_clients_go_to_the_new_o
 /// It was cut off and recovered as a cluster of its own, while the others were a majority.
 #[test]
 fn a_living_majority_outlives_a_server_that_recovered_without_it() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     cluster.await_whole(0);
     cluster.kill(2);
     // Not allowed, while the others answer; it is declared a copy.
@@ -105,12 +105,12 @@ fn a_living_majority_outlives_a_server_that_recovered_without_it() {
     });
     cluster.start_again(1);
     assert_eq!(read(&cluster.client(1), "/kept"), b"kept");
-    assert!(cluster.servers[0].as_mut().unwrap().process.try_wait().unwrap().is_none());
+    assert!(cluster.servers[0].as_mut().unwrap().ended().is_none());
 }
 
 #[test]
 fn join_with_the_servers_of_another_cluster_is_refused_and_named_where_one_is_silent() {
-    let (cluster, mut other) = (Cluster::of(1), Cluster::of(1));
+    let (cluster, mut other) = (ServedCluster::of(1), ServedCluster::of(1));
     other.kill(0);
     let (address, silent) = (&cluster.addresses[0], format!("127.0.0.1:{}", minority::free_port()));
     let serve = |join: &str| {
@@ -135,9 +135,7 @@ fn join_with_the_servers_of_another_cluster_is_refused_and_named_where_one_is_si
     assert_eq!(refused.status.code(), Some(1), "{words}");
     assert!(words.contains("--join names servers of another cluster: 0 is of a server that is alone"), "{words}");
     let log = other.directory.path().join("log");
-    let mut command = serve(&format!("{address},{silent}"));
-    command.stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
-    let (_server, _) = await_ready(command, || std::fs::read_to_string(&log).unwrap());
+    let (_server, _) = await_ready(serve(&format!("{address},{silent}")), &log);
     let words = std::fs::read_to_string(&log).unwrap();
     assert!(words.contains("WARN") && words.contains("names servers of another cluster"), "{words}");
 }

@@ -67,7 +67,7 @@ fn check_now(out: &Path) {
 
 #[test]
 fn every_kind_of_file_comes_out_as_it_is_and_as_it_was() {
-    let mut cluster = Cluster::of(1);
+    let mut cluster = ServedCluster::of(1);
     let place = cluster.directory.path().to_owned();
     let then = filled(&cluster.client(0)).to_string();
     stop(&mut cluster, 0);
@@ -114,19 +114,19 @@ fn every_kind_of_file_comes_out_as_it_is_and_as_it_was() {
 }
 
 /// A file of two versions in a cluster of three. Returns the instant of the first.
-fn twice(cluster: &Cluster) -> String {
+fn twice(cluster: &ServedCluster) -> String {
     cluster.await_whole(0);
     let client = cluster.client(0);
-    write(&client, "/kept", &scrambled(1, 2_000_000));
+    write(&client, "/kept", &random_bytes(1, 2_000_000));
     let then = client.now().unwrap().to_string();
-    write(&client, "/kept", &scrambled(2, 2_000_000));
+    write(&client, "/kept", &random_bytes(2, 2_000_000));
     client.fs().sync_all().unwrap();
     then
 }
 
 #[test]
 fn files_come_out_of_the_directory_of_a_server_that_was_declared_dead() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     let place = cluster.directory.path().to_owned();
     let then = twice(&cluster);
     cluster.kill(2);
@@ -136,21 +136,21 @@ fn files_come_out_of_the_directory_of_a_server_that_was_declared_dead() {
     write(&cluster.client(0), "/later", b"without it");
     let (_, said, words) = run(&place, &["export", "2", "--to", "out", "--json"]);
     assert!(json(&said)["files"] == 1, "{said:?} {words}");
-    assert!(fs::read(place.join("out/kept")).unwrap() == scrambled(2, 2_000_000), "{words}");
+    assert!(fs::read(place.join("out/kept")).unwrap() == random_bytes(2, 2_000_000), "{words}");
     let (_, _, words) = run(&place, &["export", "2", "--to", "then", "--at", &then]);
-    assert!(fs::read(place.join("then/kept")).unwrap() == scrambled(1, 2_000_000), "{words}");
+    assert!(fs::read(place.join("then/kept")).unwrap() == random_bytes(1, 2_000_000), "{words}");
 }
 
 #[test]
 fn what_a_server_gave_back_before_it_was_removed_is_named_when_its_directory_is_read() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     let place = cluster.directory.path().to_owned();
     let then = twice(&cluster);
     assert!(cluster.frieze(0, &["cluster", "replicas", "2"]).status.success());
     assert!(cluster.frieze(0, &["cluster", "drain", "db3"]).status.success());
     assert!(cluster.frieze(0, &["cluster", "remove", "db3"]).status.success());
     let server = cluster.servers[2].as_mut().unwrap();
-    eventually("it ends by itself", || server.process.try_wait().unwrap());
+    eventually("it ends by itself", || server.ended());
     cluster.servers[2] = None;
     // A drained server gives its copies back when it comes to it: what it still has is whole, and what it has not is
     // named.
@@ -160,7 +160,7 @@ fn what_a_server_gave_back_before_it_was_removed_is_named_when_its_directory_is_
             args.extend(["--at", at]);
         }
         let (status, said, words) = run(&place, &args);
-        let is_whole = fs::read(place.join(to).join("kept")).unwrap() == scrambled(seed, 2_000_000);
+        let is_whole = fs::read(place.join(to).join("kept")).unwrap() == random_bytes(seed, 2_000_000);
         let wrong = json(&said)["wrong"].to_string();
         assert!(is_whole || status == 1 && wrong.contains("/kept") && words.contains("/kept"), "{words} {wrong}");
     }

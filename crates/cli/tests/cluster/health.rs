@@ -9,7 +9,7 @@ fn said(output: &Output) -> (String, bool) {
 
 /// Of `status --json` of a server, once it is as wanted.
 fn await_status(
-    cluster: &Cluster,
+    cluster: &ServedCluster,
     number: usize,
     what: &str,
     is_so: impl Fn(&serde_json::Value) -> bool,
@@ -25,7 +25,7 @@ fn await_status(
 /// The majority is lost: the leader that is left is asked at the same moment, and finds that out before it answers.
 #[test]
 fn a_leader_that_has_just_lost_its_majority_does_not_say_that_all_is_well() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     let leader = cluster.await_whole(0).leader;
     let number = (0..3).find(|number| cluster.client(*number).cluster(None).unwrap().told_by == leader).unwrap();
     await_status(&cluster, number, "everything is there", is_healthy);
@@ -39,7 +39,7 @@ fn a_leader_that_has_just_lost_its_majority_does_not_say_that_all_is_well() {
 /// Others are on their way: a script that waits for one need not begin after them.
 #[test]
 fn a_wait_for_servers_at_a_lone_server_keeps_waiting() {
-    let mut cluster = Cluster::of(1);
+    let mut cluster = ServedCluster::of(1);
     let short = cluster.frieze(0, &["cluster", "wait", "--for", "joined", "db2", "--timeout", "1"]);
     let words = String::from_utf8_lossy(&short.stderr).into_owned();
     assert!(
@@ -65,7 +65,7 @@ fn is_healthy(status: &serde_json::Value) -> bool {
 
 #[test]
 fn a_server_reports_its_own_figures_whichever_server_leads() {
-    let cluster = Cluster::of(3);
+    let cluster = ServedCluster::of(3);
     cluster.await_whole(0);
     for number in 0..3 {
         let status = await_status(&cluster, number, "it is healthy", is_healthy);
@@ -76,7 +76,7 @@ fn a_server_reports_its_own_figures_whichever_server_leads() {
 
 #[test]
 fn a_server_that_is_away_is_named_and_copies_are_counted_against_those_wanted() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     cluster.await_whole(0);
     await_status(&cluster, 1, "everything is there", is_healthy);
     // The other one may be a moment without its lease on a busy machine, and then says so.
@@ -119,7 +119,7 @@ fn a_server_that_is_away_is_named_and_copies_are_counted_against_those_wanted() 
 
 #[test]
 fn with_the_majority_lost_a_server_says_what_it_can_vouch_for() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     cluster.await_whole(0);
     await_status(&cluster, 1, "it hears the leader", is_healthy);
     [0, 2].into_iter().for_each(|number| cluster.kill(number));
@@ -159,13 +159,13 @@ fn with_the_majority_lost_a_server_says_what_it_can_vouch_for() {
 /// What it has counts: it is not given everything anew at each start.
 #[test]
 fn a_server_with_a_full_disk_reports_it_keeps_its_data_and_resumes() {
-    let mut cluster = Cluster::of(2);
+    let mut cluster = ServedCluster::of(2);
     let room = |mib: u64| format!("capacity_bytes_max = {}\nreserve_bytes = 41943040\n", mib << 20);
     cluster.configure(2, &room(140));
     cluster.grow();
     cluster.await_whole(0);
     let admin = cluster.client(0);
-    let bytes = |number: u64| scrambled(number, 4 << 20);
+    let bytes = |number: u64| random_bytes(number, 4 << 20);
     let written = (0..40).find(|number| {
         write(&admin, &format!("/f{number}"), &bytes(*number));
         cluster.client(0).cluster(None).unwrap().nodes.iter().any(|node| node.is_full)
@@ -181,7 +181,7 @@ fn a_server_with_a_full_disk_reports_it_keeps_its_data_and_resumes() {
     assert!(words.contains("the disk of db3 is full") && words.contains("'frieze forget'"), "{words}");
     let nodes = said(&cluster.frieze(1, &["cluster", "nodes"])).0;
     assert!(nodes.contains("disk full"), "{nodes}");
-    let records = |cluster: &Cluster| cluster.client(2).status().unwrap().records;
+    let records = |cluster: &ServedCluster| cluster.client(2).status().unwrap().records;
     let before = records(&cluster);
     assert!(before > 20, "{before}");
     // As it is, it finds no room again, and nothing of what it has goes.

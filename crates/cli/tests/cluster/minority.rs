@@ -45,7 +45,7 @@ pub(super) fn free_port() -> u16 {
 
 #[test]
 fn the_last_of_three_servers_answers_for_the_past_by_every_gateway() {
-    let mut cluster = Cluster::of(2);
+    let mut cluster = ServedCluster::of(2);
     let webhdfs = format!("127.0.0.1:{}", free_port());
     let settings = format!("{SETTINGS}webhdfs = \"{webhdfs}\"\n");
     std::fs::write(cluster.directory.path().join("2.toml"), settings).unwrap();
@@ -153,8 +153,8 @@ fn the_last_of_three_servers_answers_for_the_past_by_every_gateway() {
     let stable = Hlc(patient.clock().unwrap().stable);
     for signal in [nix::sys::signal::Signal::SIGKILL, nix::sys::signal::Signal::SIGTERM] {
         let mut last = cluster.servers[2].take().unwrap();
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(last.process.id() as i32), signal).unwrap();
-        last.process.wait().unwrap();
+        last.signal(signal);
+        last.wait();
         cluster.start_again(2);
         let server = &cluster.addresses[2];
         let cat = frieze(server, &["cat", "--at", &instant, "/f"]);

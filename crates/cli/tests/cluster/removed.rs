@@ -5,15 +5,15 @@ use std::process::ExitStatus;
 use super::*;
 
 /// Waits until the process of a server has ended by itself.
-pub(super) fn await_end(cluster: &mut Cluster, number: usize) -> ExitStatus {
+pub(super) fn await_end(cluster: &mut ServedCluster, number: usize) -> ExitStatus {
     let server = cluster.servers[number].as_mut().unwrap();
-    let status = eventually("it ends by itself", || server.process.try_wait().unwrap());
+    let status = eventually("it ends by itself", || server.ended());
     cluster.servers[number] = None;
     status
 }
 
 /// A start of its directory, as it was started the last time.
-fn start_of(cluster: &Cluster, number: usize) -> Output {
+fn start_of(cluster: &ServedCluster, number: usize) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
     command.current_dir(cluster.directory.path()).stdin(Stdio::null());
     let (dir, listen) = (number.to_string(), cluster.addresses[number].as_str());
@@ -31,9 +31,9 @@ fn check_refused(output: &Output) {
 
 #[test]
 fn a_server_that_is_drained_and_removed_ends_says_why_and_is_refused_a_start() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     cluster.await_whole(0);
-    write(&cluster.client(0), "/kept", &scrambled(3, 2_000_000));
+    write(&cluster.client(0), "/kept", &random_bytes(3, 2_000_000));
     assert!(cluster.frieze(0, &["cluster", "replicas", "2"]).status.success());
     assert!(cluster.frieze(1, &["cluster", "drain", "db3"]).status.success());
     let again = cluster.frieze(1, &["cluster", "drain", "db3"]);
@@ -50,14 +50,14 @@ fn a_server_that_is_drained_and_removed_ends_says_why_and_is_refused_a_start() {
     assert!(cluster.frieze(1, &["cluster", "remove", "db1"]).status.success());
     assert_eq!(await_end(&mut cluster, 0).code(), Some(3));
     check_refused(&start_of(&cluster, 0));
-    assert!(read(&cluster.client(1), "/kept") == scrambled(3, 2_000_000));
+    assert!(read(&cluster.client(1), "/kept") == random_bytes(3, 2_000_000));
     let whole = cluster.frieze(1, &["cluster", "wait", "--for", "whole"]);
     assert!(whole.status.success(), "{whole:?}");
 }
 
 #[test]
 fn a_server_declared_dead_while_it_was_down_learns_it_when_it_comes_back() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     cluster.await_whole(0);
     cluster.kill(2);
     eventually("it is known to be away", || {

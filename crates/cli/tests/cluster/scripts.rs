@@ -3,8 +3,7 @@
 
 use std::io::Write;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use super::*;
 
@@ -14,7 +13,7 @@ fn code(output: &Output) -> i32 {
 
 #[test]
 fn a_lone_server_keeps_the_wanted_count_of_copies_and_refuses_other_orders() {
-    let mut cluster = Cluster::of(1);
+    let mut cluster = ServedCluster::of(1);
     for args in [
         &["balance", "on"][..],
         &["balance", "off"],
@@ -65,7 +64,7 @@ fn documented(heading: &str) -> String {
 /// the server serves.
 #[test]
 fn an_upgrade_by_the_documented_commands_loses_nothing_and_interrupts_no_client() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     let script = documented("To stop, restart or upgrade a server");
     assert!(script.contains("systemctl restart frieze") && script.contains("db1 db2 db3"), "{script}");
     let before =
@@ -85,7 +84,7 @@ fn an_upgrade_by_the_documented_commands_loses_nothing_and_interrupts_no_client(
         scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
                 let number = written.load(Ordering::Acquire);
-                write(&writer, &format!("/f{number}"), &scrambled(number, 200_000));
+                write(&writer, &format!("/f{number}"), &random_bytes(number, 200_000));
                 written.store(number + 1, Ordering::Release);
             }
         });
@@ -100,8 +99,8 @@ fn an_upgrade_by_the_documented_commands_loses_nothing_and_interrupts_no_client(
             };
             assert!(reply.chains.iter().all(|chain| serving(chain) == 3), "before {name}: {reply:?}");
             let mut server = cluster.servers[number].take().unwrap();
-            kill(Pid::from_raw(server.process.id() as i32), Signal::SIGTERM).unwrap();
-            assert!(server.process.wait().unwrap().success());
+            server.signal(Signal::SIGTERM);
+            assert!(server.wait().success());
             cluster.start_again(number);
             restarted.push(name.to_owned());
             answers.write_all(b"serves\n").unwrap();
@@ -114,13 +113,13 @@ fn an_upgrade_by_the_documented_commands_loses_nothing_and_interrupts_no_client(
     assert!(written > 3, "{written}");
     for number in 0..written {
         let found = read(&cluster.client(number as usize % 3), &format!("/f{number}"));
-        assert!(found == scrambled(number, 200_000), "/f{number}");
+        assert!(found == random_bytes(number, 200_000), "/f{number}");
     }
 }
 
 #[test]
 fn wait_retries_without_any_server_until_its_timeout() {
-    let mut cluster = Cluster::of(1);
+    let mut cluster = ServedCluster::of(1);
     cluster.kill(0);
     let address = cluster.addresses[0].clone();
     let wait = |limit: &str| {
@@ -144,7 +143,7 @@ fn wait_retries_without_any_server_until_its_timeout() {
 
 #[test]
 fn wait_tells_a_server_without_a_majority_from_one_that_does_not_answer() {
-    let mut cluster = Cluster::of(2);
+    let mut cluster = ServedCluster::of(2);
     cluster.await_whole(0);
     cluster.kill(1);
     // Longer than the lease of the former leader.

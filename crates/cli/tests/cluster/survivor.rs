@@ -7,12 +7,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use frieze_client::{Hlc, OpenFlags, Target};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use frieze_testkit::bytes::random_bytes;
+use frieze_testkit::wait::eventually;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::support::{client, eventually, scrambled};
-use super::{Cluster, await_ready, read, start, write};
+use super::support::client;
+use super::{ServedCluster, await_ready, read, start, write};
 
 /// What a command says: exit status, standard output, standard error.
 pub(super) fn run(directory: &Path, args: &[&str]) -> (i32, Vec<u8>, String) {
@@ -25,10 +26,10 @@ pub(super) fn json(said: &[u8]) -> Value {
     serde_json::from_slice(said).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(said)))
 }
 
-pub(super) fn stop(cluster: &mut Cluster, number: usize) {
+pub(super) fn stop(cluster: &mut ServedCluster, number: usize) {
     let mut server = cluster.servers[number].take().unwrap();
-    kill(Pid::from_raw(server.process.id() as i32), Signal::SIGTERM).unwrap();
-    server.process.wait().unwrap();
+    server.signal(Signal::SIGTERM);
+    server.wait();
 }
 
 pub(super) fn read_at(client: &frieze_client::Client, at: Hlc, path: &str) -> Vec<u8> {
@@ -44,14 +45,14 @@ fn is_incomplete(client: &frieze_client::Client, at: Hlc) -> bool {
 
 #[test]
 fn one_survivor_of_three_recovers_and_the_lost_servers_never_rejoin_it() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = ServedCluster::of(3);
     let place = cluster.directory.path().to_owned();
     cluster.await_whole(0);
     let before = cluster.client(0);
-    write(&before, "/kept", &scrambled(1, 3_000_000));
+    write(&before, "/kept", &random_bytes(1, 3_000_000));
     let then = before.now().unwrap();
-    write(&before, "/kept", &scrambled(2, 3_000_000));
-    write(&before, "/also", &scrambled(3, 200_000));
+    write(&before, "/kept", &random_bytes(2, 3_000_000));
+    write(&before, "/also", &random_bytes(3, 200_000));
     drop(before);
     cluster.kill(0);
     cluster.kill(1);
@@ -91,7 +92,7 @@ fn one_survivor_of_three_recovers_and_the_lost_servers_never_rejoin_it() {
     // What is read out of it names what may be missing.
     let (status, _, words) = run(&place, &["export", "2", "/also", "--to", "out-2"]);
     assert!(status == 0 && words.contains("may be missing"), "{status} {words}");
-    assert!(fs::read(place.join("out-2/also")).unwrap() == scrambled(3, 200_000));
+    assert!(fs::read(place.join("out-2/also")).unwrap() == random_bytes(3, 200_000));
     // A copy of it becomes another cluster without a loss of its own.
     assert!(Command::new("cp").current_dir(&place).args(["-a", "2", "6"]).status().unwrap().success());
     let (status, said, words) = run(&place, &["cluster", "new-identity", "--dir", "6", "--yes", "--json"]);
@@ -104,10 +105,10 @@ fn one_survivor_of_three_recovers_and_the_lost_servers_never_rejoin_it() {
         survivor.fs().stat(&Target::path("/kept")).is_ok().then_some(survivor)
     });
     assert_ne!(survivor.cluster(None).unwrap().cluster, left["cluster"].as_str().unwrap(), "another identity");
-    assert_eq!(read_at(&survivor, then, "/kept"), scrambled(1, 3_000_000), "the past");
-    assert_eq!(read(&survivor, "/kept"), scrambled(2, 3_000_000));
-    assert_eq!(read(&survivor, "/also"), scrambled(3, 200_000));
-    write(&survivor, "/new", &scrambled(4, 1_500_000));
+    assert_eq!(read_at(&survivor, then, "/kept"), random_bytes(1, 3_000_000), "the past");
+    assert_eq!(read(&survivor, "/kept"), random_bytes(2, 3_000_000));
+    assert_eq!(read(&survivor, "/also"), random_bytes(3, 200_000));
+    write(&survivor, "/new", &random_bytes(4, 1_500_000));
     let now = survivor.now().unwrap();
     assert!(now > to, "new stamps lie above all that the lost ones may have given");
     assert!(!is_incomplete(&survivor, then) && is_incomplete(&survivor, Hlc(from.0 + 1)));
@@ -118,7 +119,7 @@ fn one_survivor_of_three_recovers_and_the_lost_servers_never_rejoin_it() {
     for args in [&[&*server, "cat", "/kept"][..], &[&server, "cat", "--at", "now", "/kept"]] {
         let (status, bytes, words) = run(&place, args);
         assert!(
-            status == 0 && bytes == scrambled(2, 3_000_000) && words.contains("may be missing"),
+            status == 0 && bytes == random_bytes(2, 3_000_000) && words.contains("may be missing"),
             "{args:?}: {words}"
         );
     }
@@ -137,7 +138,7 @@ fn one_survivor_of_three_recovers_and_the_lost_servers_never_rejoin_it() {
     // What it has is read where it is.
     let (status, _, words) = run(&place, &["export", "0", "/kept", "--to", "out-0"]);
     assert_eq!(status, 0, "{words}");
-    assert!(fs::read(place.join("out-0/kept")).unwrap() == scrambled(2, 3_000_000));
+    assert!(fs::read(place.join("out-0/kept")).unwrap() == random_bytes(2, 3_000_000));
     // A fresh one joins, and gets everything.
     cluster.addresses.swap(0, 2);
     let (server, address) = start(&place, 3, "127.0.0.1:0", cluster.addresses.first());
@@ -148,17 +149,17 @@ fn one_survivor_of_three_recovers_and_the_lost_servers_never_rejoin_it() {
     let nodes: Vec<u32> = reply.nodes.iter().map(|node| node.node).collect();
     assert_eq!(nodes, [3, 4], "numbers of before are not given again");
     let fresh = cluster.client(3);
-    assert_eq!(read_at(&fresh, then, "/kept"), scrambled(1, 3_000_000));
-    assert_eq!(read(&fresh, "/new"), scrambled(4, 1_500_000));
+    assert_eq!(read_at(&fresh, then, "/kept"), random_bytes(1, 3_000_000));
+    assert_eq!(read(&fresh, "/new"), random_bytes(4, 1_500_000));
     assert!(is_incomplete(&fresh, Hlc(from.0 + 1)));
 }
 
 #[test]
 fn a_copy_of_the_directory_of_a_member_does_not_start_beside_it_and_a_moved_one_does_when_that_is_said() {
-    let mut cluster = Cluster::of(2);
+    let mut cluster = ServedCluster::of(2);
     let place = cluster.directory.path().to_owned();
     cluster.await_whole(0);
-    write(&cluster.client(0), "/kept", &scrambled(1, 100_000));
+    write(&cluster.client(0), "/kept", &random_bytes(1, 100_000));
     stop(&mut cluster, 1);
     let copied = Command::new("cp").current_dir(&place).args(["-a", "1", "7"]).status().unwrap();
     assert!(copied.success());
@@ -173,18 +174,18 @@ fn a_copy_of_the_directory_of_a_member_does_not_start_beside_it_and_a_moved_one_
     fs::rename(place.join("7"), place.join("1")).unwrap();
     cluster.start_again(1);
     cluster.await_whole(0);
-    assert_eq!(read(&cluster.client(1), "/kept"), scrambled(1, 100_000));
+    assert_eq!(read(&cluster.client(1), "/kept"), random_bytes(1, 100_000));
 }
 
 /// A server that is alone, with all kinds of things on it. Returns an instant at which some of it was otherwise.
-fn filled(cluster: &Cluster) -> Hlc {
+fn filled(cluster: &ServedCluster) -> Hlc {
     let client = cluster.client(0);
     let fs = client.fs();
     fs.mkdir(&Target::path("/dir"), 0o750).unwrap();
-    write(&client, "/dir/file", &scrambled(1, 2_500_000));
+    write(&client, "/dir/file", &random_bytes(1, 2_500_000));
     write(&client, &format!("/dir/{}", "n".repeat(200)), b"a long name");
     let then = client.now().unwrap();
-    write(&client, "/dir/file", &scrambled(2, 2_500_000));
+    write(&client, "/dir/file", &random_bytes(2, 2_500_000));
     write(&client, "/dir/later", b"later");
     let place = cluster.directory.path();
     let server = format!("--server={}", cluster.addresses[0]);
@@ -195,7 +196,7 @@ fn filled(cluster: &Cluster) -> Hlc {
 
 #[test]
 fn files_come_out_of_a_directory_that_no_server_uses_now_and_at_an_instant() {
-    let mut cluster = Cluster::of(1);
+    let mut cluster = ServedCluster::of(1);
     let place = cluster.directory.path().to_owned();
     let then = filled(&cluster).to_string();
     assert_eq!(run(&place, &["export", "0", "--list"]).0, 2, "a server uses it");
@@ -205,7 +206,7 @@ fn files_come_out_of_a_directory_that_no_server_uses_now_and_at_an_instant() {
     let said = json(&said);
     assert_eq!((&said["files"], &said["directories"], &said["links"]), (&4.into(), &2.into(), &1.into()), "{said}");
     let out = place.join("out");
-    assert!(fs::read(out.join("dir/file")).unwrap() == scrambled(2, 2_500_000));
+    assert!(fs::read(out.join("dir/file")).unwrap() == random_bytes(2, 2_500_000));
     let (file, second) = (fs::metadata(out.join("dir/file")).unwrap(), fs::metadata(out.join("second")).unwrap());
     assert_eq!((file.ino(), file.nlink()), (second.ino(), 2), "one file of two names");
     assert_eq!(fs::read_link(out.join("link")).unwrap(), Path::new("dir/file"));
@@ -225,7 +226,7 @@ fn files_come_out_of_a_directory_that_no_server_uses_now_and_at_an_instant() {
     fs::create_dir(place.join("then")).unwrap();
     let untar = Command::new("tar").current_dir(place.join("then")).args(["-xpf", "../then.tar"]).status().unwrap();
     assert!(untar.success());
-    assert!(fs::read(place.join("then/dir/file")).unwrap() == scrambled(1, 2_500_000));
+    assert!(fs::read(place.join("then/dir/file")).unwrap() == random_bytes(1, 2_500_000));
     assert_eq!(fs::read(place.join("then/dir").join("n".repeat(200))).unwrap(), b"a long name");
     assert!(!place.join("then/dir/later").exists());
     let (status, listed, _) = run(&place, &["export", "0", "--list", "--json"]);
@@ -240,24 +241,24 @@ fn files_come_out_of_a_directory_that_no_server_uses_now_and_at_an_instant() {
     let (status, said, _) = run(&place, &["cluster", "new-identity", "--dir", "9", "--yes", "--json"]);
     assert_eq!(status, 0);
     let mut serve = Command::new(env!("CARGO_BIN_EXE_frieze"));
-    serve.current_dir(&place).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    serve.current_dir(&place).stdin(Stdio::null());
     serve.args(["serve", "--dir", "9", "--listen", "127.0.0.1:0", "--config", "settings.toml", "--memory", "256"]);
-    let (_server, address) = await_ready(serve, String::new);
+    let (_server, address) = await_ready(serve, &place.join("9.log"));
     let other = client(&address);
     let named = other.status().unwrap().cluster;
     assert!(named != of && named == json(&said)["cluster"].as_str().unwrap(), "{named}");
-    assert!(read(&other, "/dir/file") == scrambled(2, 2_500_000));
+    assert!(read(&other, "/dir/file") == random_bytes(2, 2_500_000));
 }
 
 #[test]
 fn bytes_that_cannot_be_read_are_named_and_the_rest_comes_out() {
-    let mut cluster = Cluster::of(1);
+    let mut cluster = ServedCluster::of(1);
     let place = cluster.directory.path().to_owned();
-    write(&cluster.client(0), "/whole", &scrambled(1, 100_000));
-    write(&cluster.client(0), "/damaged", &scrambled(2, 300_000));
+    write(&cluster.client(0), "/whole", &random_bytes(1, 100_000));
+    write(&cluster.client(0), "/damaged", &random_bytes(2, 300_000));
     stop(&mut cluster, 0);
     // A byte of the second file's is another one.
-    let wanted = &scrambled(2, 300_000)[200_000..200_064];
+    let wanted = &random_bytes(2, 300_000)[200_000..200_064];
     let segment = fs::read_dir(place.join("0")).unwrap().map(|entry| entry.unwrap().path()).find_map(|path| {
         let is_segment = path.file_name().unwrap().to_string_lossy().starts_with("seg-");
         let bytes = is_segment.then(|| fs::read(&path).unwrap())?;
@@ -270,12 +271,12 @@ fn bytes_that_cannot_be_read_are_named_and_the_rest_comes_out() {
     let (status, said, words) = run(&place, &["export", "0", "--to", "out", "--json"]);
     assert_eq!(status, 1, "{words}");
     assert!(words.contains("/damaged") && words.contains("cannot be read"), "{words}");
-    assert!(fs::read(place.join("out/whole")).unwrap() == scrambled(1, 100_000));
+    assert!(fs::read(place.join("out/whole")).unwrap() == random_bytes(1, 100_000));
     let said = json(&said);
     let wrong = &said["wrong"][0];
     let (start, end) = (wrong["start"].as_u64().unwrap() as usize, wrong["end"].as_u64().unwrap() as usize);
     assert!(wrong["path"] == "/damaged" && start <= 200_000 && end > 200_000 && end - start < 100_000, "{wrong}");
-    let (out, whole) = (fs::read(place.join("out/damaged")).unwrap(), scrambled(2, 300_000));
+    let (out, whole) = (fs::read(place.join("out/damaged")).unwrap(), random_bytes(2, 300_000));
     assert!(out.len() == whole.len() && out[..start] == whole[..start] && out[end..] == whole[end..]);
     assert!(out[start..end].iter().all(|byte| *byte == 0), "zeros are in its place");
 }

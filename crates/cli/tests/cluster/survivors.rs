@@ -8,16 +8,16 @@ use super::*;
 
 #[test]
 fn of_two_survivors_of_five_the_better_one_recovers_and_the_other_joins_anew() {
-    let mut cluster = Cluster::of(5);
+    let mut cluster = ServedCluster::of(5);
     let place = cluster.directory.path().to_owned();
     cluster.await_whole(0);
     let before = cluster.client(0);
-    write(&before, "/old", &scrambled(1, 1_500_000));
+    write(&before, "/old", &random_bytes(1, 1_500_000));
     let then = before.now().unwrap();
     // The fifth is away while a majority acknowledges more.
     cluster.kill(4);
-    write(&before, "/old", &scrambled(2, 1_500_000));
-    write(&before, "/newer", &scrambled(3, 700_000));
+    write(&before, "/old", &random_bytes(2, 1_500_000));
+    write(&before, "/newer", &random_bytes(3, 700_000));
     before.fs().sync_all().unwrap();
     drop(before);
     (0..4).for_each(|number| cluster.kill(number));
@@ -49,18 +49,18 @@ fn of_two_survivors_of_five_the_better_one_recovers_and_the_other_joins_anew() {
     drop(survivor);
     for number in [3, 4] {
         let client = cluster.client(number);
-        assert_eq!(read_at(&client, then, "/old"), scrambled(1, 1_500_000), "the past");
-        assert_eq!(read(&client, "/old"), scrambled(2, 1_500_000), "what the majority acknowledged");
-        assert_eq!(read(&client, "/newer"), scrambled(3, 700_000));
+        assert_eq!(read_at(&client, then, "/old"), random_bytes(1, 1_500_000), "the past");
+        assert_eq!(read(&client, "/old"), random_bytes(2, 1_500_000), "what the majority acknowledged");
+        assert_eq!(read(&client, "/newer"), random_bytes(3, 700_000));
         let is_incomplete = |at| client.fs().at(at).stat(&Target::path("/old")).unwrap().answered.incomplete;
         assert!(!is_incomplete(then) && is_incomplete(frieze_client::Hlc(from.0 + 1)));
-        write(&client, "/after", &scrambled(5, 100_000));
+        write(&client, "/after", &random_bytes(5, 100_000));
     }
 }
 
 #[test]
 fn a_survivor_without_a_copy_of_some_chains_says_so_in_every_read_of_them_and_in_its_status() {
-    let mut cluster = Cluster::with(4, "replicas = 2\n");
+    let mut cluster = ServedCluster::with(4, "replicas = 2\n");
     let place = cluster.directory.path().to_owned();
     let mine = 1;
     let before = cluster.client(0);
@@ -81,7 +81,7 @@ fn a_survivor_without_a_copy_of_some_chains_says_so_in_every_read_of_them_and_in
         reply.chains.iter().all(rests).then_some(())
     });
     let files: Vec<String> = (0..24).map(|number| format!("/f{number}")).collect();
-    files.iter().for_each(|path| write(&before, path, &scrambled(7, 50_000)));
+    files.iter().for_each(|path| write(&before, path, &random_bytes(7, 50_000)));
     before.fs().sync_all().unwrap();
     let reply = before.cluster(None).unwrap();
     let lacking = |chain: &&frieze_client::ClusterChain| chain.targets.iter().all(|target| target.node != mine);
@@ -111,7 +111,7 @@ fn a_survivor_without_a_copy_of_some_chains_says_so_in_every_read_of_them_and_in
     let (mut whole, mut zeros) = (0, 0);
     for path in &files {
         let (status, bytes, words) = run(&place, &[&server, "cat", path]);
-        if status == 0 && bytes == scrambled(7, 50_000) {
+        if status == 0 && bytes == random_bytes(7, 50_000) {
             whole += 1;
             continue;
         }

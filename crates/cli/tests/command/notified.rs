@@ -1,11 +1,10 @@
 //! What a service manager is told by a server and by a mount, on the socket that it names.
 
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Stdio};
 
 use frieze_harness::requirements;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use frieze_testkit::process::ChildProcess;
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::served::{Served, frieze};
@@ -25,10 +24,10 @@ impl Manager {
     }
 
     /// Starts a command as a service.
-    fn start(&self, args: &[&str]) -> Service {
+    fn start(&self, args: &[&str]) -> ChildProcess {
         let mut command = frieze(args);
         command.env("NOTIFY_SOCKET", self.directory.path().join("notify")).env("FRIEZE_LOG", "error");
-        Service(command.stdout(Stdio::null()).spawn().unwrap())
+        ChildProcess::start(command, &self.directory.path().join("log"))
     }
 
     /// What comes next.
@@ -39,20 +38,8 @@ impl Manager {
     }
 }
 
-struct Service(Child);
-
-impl Service {
-    fn stop(mut self) {
-        kill(Pid::from_raw(self.0.id() as i32), Signal::SIGTERM).unwrap();
-        assert!(self.0.wait().unwrap().success());
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn stop(mut service: ChildProcess) {
+    assert_eq!(service.end(Signal::SIGTERM), Some(0));
 }
 
 #[test]
@@ -66,7 +53,7 @@ fn a_server_notifies_its_service_manager_when_it_serves_and_when_it_stops() {
     // It is true: a client that connects now is answered.
     let asked = frieze(&["--server", &socket, "ls", "/"]).output().unwrap();
     assert!(asked.status.success(), "{asked:?}");
-    service.stop();
+    stop(service);
     assert_eq!(manager.told(), "STOPPING=1\nSTATUS=flushing everything\n");
 }
 
@@ -83,7 +70,7 @@ fn a_service_manager_is_told_when_a_mount_is_there() {
     let service = manager.start(&["--server", &server.address, "mount", "--foreground", mountpoint.to_str().unwrap()]);
     assert!(manager.told().starts_with("READY=1\nSTATUS=mounted "));
     assert_eq!(std::fs::read(mountpoint.join("there")).unwrap(), b"1");
-    service.stop();
+    stop(service);
     assert!(manager.told().starts_with("STOPPING=1\n"));
 }
 

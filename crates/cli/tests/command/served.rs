@@ -1,20 +1,21 @@
 //! A server of its own for a test, and the command run against it.
 
 use std::ffi::OsStr;
-use std::fs::{OpenOptions, Permissions};
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use frieze_testkit::process::ChildProcess;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 /// `frieze serve` on a temporary directory.
 pub(crate) struct Served {
+    // Before the directory with its log.
+    child: ChildProcess,
     directory: tempfile::TempDir,
-    child: Child,
     /// Its command line after `serve`.
     options: Vec<String>,
     /// Where it listens: the first address.
@@ -75,9 +76,7 @@ impl Served {
 
     /// Waits until the server says that it serves, and where.
     fn await_ready(&mut self) {
-        let mut line = String::new();
-        BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let addresses = line.strip_prefix("ready ").expect("the server says when it is ready").trim_end();
+        let addresses = self.child.await_line("ready ");
         self.addresses = addresses.split(' ').map(str::to_owned).collect();
         self.address.clone_from(&self.addresses[0]);
     }
@@ -145,7 +144,7 @@ impl Served {
 
     /// True if the server's process is there.
     pub(crate) fn is_up(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
+        self.child.is_running()
     }
 
     /// What the server has said on its standard error since the first start.
@@ -155,8 +154,7 @@ impl Served {
 
     /// Ends the server by `signal`; its exit status, none if it was killed.
     pub(crate) fn end(&mut self, signal: Signal) -> Option<i32> {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
-        self.child.wait().unwrap().code()
+        self.child.end(signal)
     }
 
     /// The command against this server.
@@ -232,19 +230,6 @@ impl Served {
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let complaints = self.complaints();
-        if std::thread::panicking() {
-            eprintln!("the server said:\n{complaints}");
-        } else {
-            assert!(!complaints.contains("panicked"), "a thread of the server panicked:\n{complaints}");
-        }
-    }
-}
-
 impl Said {
     /// Standard output as text.
     pub(crate) fn out(&self) -> String {
@@ -287,9 +272,8 @@ pub(crate) fn frieze<S: AsRef<OsStr>>(args: &[S]) -> Command {
 const COMPLAINTS: &str = "complaints";
 
 /// A server on the directory of a test.
-fn spawn(directory: &Path, options: &[String]) -> Child {
-    let complaints = OpenOptions::new().create(true).append(true).open(directory.join(COMPLAINTS)).unwrap();
-    serve(options).stdout(Stdio::piped()).stderr(complaints).spawn().unwrap()
+fn spawn(directory: &Path, options: &[String]) -> ChildProcess {
+    ChildProcess::start(serve(options), &directory.join(COMPLAINTS))
 }
 
 /// The command that serves.

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use frieze_base::Reason;
+use frieze_testkit::wait::{clock, eventually};
 use frieze_wire::message::{Ping, Reply, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
@@ -12,7 +13,7 @@ use prost::Message;
 use super::callers::{STRANGER, as_stranger, as_user};
 use super::raw::{Raw, frame, hello};
 use super::{KEPT, check_well, get, server};
-use crate::support::{client, clock, eventually};
+use crate::support::client;
 
 const MANY: usize = 500;
 

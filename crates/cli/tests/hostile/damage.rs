@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 
 use frieze_base::Reason;
 use frieze_client::{Client, CreateMode, OpenFlags, Target};
+use frieze_testkit::bytes::random_bytes;
+use frieze_testkit::wait::eventually;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
 use super::{check_serves, check_well, get, put, server};
 use crate::support::served::Served;
-use crate::support::{Mount, client, eventually, scrambled};
+use crate::support::{Mount, client};
 
 pub(super) const SETTINGS: &str = "chunk_bytes = 65536\nsegment_bytes = 8388608\n";
 /// Three files of it fill two segments and begin a third.
@@ -19,7 +21,7 @@ pub(super) const LEN: usize = 6 << 20;
 const PIECE: usize = 64 << 10;
 
 pub(super) fn content(path: &str) -> Vec<u8> {
-    scrambled(u64::from(path.as_bytes()[1]), LEN)
+    random_bytes(u64::from(path.as_bytes()[1]), LEN)
 }
 
 /// A server with the files `/a`, `/b` and `/c`, on stable storage.
@@ -162,11 +164,11 @@ fn a_last_segment_cut_in_its_free_part_is_continued() {
             assert_eq!(refused_pieces(&client(&server.address), path), Vec::<usize>::new(), "{path}");
         }
         // What was cut is written.
-        put(&client(&server.address), "/more", &scrambled(9, 1 << 20));
+        put(&client(&server.address), "/more", &random_bytes(9, 1 << 20));
         check_well(&mut server);
     }
-    put(&client(&server.address), "/more", &scrambled(9, 9 << 20));
-    assert!(get(&client(&server.address), "/more") == scrambled(9, 9 << 20));
+    put(&client(&server.address), "/more", &random_bytes(9, 9 << 20));
+    assert!(get(&client(&server.address), "/more") == random_bytes(9, 9 << 20));
     check_well(&mut server);
 }
 

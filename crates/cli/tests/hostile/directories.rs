@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use frieze_base::{Reason, crc32c};
 use frieze_client::{Client, Options, Target};
+use frieze_testkit::wait::eventually;
 use nix::sys::signal::Signal;
 
 use super::{check_well, get, put, server};
+use crate::support::client;
 use crate::support::served::{Said, Served, frieze};
-use crate::support::{client, eventually};
 
 /// Length of each of the two slots of the `state` file.
 const SLOT: usize = 4096;

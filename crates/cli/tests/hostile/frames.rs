@@ -2,6 +2,8 @@
 
 use frieze_base::{Reason, Rng, Seq};
 use frieze_client::{Hlc, OpenFlags, Target};
+use frieze_testkit::bytes::random_bytes;
+use frieze_testkit::wait::eventually;
 use frieze_wire::message::{
     Access, GetXattr, List, Log, Now, Open, Ping, Read, Reply, Request, RequestBody, Seek, Stat, Status, Sync, Txn,
     View, Write,
@@ -12,7 +14,7 @@ use prost::Message;
 
 use super::raw::{Raw, frame, hello, sealed, txn};
 use super::{check_well, put, server};
-use crate::support::{client, eventually, scrambled};
+use crate::support::client;
 
 /// A request that is right in every way.
 fn good() -> Vec<u8> {
@@ -33,7 +35,7 @@ fn bytes_that_are_no_frame_are_refused_in_words_and_the_connection_ends() {
     let mut http = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: ".to_vec();
     http.resize(200, b'x');
     let cases: [(&str, Vec<u8>, Reason, &str); 10] = [
-        ("noise", scrambled(7, 200), Reason::BadFrame, "not with the magic of frieze"),
+        ("noise", random_bytes(7, 200), Reason::BadFrame, "not with the magic of frieze"),
         ("another protocol", http, Reason::BadFrame, "not with the magic of frieze"),
         ("zeros", vec![0; 4096], Reason::BadFrame, "not with the magic of frieze"),
         ("a body of 4 GiB", with(&|h| h[8..12].fill(0xff)), Reason::BadFrame, "body of 4294967295 bytes; at most"),
@@ -148,11 +150,11 @@ fn frames_that_are_no_requests_are_refused_and_the_connection_survives() {
 fn a_large_answer_is_whole_at_the_first_asking_wherever_it_begins_and_ends() {
     let server = server("", "127.0.0.1:0");
     let root = client(&server.address);
-    let bytes = scrambled(9, 3_500_000);
+    let bytes = random_bytes(9, 3_500_000);
     put(&root, "/film", &bytes);
     // Another record within, and one that ends where no block does.
     let file = root.fs().open(&Target::path("/film"), OpenFlags { read: true, write: true }).unwrap();
-    file.write_at(1_300_000, &scrambled(10, 300_001)).unwrap();
+    file.write_at(1_300_000, &random_bytes(10, 300_001)).unwrap();
     file.close().unwrap();
     let mut raw = Raw::in_session(&server.addresses[1]);
     let open = Open { target: Target::path("/film"), view: View::NOW, read: true, write: false, made_at: 0 };
@@ -233,7 +235,7 @@ fn requests_with_random_bytes_changed_never_harm_the_server() {
         if rng.chance(5) {
             body.truncate(rng.below(body.len() as u64) as usize);
         }
-        let payload = if rng.chance(2) { scrambled(1, 100) } else { Vec::new() };
+        let payload = if rng.chance(2) { random_bytes(1, 100) } else { Vec::new() };
         refused += u32::from(raw.ask_bytes(&body, &payload).is_err());
     }
     assert!((1000..4000).contains(&refused), "some is understood, most is not: {refused}");

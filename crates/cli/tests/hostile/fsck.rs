@@ -6,13 +6,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use frieze_client::Target;
+use frieze_testkit::bytes::random_bytes;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::damage::{SETTINGS, filled, flip_bit, place_of};
 use super::{put, server};
+use crate::support::client;
 use crate::support::served::{Served, frieze};
-use crate::support::{client, scrambled};
 
 /// Every file below a directory: its bytes, and when it was changed.
 fn all_of(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
@@ -62,7 +63,7 @@ fn a_directory_is_clean_after_a_stop_and_after_any_crash_of_the_server() {
     let files = client(&server.address);
     for n in 0..200 {
         files.fs().mkdir(&Target::path(format!("/d{n}")), 0o755).unwrap();
-        put(&files, &format!("/d{n}/f"), &scrambled(n, 3000));
+        put(&files, &format!("/d{n}/f"), &random_bytes(n, 3000));
     }
     drop(files);
     assert_eq!(server.run(&["rm", "-r", "/d7"]).status, 0);

@@ -7,13 +7,14 @@ use std::path::Path;
 use frieze_base::Reason;
 use frieze_client::{Client, CreateMode, Error, Hlc, OpenFlags, RenameMode, SetAttr, Target};
 use frieze_harness::requirements;
+use frieze_testkit::bytes::random_bytes;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
 
 use super::{KEPT, get, put};
 use crate::support::served::Served;
-use crate::support::{Mount, client, scrambled};
+use crate::support::{Mount, client};
 
 const MIB: usize = 1 << 20;
 /// Small segments, and a reserve that holds a few of the metalog's.
@@ -23,7 +24,7 @@ const SETTINGS: &str = "chunk_bytes = 1048576\nsegment_bytes = 8388608\nreserve_
 fn fill(client: &Client, path: &str) -> (usize, Error) {
     let file = client.fs().create(&Target::path(path), 0o644, CreateMode::OpenExisting).unwrap();
     for n in 0..1000 {
-        if let Err(error) = file.write_at((n * MIB) as u64, &scrambled(n as u64, MIB)) {
+        if let Err(error) = file.write_at((n * MIB) as u64, &random_bytes(n as u64, MIB)) {
             file.close().unwrap();
             return (n, error);
         }
@@ -38,7 +39,7 @@ fn check_filled(client: &Client, path: &str, mib: usize, at: Option<Hlc>) {
     let mut bytes = vec![0; MIB];
     for n in 0..mib {
         file.read_at((n * MIB) as u64, &mut bytes).unwrap();
-        assert!(bytes == scrambled(n as u64, MIB), "MiB {n}");
+        assert!(bytes == random_bytes(n as u64, MIB), "MiB {n}");
     }
 }
 
@@ -61,17 +62,17 @@ fn check_full(server: &mut Served, mount: Option<&Mount>) {
     // Every door says so.
     let fs = client.fs();
     let file = fs.create(&Target::path("/more"), 0o644, CreateMode::Exclusive).unwrap();
-    check_no_space(&file.write_at(0, &scrambled(1, MIB)).unwrap_err());
-    check_no_space(&file.append(&scrambled(1, MIB)).unwrap_err());
+    check_no_space(&file.write_at(0, &random_bytes(1, MIB)).unwrap_err());
+    check_no_space(&file.append(&random_bytes(1, MIB)).unwrap_err());
     file.sync().unwrap();
     file.close().unwrap();
-    let local = server.local_file("local", scrambled(1, 2 * MIB));
+    let local = server.local_file("local", random_bytes(1, 2 * MIB));
     let said = server.fails(1, &["put", &local, "/from-local"]);
     assert!(said.starts_with("frieze: put: ") && said.contains("no space"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     if let Some(mount) = mount {
         let mut file = fs::File::create(mount.path("through-the-mount")).unwrap();
-        let error = file.write_all(&scrambled(1, 2 * MIB)).unwrap_err();
+        let error = file.write_all(&random_bytes(1, 2 * MIB)).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::ENOSPC as i32), "{error}");
         drop(file);
         fs::remove_file(mount.path("through-the-mount")).unwrap();

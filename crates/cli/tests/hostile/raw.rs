@@ -9,7 +9,7 @@ use frieze_wire::txn::{Caller, Op, OpenSession};
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use prost::Message;
 
-use crate::support::patience;
+use frieze_testkit::wait::patience;
 
 /// One TCP connection.
 pub(crate) struct Raw {

@@ -5,13 +5,15 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 
 use frieze_client::{CreateMode, ScrubAction, ScrubState, Target};
+use frieze_testkit::bytes::random_bytes;
+use frieze_testkit::wait::clock;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::damage::{LEN, SETTINGS, content, filled, flip_bit, place_of};
 use super::server;
+use crate::support::client;
 use crate::support::served::{Said, Served};
-use crate::support::{client, clock, scrambled};
 
 fn json(said: &Said) -> Value {
     serde_json::from_str(&said.out()).unwrap_or_else(|error| panic!("{error}: {} {}", said.out(), said.err))
@@ -92,7 +94,7 @@ fn a_scrub_keeps_its_rate_yields_to_requests_survives_a_restart_and_can_be_stopp
     let file = client.fs().create(&Target::path("/busy"), 0o644, CreateMode::Exclusive).unwrap();
     let began = clock();
     for n in 0..50 {
-        file.write_at(n * 4096, &scrambled(n, 4096)).unwrap();
+        file.write_at(n * 4096, &random_bytes(n, 4096)).unwrap();
     }
     file.sync().unwrap();
     let looked_at = client.scrub(ScrubAction::Look, 0, false).unwrap();

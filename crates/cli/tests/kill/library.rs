@@ -7,12 +7,13 @@ use frieze_base::Rng;
 use frieze_client::{
     Client, CreateMode, Durability, HistoryInterval, Hlc, InodeId, OpenFlags, Reason, RenameMode, Target, VersionKind,
 };
+use frieze_testkit::bytes::random_bytes;
 use nix::sys::signal::Signal;
 
 use crate::loads::{EndOfLoads, Load, Loads, State};
 use crate::past::{check_gone, come_and_go, remember};
+use crate::support::client;
 use crate::support::served::{Served, frieze};
-use crate::support::{client, scrambled};
 use crate::{SETTINGS, kills, number_of, seed, version};
 
 /// A write that was acknowledged, or a truncate (without a stamp).
@@ -36,7 +37,7 @@ fn overwrite(load: &Load<'_>, client: &Client, path: &str, durability: Durabilit
         } else {
             // Often over the boundary of a chunk.
             let bytes = (rng.next(), rng.between(1, 40_000) as usize);
-            let stamp = file.write_at(offset, &scrambled(bytes.0, bytes.1)).unwrap();
+            let stamp = file.write_at(offset, &random_bytes(bytes.0, bytes.1)).unwrap();
             changes.push(Change { stamp: Some(stamp), offset, bytes });
         }
         if rng.chance(30) {
@@ -62,7 +63,7 @@ fn check_overwritten(client: &Client, path: &str, changes: &[Change], rng: &mut 
         match change.stamp {
             None => content.resize(offset, 0),
             Some(stamp) => {
-                let bytes = scrambled(change.bytes.0, change.bytes.1);
+                let bytes = random_bytes(change.bytes.0, change.bytes.1);
                 content.resize(content.len().max(offset + bytes.len()), 0);
                 content[offset..offset + bytes.len()].copy_from_slice(&bytes);
                 if rng.chance(1 + changes.len() as u64 / 20) {
@@ -119,7 +120,7 @@ fn append(load: &Load<'_>, client: &Client, path: &str, mut rng: Rng) -> Vec<u64
     loop {
         let number = offsets.len() as u32;
         let len = rng.between(RECORD_HEAD as u64, 9000) as usize;
-        let mut record = scrambled(u64::from(number) << 8 | load.index as u64, len);
+        let mut record = random_bytes(u64::from(number) << 8 | load.index as u64, len);
         record[..4].copy_from_slice(&(load.index as u32).to_le_bytes());
         record[4..8].copy_from_slice(&number.to_le_bytes());
         record[8..12].copy_from_slice(&(len as u32).to_le_bytes());
@@ -144,7 +145,7 @@ fn check_appended(content: &[u8], appended: &BTreeMap<u32, Vec<u64>>) {
         let offsets = found.entry(who).or_default();
         assert_eq!(number as usize, offsets.len(), "at {at}: a record of appender {who} is out of order");
         offsets.push(at as u64);
-        let expected = scrambled(u64::from(number) << 8 | u64::from(who), len);
+        let expected = random_bytes(u64::from(number) << 8 | u64::from(who), len);
         assert!(content[at + RECORD_HEAD..at + len] == expected[RECORD_HEAD..], "at {at}: a torn record");
         at += len;
     }

@@ -5,10 +5,10 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use frieze_base::Rng;
+use frieze_testkit::wait::{clock, eventually};
 use nix::sys::signal::Signal;
 
 use crate::support::served::Served;
-use crate::support::{clock, eventually};
 
 /// Runs loads while the server is killed again and again.
 pub(crate) struct Loads<'scope, 'env> {

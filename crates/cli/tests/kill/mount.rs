@@ -8,11 +8,12 @@ use std::process::{Command, Output};
 
 use frieze_base::Rng;
 use frieze_harness::requirements;
+use frieze_testkit::bytes::random_bytes;
 use nix::sys::signal::Signal;
 
 use crate::loads::{EndOfLoads, Load, Loads, State};
+use crate::support::Mount;
 use crate::support::served::Served;
-use crate::support::{Mount, scrambled};
 use crate::{SETTINGS, number_of, seed, version};
 
 const KILLS: u64 = 4;
@@ -56,7 +57,7 @@ fn git(load: &Load<'_>, directory: &Path) -> usize {
     git(&["init", "-q", "-b", "main"]);
     let mut commits = 0;
     loop {
-        fs::write(directory.join(format!("file-{}", commits % 7)), scrambled(commits as u64, 3000)).unwrap();
+        fs::write(directory.join(format!("file-{}", commits % 7)), random_bytes(commits as u64, 3000)).unwrap();
         git(&["add", "."]);
         git(&["commit", "-q", "-m", &commits.to_string()]);
         commits += 1;

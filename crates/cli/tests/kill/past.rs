@@ -1,12 +1,12 @@
 //! Loads that hold the server to what it said of the past: instants asked again, files that are gone.
 
 use frieze_base::{Rng, crc32c};
+use frieze_testkit::bytes::random_bytes;
 
 use frieze_client::{Client, CreateMode, Durability, HistoryInterval, Hlc, Reason, Target};
 
 use crate::library::read;
 use crate::loads::Load;
-use crate::support::scrambled;
 
 /// What was answered about one instant, in few bytes.
 pub(crate) struct Memory {
@@ -118,7 +118,7 @@ impl Gone {
 }
 
 fn bytes_of(number: u64) -> Vec<u8> {
-    scrambled(number ^ 0x0060_6e65, (number * 4099 % 20_000) as usize)
+    random_bytes(number ^ 0x0060_6e65, (number * 4099 % 20_000) as usize)
 }
 
 /// Makes files, durably or not, and removes one of them once there are several.

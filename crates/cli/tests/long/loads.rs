@@ -9,7 +9,8 @@ use frieze_client::{
     Client, CreateMode, Durability, ForgetOptions, HistoryInterval, Hlc, OpenFlags, Options, Reason, RenameMode, Target,
 };
 
-use crate::support::{clock, eventually, patience, scrambled};
+use frieze_testkit::bytes::random_bytes;
+use frieze_testkit::wait::{clock, eventually, patience};
 
 /// What every load is given.
 pub(crate) struct Plan<'a> {
@@ -79,7 +80,7 @@ pub(crate) fn overwrite(mut plan: Plan<'_>, which: u64) -> u64 {
         let path = path_of(which * FILES + rng.below(FILES));
         let file = fs.create_with(&path, 0o644, CreateMode::OpenExisting, OpenFlags::READ_WRITE).unwrap();
         for _ in 0..rng.between(1, 8) {
-            let bytes = scrambled(rng.next(), rng.between(1, 8000) as usize);
+            let bytes = random_bytes(rng.next(), rng.between(1, 8000) as usize);
             file.write_at(rng.below(FILE_BYTES), &bytes).unwrap();
         }
         if rng.chance(50) {
@@ -94,7 +95,7 @@ pub(crate) fn append(mut plan: Plan<'_>) -> u64 {
     plan.again(50, |client, rng| {
         let (path, aside) = (Target::path("/lines"), Target::path("/lines.old"));
         let file = client.fs().create(&path, 0o644, CreateMode::OpenExisting).unwrap();
-        let reply = file.append(&scrambled(rng.next(), rng.between(10, 4000) as usize)).unwrap();
+        let reply = file.append(&random_bytes(rng.next(), rng.between(10, 4000) as usize)).unwrap();
         if rng.chance(40) {
             file.sync().unwrap();
         }
@@ -114,7 +115,7 @@ pub(crate) fn come_and_go(mut plan: Plan<'_>) -> u64 {
     plan.again(25, |client, rng| {
         let fs = client.fs();
         let file = fs.create(&path(made, ".new"), 0o644, CreateMode::Exclusive).unwrap();
-        file.write_at(0, &scrambled(made, rng.between(1, 6000) as usize)).unwrap();
+        file.write_at(0, &random_bytes(made, rng.between(1, 6000) as usize)).unwrap();
         file.close().unwrap();
         fs.rename(&path(made, ".new"), &path(made, ""), RenameMode::NoReplace).unwrap();
         there.push_back(made);

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::World;
+use crate::mount_server;
 use crate::support::Mount;
 
 const WRITERS: usize = 6;
@@ -18,9 +18,9 @@ fn line(writer: usize, number: usize) -> String {
 
 #[test]
 fn lines_appended_through_two_mounts_are_whole_and_in_order() {
-    let Some(world) = World::new() else { return };
-    let second = Mount::at(&world.server, "second").unwrap();
-    let paths = [world.path("log"), second.path("log")];
+    let Some(mounted) = mount_server() else { return };
+    let second = Mount::at(&mounted.server, "second").unwrap();
+    let paths = [mounted.path("log"), second.path("log")];
     fs::write(&paths[0], "#").unwrap();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {

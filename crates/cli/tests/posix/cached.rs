@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use frieze_harness::requirements;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, StatxFlags, open, statx};
 
-use crate::World;
+use crate::mount_server;
 use crate::support::Mount;
 
 /// The mode by a question for nothing else, which the kernel may answer from what it keeps.
@@ -20,8 +20,8 @@ fn mode_alone(path: &Path) -> u32 {
 
 #[test]
 fn a_directory_that_is_rewound_shows_the_names_made_since_it_was_opened() {
-    let Some(world) = World::new() else { return };
-    let second = Mount::at(&world.server, "second").unwrap();
+    let Some(mounted) = mount_server() else { return };
+    let second = Mount::at(&mounted.server, "second").unwrap();
     let open = |path: &Path| Dir::new(open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()).unwrap();
     let rest = |dir: &mut Dir| {
         let mut names: Vec<String> = dir.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned()).collect();
@@ -29,7 +29,7 @@ fn a_directory_that_is_rewound_shows_the_names_made_since_it_was_opened() {
         names.sort();
         names
     };
-    let path = world.path("d");
+    let path = mounted.path("d");
     fs::create_dir(&path).unwrap();
     fs::write(path.join("gone"), "").unwrap();
     // Nothing was read of it; then everything was.
@@ -44,22 +44,22 @@ fn a_directory_that_is_rewound_shows_the_names_made_since_it_was_opened() {
     dir.rewind();
     assert_eq!(rest(&mut dir), ["a", "b", "by-another", "c", "d"]);
     // Snapshots are names of `.at`.
-    let mut dir = open(&world.path(".at"));
-    world.server.ok(&["snapshot", "create", "since"]);
+    let mut dir = open(&mounted.path(".at"));
+    mounted.server.ok(&["snapshot", "create", "since"]);
     dir.rewind();
     assert_eq!(rest(&mut dir), ["since"]);
 }
 
 #[test]
 fn the_mode_is_right_at_once_when_a_write_of_another_user_ends_its_set_id_bits() {
-    let Some(world) = World::new() else { return };
+    let Some(mounted) = mount_server() else { return };
     if !requirements::root() || !requirements::program("python3") {
         return;
     }
-    fs::set_permissions(world.server.local("."), PermissionsExt::from_mode(0o755)).unwrap();
-    fs::write(world.path("source"), vec![7; 1 << 20]).unwrap();
-    fs::set_permissions(world.path("source"), PermissionsExt::from_mode(0o644)).unwrap();
-    let second = Mount::at(&world.server, "second").unwrap();
+    fs::set_permissions(mounted.server.local("."), PermissionsExt::from_mode(0o755)).unwrap();
+    fs::write(mounted.path("source"), vec![7; 1 << 20]).unwrap();
+    fs::set_permissions(mounted.path("source"), PermissionsExt::from_mode(0o644)).unwrap();
+    let second = Mount::at(&mounted.server, "second").unwrap();
     let open_first = "import ctypes, mmap, os, sys\n\
         os.setgroups([]); os.setgid(1001); os.setuid(1001)\n\
         fd = os.open(sys.argv[1], os.O_RDWR | int(sys.argv[2])); print('open', flush=True); sys.stdin.readline()\n\
@@ -74,7 +74,7 @@ fn the_mode_is_right_at_once_when_a_write_of_another_user_ends_its_set_id_bits()
         ("mapping", "m = mmap.mmap(fd, 65536); m[0:4] = b'abcd'; m.flush()"),
     ];
     for (name, way) in ways {
-        let path = world.path(name);
+        let path = mounted.path(name);
         fs::write(&path, vec![0; 65536]).unwrap();
         chown(&path, Some(1001), Some(1001)).unwrap();
         // The bits are given before the file is opened, after that, and after that by another mount.
@@ -89,7 +89,7 @@ fn the_mode_is_right_at_once_when_a_write_of_another_user_ends_its_set_id_bits()
                 .args(["-c", &format!("{open_first}{way}")])
                 .arg(&path)
                 .arg(flags.to_string())
-                .current_dir(&world.mount.path)
+                .current_dir(&mounted.mount.path)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
@@ -155,10 +155,10 @@ sys.exit(0 if rounds and not stale else 1)
 
 #[test]
 fn bytes_written_past_the_page_cache_are_read_at_once_beside_other_readers() {
-    let Some(world) = World::new() else { return };
+    let Some(mounted) = mount_server() else { return };
     if !requirements::program("python3") {
         return;
     }
-    let ran = Command::new("python3").args(["-c", DIRECT_WRITES]).arg(world.path("f")).output().unwrap();
+    let ran = Command::new("python3").args(["-c", DIRECT_WRITES]).arg(mounted.path("f")).output().unwrap();
     assert!(ran.status.success(), "{ran:?}");
 }

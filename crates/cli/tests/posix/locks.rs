@@ -4,13 +4,14 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use frieze_testkit::wait::eventually;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::sys::signal::Signal;
 
-use crate::World;
-use crate::support::{Mount, eventually};
+use crate::mount_server;
+use crate::support::Mount;
 
 fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
@@ -44,9 +45,9 @@ fn lock(file: &File, start: i64, len: i64) -> Result<(), Errno> {
 
 #[test]
 fn a_lock_of_an_open_file_ends_with_its_last_descriptor_and_with_no_other() {
-    let Some(world) = World::new() else { return };
-    let path = world.path("f");
-    let (first, other) = (world.file("f"), open(&path));
+    let Some(mounted) = mount_server() else { return };
+    let path = mounted.path("f");
+    let (first, other) = (mounted.file("f"), open(&path));
     lock(&first, 0, 10).unwrap();
     lock(&first, 20, 10).unwrap();
     // Part of it is given up, so what is left of it is two ranges.
@@ -67,9 +68,9 @@ fn a_lock_of_an_open_file_ends_with_its_last_descriptor_and_with_no_other() {
 
 #[test]
 fn a_lock_of_a_process_outlives_another_open_file_that_it_closes_late() {
-    let Some(world) = World::new() else { return };
-    let path = world.path("f");
-    let (first, other) = (world.file("f"), open(&path));
+    let Some(mounted) = mount_server() else { return };
+    let path = mounted.path("f");
+    let (first, other) = (mounted.file("f"), open(&path));
     let of_process = |file: &File, kind| fcntl(file, FcntlArg::F_SETLK(&range(kind, 0, 10))).map(drop);
     // Each round locks through a new open file while the last close of the one before is on its way.
     for _ in 0..50 {
@@ -85,13 +86,13 @@ fn a_lock_of_a_process_outlives_another_open_file_that_it_closes_late() {
 
 #[test]
 fn a_mount_that_hangs_loses_its_locks_with_its_lease_and_writes_no_more_under_them() {
-    let Some(world) = World::new() else { return };
-    let second = Mount::at(&world.server, "second").unwrap();
-    let (first, theirs, kept) = (world.file("f"), open(&second.path("f")), world.file("g"));
+    let Some(mounted) = mount_server() else { return };
+    let second = Mount::at(&mounted.server, "second").unwrap();
+    let (first, theirs, kept) = (mounted.file("f"), open(&second.path("f")), mounted.file("g"));
     first.write_all_at(b"before", 0).unwrap();
     lock(&first, 0, 10).unwrap();
     lock(&kept, 0, 10).unwrap();
-    let stopped = Stopped::new(&world.mount);
+    let stopped = Stopped::new(&mounted.mount);
     eventually("the lock of a mount that hangs", || lock(&theirs, 0, 10).ok());
     theirs.write_all_at(b"theirs", 0).unwrap();
     drop(stopped);
@@ -101,7 +102,7 @@ fn a_mount_that_hangs_loses_its_locks_with_its_lease_and_writes_no_more_under_th
     theirs.read_exact_at(&mut read, 0).unwrap();
     assert_eq!(&read, b"theirs");
     // Another open file of the same mount is none the worse, nor is a lock that no other client wanted.
-    open(&world.path("f")).write_all_at(b"anew", 0).unwrap();
+    open(&mounted.path("f")).write_all_at(b"anew", 0).unwrap();
     kept.write_all_at(b"kept", 0).unwrap();
     assert_eq!(lock(&open(&second.path("g")), 0, 1), Err(Errno::EAGAIN));
 }

@@ -8,10 +8,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::mount_server;
 use frieze_harness::requirements;
-
-use crate::World;
-use crate::support::scrambled;
+use frieze_testkit::bytes::random_bytes;
 
 /// Runs a program with `mmap`, `os` and `sys` at hand; it fails by `assert`.
 #[track_caller]
@@ -26,12 +25,12 @@ fn a_shared_store_reaches_the_file_and_its_past() {
     if !requirements::program("python3") {
         return;
     }
-    let Some(world) = World::new() else { return };
-    let path = world.path("f");
+    let Some(mounted) = mount_server() else { return };
+    let path = mounted.path("f");
     // Not whole pages, and over a border of chunks.
-    let bytes = scrambled(1, 100_001);
+    let bytes = random_bytes(1, 100_001);
     fs::write(&path, &bytes).unwrap();
-    let before = world.server.now();
+    let before = mounted.server.now();
     python(
         "
 f = open(sys.argv[1], 'r+b')
@@ -50,7 +49,7 @@ m.close()",
     expected[70000..70009].copy_from_slice(b"by a call");
     expected[100_000] = 33;
     assert!(fs::read(&path).unwrap() == expected, "and no byte beyond the end");
-    assert!(fs::read(world.past(&before, "f")).unwrap() == bytes);
+    assert!(fs::read(mounted.past(&before, "f")).unwrap() == bytes);
 }
 
 #[test]
@@ -58,9 +57,9 @@ fn a_private_store_reaches_nobody() {
     if !requirements::program("python3") {
         return;
     }
-    let Some(world) = World::new() else { return };
-    let path = world.path("f");
-    let bytes = scrambled(2, 9000);
+    let Some(mounted) = mount_server() else { return };
+    let path = mounted.path("f");
+    let bytes = random_bytes(2, 9000);
     fs::write(&path, &bytes).unwrap();
     python(
         "
@@ -74,7 +73,7 @@ m.close()",
     );
     assert!(fs::read(&path).unwrap() == bytes);
     // Of the past too, where a shared map can only be read.
-    let past = world.past(&world.server.now(), "f");
+    let past = mounted.past(&mounted.server.now(), "f");
     python(
         "
 f = open(sys.argv[1], 'rb')
@@ -91,9 +90,9 @@ fn a_file_open_for_appending_is_mapped_and_agrees_with_what_is_read() {
     if !requirements::program("python3") {
         return;
     }
-    let Some(world) = World::new() else { return };
-    let path = world.path("f");
-    fs::write(&path, scrambled(4, 5000)).unwrap();
+    let Some(mounted) = mount_server() else { return };
+    let path = mounted.path("f");
+    fs::write(&path, random_bytes(4, 5000)).unwrap();
     python(
         "
 f = open(sys.argv[1], 'a+b', buffering=0)
@@ -118,9 +117,9 @@ fn a_map_goes_on_when_the_file_has_no_name_and_is_closed() {
     if !requirements::program("python3") {
         return;
     }
-    let Some(world) = World::new() else { return };
-    let path = world.path("f");
-    fs::write(&path, scrambled(3, 20_000)).unwrap();
+    let Some(mounted) = mount_server() else { return };
+    let path = mounted.path("f");
+    fs::write(&path, random_bytes(3, 20_000)).unwrap();
     python(
         "
 f = open(sys.argv[1], 'r+b')
@@ -141,8 +140,8 @@ m.close()",
 /// The kernel refuses to open a running program for writing or to cut it; what it refuses must not have been done.
 #[test]
 fn a_program_that_runs_is_neither_written_nor_cut() {
-    let Some(world) = World::new() else { return };
-    let program = world.path("program");
+    let Some(mounted) = mount_server() else { return };
+    let program = mounted.path("program");
     let image = fs::read("/usr/bin/tail").unwrap();
     // Copied by another process: what this one has open to write, children that other tests start hold for a moment
     // too.

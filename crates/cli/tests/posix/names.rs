@@ -8,24 +8,25 @@ use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 
+use frieze_testkit::bytes::random_bytes;
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 
-use crate::World;
-use crate::support::{Mount, scrambled};
+use crate::mount_server;
+use crate::support::Mount;
 
 #[test]
 fn an_open_file_outlives_its_name_replaced_from_either_mount() {
-    let Some(world) = World::new() else { return };
-    let second = Mount::at(&world.server, "second").unwrap();
-    for (round, mount) in [&world.mount, &second].into_iter().enumerate() {
+    let Some(mounted) = mount_server() else { return };
+    let second = Mount::at(&mounted.server, "second").unwrap();
+    for (round, mount) in [&mounted.mount, &second].into_iter().enumerate() {
         let (name, beside) = (mount.path("f"), mount.path("f.new"));
-        fs::write(world.path("f"), format!("old {round}")).unwrap();
-        let mut open = OpenOptions::new().read(true).append(true).open(world.path("f")).unwrap();
+        fs::write(mounted.path("f"), format!("old {round}")).unwrap();
+        let mut open = OpenOptions::new().read(true).append(true).open(mounted.path("f")).unwrap();
         let inode = open.metadata().unwrap().ino();
         fs::write(&beside, "new").unwrap();
         fs::rename(&beside, &name).unwrap();
-        assert_eq!(fs::read_to_string(world.path("f")).unwrap(), "new");
+        assert_eq!(fs::read_to_string(mounted.path("f")).unwrap(), "new");
         open.write_all(b", and more").unwrap();
         open.sync_all().unwrap();
         let metadata = open.metadata().unwrap();
@@ -33,18 +34,18 @@ fn an_open_file_outlives_its_name_replaced_from_either_mount() {
         let mut bytes = [0; 15];
         open.read_exact_at(&mut bytes, 0).unwrap();
         assert_eq!(bytes, *format!("old {round}, and more").as_bytes());
-        assert_eq!(fs::read_to_string(world.path("f")).unwrap(), "new");
+        assert_eq!(fs::read_to_string(mounted.path("f")).unwrap(), "new");
     }
 }
 
 #[test]
 fn an_open_file_without_a_name_can_still_be_used_in_every_way() {
-    let Some(world) = World::new() else { return };
-    let second = Mount::at(&world.server, "second").unwrap();
-    let file = world.file("f");
-    fs::hard_link(world.path("f"), world.path("g")).unwrap();
+    let Some(mounted) = mount_server() else { return };
+    let second = Mount::at(&mounted.server, "second").unwrap();
+    let file = mounted.file("f");
+    fs::hard_link(mounted.path("f"), mounted.path("g")).unwrap();
     assert_eq!(file.metadata().unwrap().nlink(), 2);
-    fs::remove_file(world.path("f")).unwrap();
+    fs::remove_file(mounted.path("f")).unwrap();
     assert_eq!(file.metadata().unwrap().nlink(), 1);
     fs::remove_file(second.path("g")).unwrap();
     assert_eq!(file.metadata().unwrap().nlink(), 0);
@@ -56,15 +57,15 @@ fn an_open_file_without_a_name_can_still_be_used_in_every_way() {
     let metadata = file.metadata().unwrap();
     assert_eq!((metadata.len(), metadata.mode() & 0o777), (1 << 20, 0o600));
     // Back into the tree by a link of the descriptor is refused, as for any file without a name.
-    let link = rustix::fs::linkat(&file, "", rustix::fs::CWD, world.path("h"), rustix::fs::AtFlags::EMPTY_PATH);
+    let link = rustix::fs::linkat(&file, "", rustix::fs::CWD, mounted.path("h"), rustix::fs::AtFlags::EMPTY_PATH);
     assert!(link.is_err());
-    assert!(fs::read_dir(&world.mount.path).unwrap().next().is_none());
+    assert!(fs::read_dir(&mounted.mount.path).unwrap().next().is_none());
 }
 
 #[test]
 fn a_removed_directory_that_is_somebodys_current_one_is_empty_and_takes_nothing() {
-    let Some(world) = World::new() else { return };
-    let dir = world.path("d");
+    let Some(mounted) = mount_server() else { return };
+    let dir = mounted.path("d");
     fs::create_dir(&dir).unwrap();
     let open = File::open(&dir).unwrap();
     fs::remove_dir(&dir).unwrap();
@@ -78,48 +79,48 @@ fn a_removed_directory_that_is_somebodys_current_one_is_empty_and_takes_nothing(
 
 #[test]
 fn links_are_counted_directories_by_those_in_them() {
-    let Some(world) = World::new() else { return };
-    let links = |path: &str| fs::symlink_metadata(world.path(path)).unwrap().nlink();
-    fs::create_dir_all(world.path("d/a")).unwrap();
-    fs::create_dir(world.path("d/b")).unwrap();
-    fs::write(world.path("d/f"), "").unwrap();
+    let Some(mounted) = mount_server() else { return };
+    let links = |path: &str| fs::symlink_metadata(mounted.path(path)).unwrap().nlink();
+    fs::create_dir_all(mounted.path("d/a")).unwrap();
+    fs::create_dir(mounted.path("d/b")).unwrap();
+    fs::write(mounted.path("d/f"), "").unwrap();
     assert_eq!((links("d"), links("d/a"), links("d/f")), (4, 2, 1));
-    fs::rename(world.path("d/b"), world.path("b")).unwrap();
+    fs::rename(mounted.path("d/b"), mounted.path("b")).unwrap();
     assert_eq!((links("d"), links("b")), (3, 2));
-    fs::create_dir(world.path("d/empty")).unwrap();
-    fs::rename(world.path("b"), world.path("d/empty")).unwrap();
+    fs::create_dir(mounted.path("d/empty")).unwrap();
+    fs::rename(mounted.path("b"), mounted.path("d/empty")).unwrap();
     assert_eq!(links("d"), 4);
     for n in 0..300 {
-        fs::hard_link(world.path("d/f"), world.path(&format!("link-{n}"))).unwrap();
+        fs::hard_link(mounted.path("d/f"), mounted.path(&format!("link-{n}"))).unwrap();
     }
     assert_eq!(links("d/f"), 301);
-    fs::rename(world.path("link-1"), world.path("link-2")).unwrap();
+    fs::rename(mounted.path("link-1"), mounted.path("link-2")).unwrap();
     assert_eq!(links("d/f"), 301, "a rename to another name of the same file does nothing");
-    assert!(world.path("link-1").exists());
+    assert!(mounted.path("link-1").exists());
 }
 
 #[test]
 fn a_name_may_hold_every_byte_but_two() {
-    let Some(world) = World::new() else { return };
+    let Some(mounted) = mount_server() else { return };
     let names: BTreeSet<OsString> =
         (1..=255u8).filter(|byte| *byte != b'/').map(|byte| OsString::from_vec(vec![b'n', byte])).collect();
     for name in &names {
-        fs::write(world.mount.path.join(name), name.as_encoded_bytes()).unwrap();
+        fs::write(mounted.mount.path.join(name), name.as_encoded_bytes()).unwrap();
     }
     let listed: BTreeSet<OsString> =
-        fs::read_dir(&world.mount.path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::read_dir(&mounted.mount.path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(listed, names);
     for name in &names {
-        assert_eq!(fs::read(world.mount.path.join(name)).unwrap(), name.as_encoded_bytes());
+        assert_eq!(fs::read(mounted.mount.path.join(name)).unwrap(), name.as_encoded_bytes());
     }
     let longest = OsString::from_vec(vec![0xff; 255]);
-    fs::write(world.mount.path.join(&longest), "x").unwrap();
-    fs::rename(world.mount.path.join(&longest), world.path("x")).unwrap();
+    fs::write(mounted.mount.path.join(&longest), "x").unwrap();
+    fs::rename(mounted.mount.path.join(&longest), mounted.path("x")).unwrap();
     let text = OsString::from_vec((0..4095u32).map(|n| (n % 255 + 1) as u8).collect());
-    symlink(&text, world.path("link")).unwrap();
-    assert_eq!(fs::read_link(world.path("link")).unwrap().into_os_string(), text);
-    assert_eq!(fs::symlink_metadata(world.path("link")).unwrap().len(), 4095);
-    let too_long = symlink(OsString::from_vec(vec![b'x'; 4096]), world.path("long")).unwrap_err();
+    symlink(&text, mounted.path("link")).unwrap();
+    assert_eq!(fs::read_link(mounted.path("link")).unwrap().into_os_string(), text);
+    assert_eq!(fs::symlink_metadata(mounted.path("link")).unwrap().len(), 4095);
+    let too_long = symlink(OsString::from_vec(vec![b'x'; 4096]), mounted.path("long")).unwrap_err();
     assert_eq!(Errno::from_io_error(&too_long), Some(Errno::NAMETOOLONG));
 }
 
@@ -131,8 +132,8 @@ fn read(dir: &mut rustix::fs::Dir) -> Option<(String, i64)> {
 
 #[test]
 fn positions_in_a_directory_stay_what_they_were_while_it_changes() {
-    let Some(world) = World::new() else { return };
-    let dir = world.path("d");
+    let Some(mounted) = mount_server() else { return };
+    let dir = mounted.path("d");
     fs::create_dir(&dir).unwrap();
     for n in 0..3000 {
         File::create(dir.join(format!("name-{n:04}"))).unwrap();
@@ -176,8 +177,8 @@ fn positions_in_a_directory_stay_what_they_were_while_it_changes() {
 
 #[test]
 fn ten_thousand_names_are_removed_while_they_are_read() {
-    let Some(world) = World::new() else { return };
-    let dir = world.path("d");
+    let Some(mounted) = mount_server() else { return };
+    let dir = mounted.path("d");
     fs::create_dir(&dir).unwrap();
     for n in 0..10_000 {
         rustix::fs::mknodat(
@@ -200,21 +201,21 @@ fn ten_thousand_names_are_removed_while_they_are_read() {
 
 #[test]
 fn a_file_that_never_had_a_name_is_refused_or_works() {
-    let Some(world) = World::new() else { return };
+    let Some(mounted) = mount_server() else { return };
     let made =
-        OpenOptions::new().read(true).write(true).custom_flags(OFlags::TMPFILE.bits() as i32).open(&world.mount.path);
+        OpenOptions::new().read(true).write(true).custom_flags(OFlags::TMPFILE.bits() as i32).open(&mounted.mount.path);
     // Programs go on with a name of their own when they are told so.
     assert_eq!(Errno::from_io_error(&made.unwrap_err()), Some(Errno::OPNOTSUPP));
-    let temporary = tempfile::tempfile_in(&world.mount.path).unwrap();
-    let bytes = scrambled(9, 70_000);
+    let temporary = tempfile::tempfile_in(&mounted.mount.path).unwrap();
+    let bytes = random_bytes(9, 70_000);
     (&temporary).write_all(&bytes).unwrap();
     assert_eq!((temporary.metadata().unwrap().len(), temporary.metadata().unwrap().nlink()), (70_000, 0));
 }
 
 #[test]
 fn a_change_after_opening_a_directory_shows_in_its_listing() {
-    let Some(world) = World::new() else { return };
-    let dir = world.path("d");
+    let Some(mounted) = mount_server() else { return };
+    let dir = mounted.path("d");
     fs::create_dir(&dir).unwrap();
     for name in ["deleted", "left", "made-again", "moved", "other-mode", "taken", "written"] {
         fs::write(dir.join(name), b"1234").unwrap();

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use rustix::fs::getxattr;
 
-use crate::World;
+use crate::{MountedServer, mount_server};
 
 const FIRST: u64 = 1_700_000_000;
 
@@ -17,26 +17,26 @@ fn record(number: u64) -> Vec<u8> {
     [FIRST + number, number * 7, FIRST + number + 100_000].iter().flat_map(|field| field.to_le_bytes()).collect()
 }
 
-fn bind(world: &World, name: &str, plugin: &str) {
-    world.server.ok(&["mkdir", name]);
-    world.server.ok(&["time", "bind", name, plugin]);
+fn bind(mounted: &MountedServer, name: &str, plugin: &str) {
+    mounted.server.ok(&["mkdir", name]);
+    mounted.server.ok(&["time", "bind", name, plugin]);
 }
 
 /// Why the last write of a file was refused, if it was.
-fn refused(world: &World, name: &str) -> Option<String> {
+fn refused(mounted: &MountedServer, name: &str) -> Option<String> {
     let mut words = vec![0; 4096];
-    let len = getxattr(world.path(name), "user.frieze.refused", &mut words).ok()?;
+    let len = getxattr(mounted.path(name), "user.frieze.refused", &mut words).ok()?;
     words.truncate(len);
     Some(String::from_utf8(words).unwrap())
 }
 
 #[test]
 fn a_record_is_what_was_written_at_once_wherever_it_lies() {
-    let Some(world) = World::new() else { return };
+    let Some(mounted) = mount_server() else { return };
     let json = |number: u64| format!("{{\"t\":{},\"v\":\"{}\"}}\n", FIRST + number, "x".repeat(41)).into_bytes();
-    bind(&world, "/b", "binary:offset=0,width=8,unit=s");
-    bind(&world, "/s", "binary:offset=0,width=8,size=24,unit=s");
-    bind(&world, "/j", "json:/t");
+    bind(&mounted, "/b", "binary:offset=0,width=8,unit=s");
+    bind(&mounted, "/s", "binary:offset=0,width=8,size=24,unit=s");
+    bind(&mounted, "/j", "json:/t");
     type Make<'a> = &'a dyn Fn(u64) -> Vec<u8>;
     for (name, append, make) in [
         ("b/plain", false, &record as Make<'_>),
@@ -44,7 +44,7 @@ fn a_record_is_what_was_written_at_once_wherever_it_lies() {
         ("s/plain", false, &record),
         ("j/plain", false, &json),
     ] {
-        let mut file = OpenOptions::new().create(true).write(true).append(append).open(world.path(name)).unwrap();
+        let mut file = OpenOptions::new().create(true).write(true).append(append).open(mounted.path(name)).unwrap();
         let mut whole = Vec::new();
         for number in 0..500 {
             let record = make(number);
@@ -53,31 +53,31 @@ fn a_record_is_what_was_written_at_once_wherever_it_lies() {
             whole.extend(record);
         }
         // Through the pages of the kernel, from the beginning, and by the time of every 50th.
-        assert!(fs::read(world.path(name)).unwrap() == whole, "{name}");
+        assert!(fs::read(mounted.path(name)).unwrap() == whole, "{name}");
         let (directory, file) = name.split_once('/').unwrap();
         for number in (0..500).step_by(50) {
-            let shown = fs::read(world.path(&format!("{directory}/.at/user-@{}/{file}", FIRST + number))).unwrap();
+            let shown = fs::read(mounted.path(&format!("{directory}/.at/user-@{}/{file}", FIRST + number))).unwrap();
             let len: usize = (0..=number).map(|number| make(number).len()).sum();
             assert!(shown == whole[..len], "{name} at record {number}: {} bytes of {len}", shown.len());
         }
     }
     // One that is written over lies where it lay.
-    let file = OpenOptions::new().write(true).open(world.path("b/plain")).unwrap();
+    let file = OpenOptions::new().write(true).open(mounted.path("b/plain")).unwrap();
     assert_eq!(file.write_at(&record(600), 24 * 170).unwrap(), 24);
-    assert_eq!(fs::read(world.path("b/plain")).unwrap()[24 * 170..24 * 171], record(600)[..]);
+    assert_eq!(fs::read(mounted.path("b/plain")).unwrap()[24 * 170..24 * 171], record(600)[..]);
 }
 
 #[test]
 fn a_long_run_of_records_is_cut_between_them() {
-    let Some(world) = World::new() else { return };
-    bind(&world, "/s", "binary:offset=0,width=8,size=24,unit=s");
+    let Some(mounted) = mount_server() else { return };
+    bind(&mounted, "/s", "binary:offset=0,width=8,size=24,unit=s");
     let whole: Vec<u8> = (0..100_000).flat_map(record).collect();
-    let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(world.path("s/f")).unwrap();
+    let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(mounted.path("s/f")).unwrap();
     // 2.4 MB, from wherever it lies in memory: the kernel sends at most 1 MiB at once.
     for from in [0, 1, 4095] {
         let unaligned = [vec![0; from], whole.clone()].concat();
         if from > 0 {
-            file = OpenOptions::new().create(true).append(true).open(world.path(&format!("s/f{from}"))).unwrap();
+            file = OpenOptions::new().create(true).append(true).open(mounted.path(&format!("s/f{from}"))).unwrap();
         }
         let mut left = &unaligned[from..];
         while !left.is_empty() {
@@ -86,38 +86,38 @@ fn a_long_run_of_records_is_cut_between_them() {
             left = &left[written..];
         }
         let name = if from > 0 { format!("s/f{from}") } else { "s/f".to_owned() };
-        assert!(fs::read(world.path(&name)).unwrap() == whole);
+        assert!(fs::read(mounted.path(&name)).unwrap() == whole);
     }
 }
 
 #[test]
 fn the_reason_of_a_refused_row_shows_until_a_row_is_accepted() {
-    let Some(world) = World::new() else { return };
-    bind(&world, "/s", "csv:t,unit=s");
-    fs::write(world.path("s/f"), "t,v\n5,a\n").unwrap();
-    assert_eq!(refused(&world, "s/f"), None);
-    let mut file = OpenOptions::new().append(true).open(world.path("s/f")).unwrap();
+    let Some(mounted) = mount_server() else { return };
+    bind(&mounted, "/s", "csv:t,unit=s");
+    fs::write(mounted.path("s/f"), "t,v\n5,a\n").unwrap();
+    assert_eq!(refused(&mounted, "s/f"), None);
+    let mut file = OpenOptions::new().append(true).open(mounted.path("s/f")).unwrap();
     assert_eq!(file.write(b"4,b\n").unwrap_err().kind(), ErrorKind::InvalidInput);
-    let words = refused(&world, "s/f").unwrap();
+    let words = refused(&mounted, "s/f").unwrap();
     assert!(words.contains("row at offset 8") && words.contains("of the row above it"), "{words}");
     assert_eq!(file.write(b"yesterday,b\n").unwrap_err().kind(), ErrorKind::InvalidInput);
-    assert!(refused(&world, "s/f").unwrap().contains("is not an RFC 3339 time"), "{:?}", refused(&world, "s/f"));
+    assert!(refused(&mounted, "s/f").unwrap().contains("is not an RFC 3339 time"), "{:?}", refused(&mounted, "s/f"));
     // It is asked for by its name, and no copy takes it along.
     let mut names = vec![0; 4096];
-    let len = rustix::fs::listxattr(world.path("s/f"), &mut names).unwrap();
+    let len = rustix::fs::listxattr(mounted.path("s/f"), &mut names).unwrap();
     assert!(!String::from_utf8_lossy(&names[..len]).contains("refused"));
     file.write_all(b"6,b\n").unwrap();
-    assert_eq!(refused(&world, "s/f"), None);
-    assert_eq!(fs::read_to_string(world.path("s/f")).unwrap(), "t,v\n5,a\n6,b\n");
+    assert_eq!(refused(&mounted, "s/f"), None);
+    assert_eq!(fs::read_to_string(mounted.path("s/f")).unwrap(), "t,v\n5,a\n6,b\n");
 }
 
 /// By a shell, as people do it: the table of before is in the past, and nowhere else.
 #[test]
 fn a_table_is_written_over_by_a_shell_and_takes_times_from_before_those_it_had() {
-    let Some(world) = World::new() else { return };
-    bind(&world, "/t", "csv:t,unit=s");
+    let Some(mounted) = mount_server() else { return };
+    bind(&mounted, "/t", "csv:t,unit=s");
     let shell = |words: &str| {
-        let done = Command::new("sh").args(["-c", words]).current_dir(world.path("t")).output().unwrap();
+        let done = Command::new("sh").args(["-c", words]).current_dir(mounted.path("t")).output().unwrap();
         (done.status.success(), String::from_utf8(done.stderr).unwrap())
     };
     // Wider than one chunk, each of which is on a chain of its own.
@@ -130,7 +130,7 @@ fn a_table_is_written_over_by_a_shell_and_takes_times_from_before_those_it_had()
         text.split_inclusive('\n').take_while(|line| !counts(line)).collect()
     };
     let stays = |at: &str, text: &str, user: u64| {
-        let cat = world.server.ok(&["cat", "/t/a.csv", "--at", at, "--user-at", &format!("@{user}")]);
+        let cat = mounted.server.ok(&["cat", "/t/a.csv", "--at", at, "--user-at", &format!("@{user}")]);
         assert!(cat == shown(text, user), "at {at}, at {user}: {} bytes", cat.len());
     };
     let mut before: Vec<(String, String)> = Vec::new();
@@ -143,17 +143,17 @@ fn a_table_is_written_over_by_a_shell_and_takes_times_from_before_those_it_had()
     for (round, way) in ways.iter().cycle().take(6).enumerate() {
         // Each begins before the last one did, and ends within it.
         let text = table(FIRST - 100 * round as u64, 180);
-        fs::write(world.path("new"), &text).unwrap();
+        fs::write(mounted.path("new"), &text).unwrap();
         let (done, said) = shell(way);
-        assert!(done, "{way}: {said} {:?}", refused(&world, "t/a.csv"));
-        assert!(fs::read_to_string(world.path("t/a.csv")).unwrap() == text, "{way}");
+        assert!(done, "{way}: {said} {:?}", refused(&mounted, "t/a.csv"));
+        assert!(fs::read_to_string(mounted.path("t/a.csv")).unwrap() == text, "{way}");
         let first = FIRST - 100 * round as u64;
-        assert_eq!(fs::read(world.path(&format!("t/.at/user-@{}/a.csv", first - 1))).unwrap(), b"", "{way}");
+        assert_eq!(fs::read(mounted.path(&format!("t/.at/user-@{}/a.csv", first - 1))).unwrap(), b"", "{way}");
         for user in first..first + 181 {
-            let found = fs::read_to_string(world.path(&format!("t/.at/user-@{user}/a.csv"))).unwrap();
+            let found = fs::read_to_string(mounted.path(&format!("t/.at/user-@{user}/a.csv"))).unwrap();
             assert!(found == shown(&text, user), "{way}, at {user}: {} bytes", found.len());
         }
-        before.push((world.server.ok(&["now"]).trim().to_owned(), text));
+        before.push((mounted.server.ok(&["now"]).trim().to_owned(), text));
     }
     for (round, (at, text)) in before.iter().enumerate() {
         let first = FIRST - 100 * round as u64;
@@ -163,8 +163,8 @@ fn a_table_is_written_over_by_a_shell_and_takes_times_from_before_those_it_had()
     }
     // Within one table rows go forwards as ever.
     let (done, _) = shell(&format!("echo {},late >> a.csv", FIRST - 1000));
-    assert!(!done && refused(&world, "t/a.csv").is_some_and(|words| words.contains("before")));
+    assert!(!done && refused(&mounted, "t/a.csv").is_some_and(|words| words.contains("before")));
     let (at, text) = before.last().unwrap();
     stays(at, text, FIRST);
-    assert!(fs::read_to_string(world.path("t/a.csv")).unwrap() == *text);
+    assert!(fs::read_to_string(mounted.path("t/a.csv")).unwrap() == *text);
 }

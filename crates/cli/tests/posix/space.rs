@@ -5,11 +5,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use frieze_harness::requirements;
+use frieze_testkit::bytes::random_bytes;
+use frieze_testkit::wait::eventually;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
-use crate::support::{Mount, eventually, scrambled};
-use crate::{CHUNK, World};
+use crate::support::Mount;
+use crate::{CHUNK, mount_server};
 
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
@@ -34,11 +36,11 @@ fn blocks(path: &Path) -> u64 {
 
 #[test]
 fn a_punched_hole_reads_as_zeros_takes_no_room_and_is_there_in_the_past() {
-    let Some(world) = World::new() else { return };
-    let (path, file) = (world.path("f"), world.file("f"));
-    let bytes = scrambled(1, 5 * CHUNK as usize);
+    let Some(mounted) = mount_server() else { return };
+    let (path, file) = (mounted.path("f"), mounted.file("f"));
+    let bytes = random_bytes(1, 5 * CHUNK as usize);
     file.write_all_at(&bytes, 0).unwrap();
-    let before = world.server.now();
+    let before = mounted.server.now();
     fallocate(&file, PUNCH, 1000, 3 * CHUNK).unwrap();
 
     let mut expected = bytes.clone();
@@ -47,10 +49,10 @@ fn a_punched_hole_reads_as_zeros_takes_no_room_and_is_there_in_the_past() {
     assert_eq!((fs::metadata(&path).unwrap().len(), blocks(&path)), (5 * CHUNK, 2 * CHUNK / 512));
     assert_eq!(borders(&path), [0, 1000, 1000 + 3 * CHUNK, 5 * CHUNK]);
 
-    let past = world.past(&before, "f");
+    let past = mounted.past(&before, "f");
     assert!(fs::read(&past).unwrap() == bytes);
     assert_eq!((borders(&past), blocks(&past)), (vec![0, 5 * CHUNK], 5 * CHUNK / 512));
-    let log = world.server.ok(&["log", "/f"]);
+    let log = mounted.server.ok(&["log", "/f"]);
     let punched = log.lines().find(|line| line.contains(" punch ")).expect(&log);
     assert!(punched.contains(" 1000 ") && punched.contains(&(3 * CHUNK).to_string()), "{log}");
 
@@ -67,11 +69,11 @@ fn a_punched_hole_reads_as_zeros_takes_no_room_and_is_there_in_the_past() {
 
 #[test]
 fn a_hole_punched_through_one_mount_shows_through_the_other_at_once() {
-    let Some(world) = World::new() else { return };
-    let second = Mount::at(&world.server, "second").unwrap();
-    let (path, file) = (second.path("f"), world.file("f"));
+    let Some(mounted) = mount_server() else { return };
+    let second = Mount::at(&mounted.server, "second").unwrap();
+    let (path, file) = (second.path("f"), mounted.file("f"));
     for round in 0..20u64 {
-        let bytes = scrambled(round, 3 * CHUNK as usize);
+        let bytes = random_bytes(round, 3 * CHUNK as usize);
         file.write_all_at(&bytes, 0).unwrap();
         let reader = File::open(&path).unwrap();
         let mut found = vec![0; bytes.len()];
@@ -91,12 +93,12 @@ fn a_hole_punched_through_one_mount_shows_through_the_other_at_once() {
 
 #[test]
 fn a_file_that_shares_bytes_is_changed_like_any_other_and_its_source_stays() {
-    let Some(world) = World::new() else { return };
-    let bytes = scrambled(7, 3 * CHUNK as usize);
-    fs::write(world.path("source"), &bytes).unwrap();
+    let Some(mounted) = mount_server() else { return };
+    let bytes = random_bytes(7, 3 * CHUNK as usize);
+    fs::write(mounted.path("source"), &bytes).unwrap();
     // By copy_file_range, which shares.
-    fs::copy(world.path("source"), world.path("f")).unwrap();
-    let (path, file) = (world.path("f"), File::options().write(true).open(world.path("f")).unwrap());
+    fs::copy(mounted.path("source"), mounted.path("f")).unwrap();
+    let (path, file) = (mounted.path("f"), File::options().write(true).open(mounted.path("f")).unwrap());
     assert_eq!(blocks(&path), 3 * CHUNK / 512);
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     fallocate(&file, PUNCH, CHUNK, CHUNK).unwrap();
@@ -108,14 +110,14 @@ fn a_file_that_shares_bytes_is_changed_like_any_other_and_its_source_stays() {
     expected[CHUNK as usize..2 * CHUNK as usize].fill(0);
     expected[5..8].copy_from_slice(b"new");
     assert!(fs::read(&path).unwrap() == expected);
-    assert!(fs::read(world.path("source")).unwrap() == bytes);
+    assert!(fs::read(mounted.path("source")).unwrap() == bytes);
 }
 
 #[test]
 fn zeroing_a_range_extends_the_file_unless_keep_size_is_set() {
-    let Some(world) = World::new() else { return };
-    let (path, file) = (world.path("f"), world.file("f"));
-    let bytes = scrambled(2, 3000);
+    let Some(mounted) = mount_server() else { return };
+    let (path, file) = (mounted.path("f"), mounted.file("f"));
+    let bytes = random_bytes(2, 3000);
     file.write_all_at(&bytes, 0).unwrap();
     let zero = FallocateFlags::ZERO_RANGE;
     fallocate(&file, zero, 100, 200).unwrap();
@@ -135,8 +137,8 @@ fn zeroing_a_range_extends_the_file_unless_keep_size_is_set() {
 
 #[test]
 fn allocating_checks_the_room_and_never_shortens() {
-    let Some(world) = World::new() else { return };
-    let file = world.file("f");
+    let Some(mounted) = mount_server() else { return };
+    let file = mounted.file("f");
     file.write_all_at(b"abc", 0).unwrap();
     let len = || file.metadata().unwrap().len();
     fallocate(&file, FallocateFlags::empty(), 0, 2).unwrap();
@@ -151,22 +153,22 @@ fn allocating_checks_the_room_and_never_shortens() {
     for flags in [FallocateFlags::COLLAPSE_RANGE, FallocateFlags::INSERT_RANGE, FallocateFlags::UNSHARE_RANGE] {
         assert_eq!(fallocate(&file, flags, 0, 4096), Err(Errno::OPNOTSUPP), "{flags:?}");
     }
-    assert_eq!(fallocate(File::open(world.path("f")).unwrap(), PUNCH, 0, 1), Err(Errno::BADF));
+    assert_eq!(fallocate(File::open(mounted.path("f")).unwrap(), PUNCH, 0, 1), Err(Errno::BADF));
     assert_eq!(len(), 30);
 }
 
 #[test]
 fn blocks_are_those_that_hold_data_behind_truncates_and_in_the_past() {
-    let Some(world) = World::new() else { return };
-    let (path, file) = (world.path("f"), world.file("f"));
-    file.write_all_at(&scrambled(3, 4 * CHUNK as usize), 0).unwrap();
-    let full = world.server.now();
+    let Some(mounted) = mount_server() else { return };
+    let (path, file) = (mounted.path("f"), mounted.file("f"));
+    file.write_all_at(&random_bytes(3, 4 * CHUNK as usize), 0).unwrap();
+    let full = mounted.server.now();
     file.set_len(CHUNK).unwrap();
     file.set_len(1 << 40).unwrap();
     assert_eq!((blocks(&path), borders(&path)), (CHUNK / 512, vec![0, CHUNK]));
     file.write_all_at(&[1; 512], 1 << 39).unwrap();
     assert_eq!((blocks(&path), borders(&path)), (CHUNK / 512 + 1, vec![0, CHUNK, 1 << 39, (1 << 39) + 512]));
-    assert_eq!(blocks(&world.past(&full, "f")), 4 * CHUNK / 512);
+    assert_eq!(blocks(&mounted.past(&full, "f")), 4 * CHUNK / 512);
     // Replaced as editors do, and as shells do.
     fs::write(&path, [2; 1024]).unwrap();
     assert_eq!((blocks(&path), borders(&path)), (2, vec![0, 1024]));
@@ -174,13 +176,13 @@ fn blocks_are_those_that_hold_data_behind_truncates_and_in_the_past() {
 
 #[test]
 fn a_file_ends_where_the_largest_file_ends() {
-    let Some(world) = World::new() else { return };
-    let file = world.file("f");
+    let Some(mounted) = mount_server() else { return };
+    let file = mounted.file("f");
     // Chunks are counted in 32 bits.
     let max = CHUNK * u64::from(u32::MAX);
     file.set_len(max).unwrap();
     file.write_all_at(b"end", max - 3).unwrap();
-    assert_eq!(borders(&world.path("f")), [max - 3, max]);
+    assert_eq!(borders(&mounted.path("f")), [max - 3, max]);
     let mut end = [0; 8];
     assert_eq!(file.read_at(&mut end, max - 3).unwrap(), 3);
     for offset in [max - 2, max, (1 << 62) + 1] {
@@ -195,19 +197,19 @@ fn a_file_ends_where_the_largest_file_ends() {
 
 #[test]
 fn df_shows_what_a_quota_above_leaves_to_write() {
-    let Some(world) = World::new() else { return };
+    let Some(mounted) = mount_server() else { return };
     if !requirements::root() {
         return;
     }
-    fs::create_dir_all(world.path("d/sub")).unwrap();
+    fs::create_dir_all(mounted.path("d/sub")).unwrap();
     let of = |path: &str| {
-        let found = rustix::fs::statvfs(world.path(path)).unwrap();
+        let found = rustix::fs::statvfs(mounted.path(path)).unwrap();
         let bytes = |blocks: u64| blocks * found.f_frsize;
         ((bytes(found.f_blocks), bytes(found.f_bavail)), (found.f_files, found.f_favail))
     };
     let device = of("d/sub");
-    world.server.ok(&["quota", "/d", "--bytes", "8388608", "--files", "10"]);
-    File::create(world.path("d/sub/f")).unwrap().write_all_at(&vec![1; 1 << 20], 0).unwrap();
+    mounted.server.ok(&["quota", "/d", "--bytes", "8388608", "--files", "10"]);
+    File::create(mounted.path("d/sub/f")).unwrap().write_all_at(&vec![1; 1 << 20], 0).unwrap();
     // The length is settled a moment after the file is closed.
     eventually("a length under a quota", || (of("d").0.1 == 7 << 20).then_some(()));
     for path in ["d", "d/sub", "d/sub/f"] {
@@ -215,8 +217,8 @@ fn df_shows_what_a_quota_above_leaves_to_write() {
     }
     assert_eq!(of("").0.0, device.0.0, "above it there is none");
     // The nearest one is not the narrowest.
-    world.server.ok(&["quota", "/d/sub", "--bytes", "1073741824"]);
+    mounted.server.ok(&["quota", "/d/sub", "--bytes", "1073741824"]);
     assert_eq!(of("d/sub/f").0, (8 << 20, 7 << 20));
-    let full = fs::write(world.path("d/sub/g"), vec![1; 9 << 20]).unwrap_err();
+    let full = fs::write(mounted.path("d/sub/g"), vec![1; 9 << 20]).unwrap_err();
     assert_eq!(full.raw_os_error(), Some(Errno::DQUOT.raw_os_error()));
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use frieze_harness::requirements;
 
-use crate::{World, succeed};
+use crate::{mount_server, succeed};
 
 /// The sources of `base`, in a workspace of its own.
 fn unpack(to: &Path) {
@@ -31,8 +31,8 @@ fn a_crate_is_built_and_tested_on_the_mount() {
     if !requirements::program("cargo") {
         return;
     }
-    let Some(world) = World::new() else { return };
-    let at = world.mount.path("source");
+    let Some(mounted) = mount_server() else { return };
+    let at = mounted.mount.path("source");
     unpack(&at);
     let cargo = |arguments: &[&str]| {
         let mut command = Command::new("cargo");

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use frieze_harness::requirements;
 
-use crate::{World, succeed};
+use crate::{mount_server, succeed};
 
 fn fio(directory: &Path, options: &[&str]) {
     let mut command = Command::new("fio");
@@ -21,7 +21,7 @@ fn fio_reads_back_what_it_wrote() {
     if !requirements::program("fio") {
         return;
     }
-    let Some(world) = World::new() else { return };
+    let Some(mounted) = mount_server() else { return };
     let loads: [(&str, &[&str]); 8] = [
         ("sequential", &["--rw=write", "--bs=128k", "--size=16m", "--numjobs=2"]),
         ("random", &["--rw=randwrite", "--bs=4k", "--size=4m", "--numjobs=4"]),
@@ -33,7 +33,7 @@ fn fio_reads_back_what_it_wrote() {
         ("mapped", &["--rw=randwrite", "--bs=4k", "--size=4m", "--ioengine=mmap", "--numjobs=2"]),
     ];
     for (name, options) in loads {
-        let directory = world.mount.path(name);
+        let directory = mounted.mount.path(name);
         fs::create_dir(&directory).unwrap();
         fio(&directory, options);
     }
@@ -44,12 +44,12 @@ fn fio_finds_in_the_past_what_it_wrote_before_it_was_written_over() {
     if !requirements::program("fio") {
         return;
     }
-    let Some(world) = World::new() else { return };
-    let directory = world.mount.path("d");
+    let Some(mounted) = mount_server() else { return };
+    let directory = mounted.mount.path("d");
     fs::create_dir(&directory).unwrap();
     let shape = ["--bs=16k", "--size=8m", "--numjobs=2"];
     fio(&directory, &[&["--rw=write"], &shape[..]].concat());
-    let then = world.server.now();
+    let then = mounted.server.now();
     let read = [&["--rw=read", "--readonly"], &shape[..]].concat();
     // Other blocks, at places that do not line up, and shorter files.
     for job in 0..2 {
@@ -58,5 +58,5 @@ fn fio_finds_in_the_past_what_it_wrote_before_it_was_written_over() {
         bytes.rotate_left(1000);
         fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     }
-    fio(&world.mount.path(format!(".at/{then}/d")), &read);
+    fio(&mounted.mount.path(format!(".at/{then}/d")), &read);
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use frieze_harness::requirements;
 
-use crate::{SETTINGS, World, succeed};
+use crate::{SETTINGS, mount_server, succeed};
 
 const OPERATIONS: &str = "1500";
 
@@ -30,20 +30,20 @@ posix_fallocate = 2
 punch_hole = 4
 ";
 
-/// `World::new` with room to see chunks and segments change often.
+/// `MountedServer::new` with room to see chunks and segments change often.
 #[test]
 fn fsx_finds_no_byte_that_is_not_as_it_must_be() {
     if !requirements::program("fsx") {
         return;
     }
     assert!(SETTINGS.contains("chunk_bytes = 1048576"), "the file is longer than a chunk");
-    let Some(world) = World::new() else { return };
-    let mix = world.server.local_file("fsx.toml", MIX);
+    let Some(mounted) = mount_server() else { return };
+    let mix = mounted.server.local_file("fsx.toml", MIX);
     for seed in 1..=4 {
-        let path = world.mount.path(format!("file-{seed}"));
+        let path = mounted.mount.path(format!("file-{seed}"));
         let mut command = Command::new("fsx");
         command.args(["-f", &mix, "-N", OPERATIONS, "-S", &seed.to_string()]).arg(&path);
-        succeed(command.current_dir(world.server.local(".")));
+        succeed(command.current_dir(mounted.server.local(".")));
         fs::remove_file(&path).unwrap();
     }
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use frieze_harness::requirements;
 
-use crate::World;
+use crate::mount_server;
 
 /// The kernel knows how many names a file may have of the file systems it has itself, and of none behind FUSE.
 const UNKNOWABLE: &str = "link::link_count_max";
@@ -51,12 +51,12 @@ fn every_case_of_pjdfstest_that_passes_in_a_plain_directory_passes_on_the_mount(
     if !requirements::program("pjdfstest") {
         return;
     }
-    let Some(world) = World::new() else { return };
+    let Some(mounted) = mount_server() else { return };
     // Other users have to get through to the mount.
-    fs::set_permissions(world.server.local("."), Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(mounted.server.local("."), Permissions::from_mode(0o755)).unwrap();
     let groups = fs::read_to_string("/etc/group").unwrap();
     let group_of_nobody = if groups.contains("\nnogroup:") { "nogroup" } else { "nobody" };
-    let config = world.server.local_file(
+    let config = mounted.server.local_file(
         "pjdfstest.toml",
         format!(
             "[features]\nposix_fallocate = {{}}\nrename_ctime = {{}}\nutime_now = {{}}\nutimensat = {{}}\n\
@@ -64,8 +64,8 @@ fn every_case_of_pjdfstest_that_passes_in_a_plain_directory_passes_on_the_mount(
              [dummy_auth]\nentries = [[\"nobody\", \"{group_of_nobody}\"], [\"daemon\", \"daemon\"]]\n"
         ),
     );
-    let plain = pjdfstest(&config, &world.server.local("plain"));
-    let here = pjdfstest(&config, &world.mount.path("pjdfstest"));
+    let plain = pjdfstest(&config, &mounted.server.local("plain"));
+    let here = pjdfstest(&config, &mounted.mount.path("pjdfstest"));
     assert!(plain.passed.len() > 100, "it ran: {}", plain.said);
     let missed: Vec<_> = plain.passed.difference(&here.passed).filter(|name| *name != UNKNOWABLE).collect();
     assert!(missed.is_empty(), "{missed:?}\n{}", here.said);

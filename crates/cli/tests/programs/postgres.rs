@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use frieze_harness::requirements;
+use frieze_testkit::wait::eventually;
 use nix::sys::signal::Signal;
 use nix::unistd::{Group, User, geteuid};
 
-use crate::support::eventually;
-use crate::{World, succeed};
+use crate::{mount_server, succeed};
 
 /// Where PostgreSQL's programs are; says so if nowhere.
 fn programs() -> Option<PathBuf> {
@@ -87,14 +87,14 @@ fn own(path: &Path, user: Option<(u32, u32)>) {
 #[test]
 fn postgres_recovers_from_an_immediate_stop_and_a_killed_file_server() {
     let Some(programs) = programs() else { return };
-    let Some(mut world) = World::new() else { return };
-    fs::set_permissions(world.server.local("."), Permissions::from_mode(0o755)).unwrap();
+    let Some(mut mounted) = mount_server() else { return };
+    fs::set_permissions(mounted.server.local("."), Permissions::from_mode(0o755)).unwrap();
     let user = geteuid().is_root().then(|| {
         let uid = User::from_name("nobody").unwrap().unwrap().uid.as_raw();
         let group = Group::from_name("nogroup").unwrap().or(Group::from_name("nobody").unwrap());
         (uid, group.unwrap().gid.as_raw())
     });
-    let (data, socket) = (world.mount.path("data"), world.server.local("socket-of-postgres"));
+    let (data, socket) = (mounted.mount.path("data"), mounted.server.local("socket-of-postgres"));
     own(&data, user);
     own(&socket, user);
     let postgres = Postgres { programs, data, socket, user };
@@ -109,7 +109,7 @@ fn postgres_recovers_from_an_immediate_stop_and_a_killed_file_server() {
     let before = eventually("transactions", || Some(done()).filter(|done| *done >= 200));
     postgres.run("pg_ctl", &["stop", "-m", "immediate", "-s"]);
     load.wait().unwrap();
-    assert_eq!(world.server.restart(Signal::SIGKILL), None);
+    assert_eq!(mounted.server.restart(Signal::SIGKILL), None);
 
     postgres.start();
     let log = fs::read_to_string(postgres.log()).unwrap();

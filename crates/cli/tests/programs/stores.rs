@@ -4,10 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::{mount_server, succeed};
 use frieze_harness::requirements;
-
-use crate::support::scrambled;
-use crate::{World, succeed};
+use frieze_testkit::bytes::random_bytes;
 
 fn say(directory: &Path, program: &str, arguments: &[&str]) -> String {
     let output = succeed(Command::new(program).args(arguments).current_dir(directory));
@@ -19,9 +18,9 @@ fn sqlite_keeps_its_tables_in_every_journal_mode() {
     if !requirements::program("sqlite3") {
         return;
     }
-    let Some(world) = World::new() else { return };
+    let Some(mounted) = mount_server() else { return };
     for mode in ["delete", "truncate", "persist", "wal", "memory"] {
-        let directory = world.mount.path(mode);
+        let directory = mounted.mount.path(mode);
         fs::create_dir(&directory).unwrap();
         let sql = |sql: &str| say(&directory, "sqlite3", &["-cmd", ".timeout 20000", "db", sql]);
         let set = format!("pragma journal_mode={mode}; create table t(n integer primary key, text);");
@@ -58,8 +57,8 @@ fn git_keeps_a_history_and_a_clone_of_it() {
     if !requirements::program("git") {
         return;
     }
-    let Some(world) = World::new() else { return };
-    let directory = world.mount.path("repository");
+    let Some(mounted) = mount_server() else { return };
+    let directory = mounted.mount.path("repository");
     fs::create_dir(&directory).unwrap();
     let git = |arguments: &[&str]| {
         let named = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "protocol.file.allow=always"];
@@ -70,7 +69,7 @@ fn git_keeps_a_history_and_a_clone_of_it() {
         for file in 0..20u64 {
             let path = directory.join(format!("d{}/file-{file}", file % 4));
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, scrambled(commit * file, 500 + 100 * file as usize)).unwrap();
+            fs::write(path, random_bytes(commit * file, 500 + 100 * file as usize)).unwrap();
         }
         git(&["add", "."]);
         git(&["commit", "-q", "-m", &commit.to_string()]);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use frieze_harness::requirements;
 
-use crate::{World, succeed};
+use crate::{mount_server, succeed};
 
 /// Stressors that use a file system by its calls. Not among them: those for other kinds of files (`binderfs`,
 /// `eventfd`, `procfs`), of whole file systems (`bind-mount`, `tmpfs`) and of file handles, which FUSE does not
@@ -24,8 +24,8 @@ fn every_file_stressor_runs_clean_beside_all_the_others() {
     if !requirements::program("stress-ng") {
         return;
     }
-    let Some(world) = World::new() else { return };
-    let directory = world.mount.path("stress");
+    let Some(mounted) = mount_server() else { return };
+    let directory = mounted.mount.path("stress");
     fs::create_dir(&directory).unwrap();
     let mut command = Command::new("stress-ng");
     command.arg("--temp-path").arg(&directory).current_dir(&directory);
@@ -54,8 +54,8 @@ fn dbench_runs_its_script_to_the_end() {
     if !requirements::program("dbench") {
         return;
     }
-    let Some(world) = World::new() else { return };
-    let directory = world.mount.path("dbench");
+    let Some(mounted) = mount_server() else { return };
+    let directory = mounted.mount.path("dbench");
     fs::create_dir(&directory).unwrap();
     let mut command = Command::new("dbench");
     command.args(["-c", script, "-t", "4", "-D"]).arg(&directory).arg("4");

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::{World, clock};
+use crate::{LocalMounts, clock};
 
 #[test]
 fn requests_wait_for_the_server_and_handles_stay_valid() {
-    let Some(mut world) = World::new(1) else { return };
-    let path = world.path(0, "file");
+    let Some(mut mounts) = LocalMounts::new(1) else { return };
+    let path = mounts.path(0, "file");
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
     file.write_all(b"before ").unwrap();
     fs::remove_file(&path).unwrap();
-    fs::write(world.path(0, "named"), "kept").unwrap();
-    let mut named = fs::File::open(world.path(0, "named")).unwrap();
-    world.stop_server();
+    fs::write(mounts.path(0, "named"), "kept").unwrap();
+    let mut named = fs::File::open(mounts.path(0, "named")).unwrap();
+    mounts.stop_server();
     std::thread::scope(|scope| {
         let write = scope.spawn(|| {
             file.write_all(b"after").unwrap();
@@ -25,7 +25,7 @@ fn requests_wait_for_the_server_and_handles_stay_valid() {
         });
         crate::pass(Duration::from_millis(300));
         assert!(!write.is_finished(), "it waits");
-        world.start_server();
+        mounts.start_server();
         file = write.join().unwrap();
         let mut content = String::new();
         std::io::Seek::rewind(&mut file).unwrap();
@@ -39,28 +39,28 @@ fn requests_wait_for_the_server_and_handles_stay_valid() {
 
 #[test]
 fn a_request_fails_when_its_time_is_over_and_the_mount_lives_on() {
-    let Some(mut world) = World::with_timeout(1, Duration::from_millis(700)) else { return };
-    fs::write(world.path(0, "file"), "x").unwrap();
-    let mut file = OpenOptions::new().write(true).open(world.path(0, "file")).unwrap();
-    world.stop_server();
+    let Some(mut mounts) = LocalMounts::with_timeout(1, Duration::from_millis(700)) else { return };
+    fs::write(mounts.path(0, "file"), "x").unwrap();
+    let mut file = OpenOptions::new().write(true).open(mounts.path(0, "file")).unwrap();
+    mounts.stop_server();
     let began = clock();
     let failed = file.write_all(b"lost").unwrap_err();
     assert_eq!(Errno::from_io_error(&failed), Some(Errno::IO));
     let took = clock() - began;
     assert!(took >= Duration::from_millis(500) && took < Duration::from_secs(5), "{took:?}");
-    world.start_server();
+    mounts.start_server();
     file.write_all(b"kept").unwrap();
     file.sync_all().unwrap();
 }
 
 #[test]
 fn unmounting_works_while_the_server_is_down() {
-    let Some(mut world) = World::with_timeout(2, Duration::from_secs(2)) else { return };
-    let file = fs::File::create(world.path(1, "open")).unwrap();
-    world.stop_server();
+    let Some(mut mounts) = LocalMounts::with_timeout(2, Duration::from_secs(2)) else { return };
+    let file = fs::File::create(mounts.path(1, "open")).unwrap();
+    mounts.stop_server();
     let began = clock();
-    world.unmount(0);
-    world.unmount(1);
+    mounts.unmount(0);
+    mounts.unmount(1);
     assert!((clock() - began) < Duration::from_secs(10), "{:?}", (clock() - began));
     drop(file);
 }

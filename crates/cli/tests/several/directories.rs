@@ -7,13 +7,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use frieze_client::{Client, Target};
 use rustix::fs::{CWD, RenameFlags, XattrFlags};
 
-use crate::World;
+use crate::inside::TIMEOUT;
+use crate::{LocalMounts, while_server_is_down};
 
 /// Mode, links, modification and change time.
 type Seen = (u32, u64, i64, i64);
 
-fn through_the_mount(world: &World, mount: usize, path: &str) -> Seen {
-    let found = fs::metadata(world.path(mount, path)).unwrap();
+fn through_the_mount(mounts: &LocalMounts, mount: usize, path: &str) -> Seen {
+    let found = fs::metadata(mounts.path(mount, path)).unwrap();
     let ns = |seconds: i64, ns: i64| seconds * 1_000_000_000 + ns;
     let times = (ns(found.mtime(), found.mtime_nsec()), ns(found.ctime(), found.ctime_nsec()));
     (found.mode() & 0o7777, found.nlink(), times.0, times.1)
@@ -25,10 +26,10 @@ fn at_the_server(client: &Client, path: &str) -> Seen {
 }
 
 /// Both directories look through the mount as they are.
-fn compare(world: &World, client: &Client, after: &str) {
+fn compare(mounts: &LocalMounts, client: &Client, after: &str) {
     for directory in ["a", "b", "a/inner", "b/inner"] {
-        if world.path(0, directory).is_dir() {
-            let (here, there) = (through_the_mount(world, 0, directory), at_the_server(client, directory));
+        if mounts.path(0, directory).is_dir() {
+            let (here, there) = (through_the_mount(mounts, 0, directory), at_the_server(client, directory));
             assert_eq!(here, there, "{directory} after {after}");
         }
     }
@@ -36,9 +37,9 @@ fn compare(world: &World, client: &Client, after: &str) {
 
 #[test]
 fn a_directory_looks_as_the_last_change_left_it() {
-    let Some(world) = World::new(1) else { return };
-    let client = world.client();
-    let at = |path: &str| world.path(0, path);
+    let Some(mounts) = LocalMounts::new(1) else { return };
+    let client = mounts.connect(TIMEOUT);
+    let at = |path: &str| mounts.path(0, path);
     for directory in ["a", "b", "a/inner", "b/inner"] {
         fs::create_dir(at(directory)).unwrap();
     }
@@ -68,21 +69,21 @@ fn a_directory_looks_as_the_last_change_left_it() {
     ];
     for (name, step) in &steps {
         step();
-        compare(&world, &client, name);
+        compare(&mounts, &client, name);
     }
 }
 
 #[test]
 fn a_change_by_another_mount_shows_in_a_directory_at_once() {
-    let Some(world) = World::new(2) else { return };
-    let client = world.client();
-    fs::create_dir(world.path(0, "a")).unwrap();
+    let Some(mounts) = LocalMounts::new(2) else { return };
+    let client = mounts.connect(TIMEOUT);
+    fs::create_dir(mounts.path(0, "a")).unwrap();
     for round in 0..20 {
-        fs::write(world.path(0, &format!("a/mine{round}")), "").unwrap();
-        fs::create_dir(world.path(1, &format!("a/theirs{round}"))).unwrap();
-        assert_eq!(through_the_mount(&world, 0, "a"), at_the_server(&client, "a"), "round {round}");
-        fs::set_permissions(world.path(1, "a"), Permissions::from_mode(0o700 + round % 8)).unwrap();
-        assert_eq!(through_the_mount(&world, 0, "a"), at_the_server(&client, "a"), "round {round}");
+        fs::write(mounts.path(0, &format!("a/mine{round}")), "").unwrap();
+        fs::create_dir(mounts.path(1, &format!("a/theirs{round}"))).unwrap();
+        assert_eq!(through_the_mount(&mounts, 0, "a"), at_the_server(&client, "a"), "round {round}");
+        fs::set_permissions(mounts.path(1, "a"), Permissions::from_mode(0o700 + round % 8)).unwrap();
+        assert_eq!(through_the_mount(&mounts, 0, "a"), at_the_server(&client, "a"), "round {round}");
         if round % 5 == 4 {
             // Left alone long enough, the directory is granted again.
             crate::pass(std::time::Duration::from_millis(1100));
@@ -92,13 +93,13 @@ fn a_change_by_another_mount_shows_in_a_directory_at_once() {
 
 #[test]
 fn threads_that_change_one_directory_leave_it_as_the_server_has_it() {
-    let Some(world) = World::new(1) else { return };
-    let client = world.client();
-    fs::create_dir(world.path(0, "a")).unwrap();
+    let Some(mounts) = LocalMounts::new(1) else { return };
+    let client = mounts.connect(TIMEOUT);
+    fs::create_dir(mounts.path(0, "a")).unwrap();
     for round in 0..20 {
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let directory = world.path(0, "a");
+                let directory = mounts.path(0, "a");
                 scope.spawn(move || {
                     let at = |name: &str| directory.join(format!("{name}-{round}-{thread}"));
                     fs::write(at("file"), "").unwrap();
@@ -109,28 +110,28 @@ fn threads_that_change_one_directory_leave_it_as_the_server_has_it() {
                 });
             }
         });
-        assert_eq!(through_the_mount(&world, 0, "a"), at_the_server(&client, "a"), "round {round}");
+        assert_eq!(through_the_mount(&mounts, 0, "a"), at_the_server(&client, "a"), "round {round}");
     }
 }
 
 #[test]
 fn a_walk_through_a_tree_shows_concurrent_changes() {
-    let Some(world) = World::new(2) else { return };
+    let Some(mounts) = LocalMounts::new(2) else { return };
     for directory in 0..4 {
-        fs::create_dir(world.path(0, &format!("d{directory}"))).unwrap();
+        fs::create_dir(mounts.path(0, &format!("d{directory}"))).unwrap();
         for file in 0..40 {
-            fs::write(world.path(0, &format!("d{directory}/f{file:02}")), "x").unwrap();
+            fs::write(mounts.path(0, &format!("d{directory}/f{file:02}")), "x").unwrap();
         }
     }
     // After a quiet time, everything is granted to any reader.
     crate::pass(std::time::Duration::from_millis(1100));
-    let len = |mount: usize, path: &str| fs::metadata(world.path(mount, path)).map(|found| found.len()).ok();
+    let len = |mount: usize, path: &str| fs::metadata(mounts.path(mount, path)).map(|found| found.len()).ok();
     for directory in 0..4 {
         // First no mount changes anything, then the other mount bytes, then names, and at last this one.
         let changer = usize::from(directory == 3);
         for file in 0..40 {
             let path = format!("d{directory}/f{file:02}");
-            let next = world.path(changer, &format!("d{directory}/f{:02}", (file + 3) % 40));
+            let next = mounts.path(changer, &format!("d{directory}/f{:02}", (file + 3) % 40));
             match (directory, file % 4) {
                 (1 | 3, 2) => fs::write(&next, format!("longer {file}")).unwrap(),
                 (2 | 3, 0) => fs::remove_file(&next).unwrap(),
@@ -139,11 +140,11 @@ fn a_walk_through_a_tree_shows_concurrent_changes() {
                 _ => {}
             }
             assert_eq!(len(1, &path), len(0, &path), "{path}");
-            let mode = |mount| fs::metadata(world.path(mount, &path)).map(|found| found.mode()).ok();
+            let mode = |mount| fs::metadata(mounts.path(mount, &path)).map(|found| found.mode()).ok();
             assert_eq!(mode(1), mode(0), "{path}");
         }
         let names = |mount: usize| {
-            let listed = fs::read_dir(world.path(mount, &format!("d{directory}"))).unwrap();
+            let listed = fs::read_dir(mounts.path(mount, &format!("d{directory}"))).unwrap();
             let mut names: Vec<_> = listed.map(|entry| entry.unwrap().file_name()).collect();
             names.sort();
             names
@@ -154,15 +155,15 @@ fn a_walk_through_a_tree_shows_concurrent_changes() {
 
 #[test]
 fn a_walk_through_a_tree_asks_less_than_once_a_name() {
-    let Some(mut world) = World::new(2) else { return };
+    let Some(mut mounts) = LocalMounts::new(2) else { return };
     for directory in 0..4 {
-        fs::create_dir(world.path(0, &format!("d{directory}"))).unwrap();
+        fs::create_dir(mounts.path(0, &format!("d{directory}"))).unwrap();
         for file in 0..30 {
-            fs::write(world.path(0, &format!("d{directory}/f{file:02}")), "x").unwrap();
+            fs::write(mounts.path(0, &format!("d{directory}/f{file:02}")), "x").unwrap();
         }
     }
     crate::pass(std::time::Duration::from_millis(1100));
-    let directories: [_; 4] = std::array::from_fn(|directory| world.path(1, &format!("d{directory}")));
+    let directories: [_; 4] = std::array::from_fn(|directory| mounts.path(1, &format!("d{directory}")));
     let look = |files: std::ops::Range<usize>| {
         for directory in &directories {
             for file in files.clone() {
@@ -177,5 +178,5 @@ fn a_walk_through_a_tree_asks_less_than_once_a_name() {
         look(0..2);
     };
     // The others are then known without being asked for.
-    world.while_nobody_is_asked(begin, || look(2..30));
+    while_server_is_down(&mut mounts, begin, || look(2..30));
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 
-use crate::{World, clock};
+use crate::{LocalMounts, clock};
 
 fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
@@ -36,8 +36,8 @@ fn wait_held(child: &mut Child) {
 
 #[test]
 fn mounts_contend_for_flock_and_for_ranges() {
-    let Some(world) = World::new(2) else { return };
-    let (here, there) = (open(&world.path(0, "file")), open(&world.path(1, "file")));
+    let Some(mounts) = LocalMounts::new(2) else { return };
+    let (here, there) = (open(&mounts.path(0, "file")), open(&mounts.path(1, "file")));
     flock(&here, FlockOperation::LockExclusive).unwrap();
     assert_eq!(flock(&there, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
     flock(&here, FlockOperation::LockShared).unwrap();
@@ -46,21 +46,21 @@ fn mounts_contend_for_flock_and_for_ranges() {
     drop(here);
     flock(&there, FlockOperation::LockExclusive).unwrap();
     flock(&there, FlockOperation::Unlock).unwrap();
-    let here = open(&world.path(0, "file"));
+    let here = open(&mounts.path(0, "file"));
     fcntl_lock(&here, FlockOperation::LockExclusive).unwrap();
     // One table for both kinds.
     assert_eq!(flock(&there, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK));
     // Closing any descriptor of the file ends the process's fcntl locks.
-    drop(open(&world.path(0, "file")));
+    drop(open(&mounts.path(0, "file")));
     flock(&there, FlockOperation::NonBlockingLockShared).unwrap();
 }
 
 #[test]
 fn a_waiter_gets_the_lock_when_the_other_mount_releases_it() {
-    let Some(world) = World::new(2) else { return };
-    let here = open(&world.path(0, "file"));
+    let Some(mounts) = LocalMounts::new(2) else { return };
+    let here = open(&mounts.path(0, "file"));
     flock(&here, FlockOperation::LockExclusive).unwrap();
-    let mut waiter = locker(&world.path(1, "file"));
+    let mut waiter = locker(&mounts.path(1, "file"));
     crate::pass(Duration::from_millis(200));
     flock(&here, FlockOperation::Unlock).unwrap();
     let began = clock();
@@ -74,10 +74,10 @@ fn a_waiter_gets_the_lock_when_the_other_mount_releases_it() {
 
 #[test]
 fn a_waiter_can_be_killed() {
-    let Some(world) = World::new(2) else { return };
-    let here = open(&world.path(0, "file"));
+    let Some(mounts) = LocalMounts::new(2) else { return };
+    let here = open(&mounts.path(0, "file"));
     flock(&here, FlockOperation::LockExclusive).unwrap();
-    let mut waiter = locker(&world.path(1, "file"));
+    let mut waiter = locker(&mounts.path(1, "file"));
     crate::pass(Duration::from_millis(200));
     let began = clock();
     waiter.kill().unwrap();
@@ -85,17 +85,17 @@ fn a_waiter_can_be_killed() {
     assert!((clock() - began) < Duration::from_secs(2), "{:?}", (clock() - began));
     // And gets nothing after its death.
     flock(&here, FlockOperation::Unlock).unwrap();
-    flock(open(&world.path(1, "file")), FlockOperation::NonBlockingLockExclusive).unwrap();
+    flock(open(&mounts.path(1, "file")), FlockOperation::NonBlockingLockExclusive).unwrap();
 }
 
 #[test]
 fn locks_end_with_the_mount() {
-    let Some(mut world) = World::new(2) else { return };
-    let mut holder = locker(&world.path(1, "file"));
+    let Some(mut mounts) = LocalMounts::new(2) else { return };
+    let mut holder = locker(&mounts.path(1, "file"));
     wait_held(&mut holder);
-    let here = open(&world.path(0, "file"));
+    let here = open(&mounts.path(0, "file"));
     assert_eq!(flock(&here, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
-    world.unmount(1);
+    mounts.unmount(1);
     flock(&here, FlockOperation::NonBlockingLockExclusive).unwrap();
     holder.kill().unwrap();
     holder.wait().unwrap();
@@ -103,15 +103,15 @@ fn locks_end_with_the_mount() {
 
 #[test]
 fn locks_outlive_a_restart_of_the_server() {
-    let Some(mut world) = World::new(2) else { return };
-    let (here, there) = (open(&world.path(0, "file")), open(&world.path(1, "file")));
+    let Some(mut mounts) = LocalMounts::new(2) else { return };
+    let (here, there) = (open(&mounts.path(0, "file")), open(&mounts.path(1, "file")));
     flock(&here, FlockOperation::LockExclusive).unwrap();
-    let mut waiter = locker(&world.path(1, "file"));
+    let mut waiter = locker(&mounts.path(1, "file"));
     crate::pass(Duration::from_millis(200));
-    world.stop_server();
-    world.start_server();
+    mounts.stop_server();
+    mounts.start_server();
     assert_eq!(flock(&there, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
-    fs::write(world.path(1, "beside"), "").unwrap();
+    fs::write(mounts.path(1, "beside"), "").unwrap();
     flock(&here, FlockOperation::Unlock).unwrap();
     wait_held(&mut waiter);
     drop(waiter.stdin.take());
@@ -120,10 +120,10 @@ fn locks_outlive_a_restart_of_the_server() {
 
 #[test]
 fn a_lock_released_during_a_restart_of_the_server_is_free() {
-    let Some(mut world) = World::new(2) else { return };
+    let Some(mut mounts) = LocalMounts::new(2) else { return };
     let names: Vec<String> = (0..8).map(|n| format!("file{n}")).collect();
     let is_over = AtomicBool::new(false);
-    let paths: Vec<_> = names.iter().map(|name| world.path(0, name)).collect();
+    let paths: Vec<_> = names.iter().map(|name| mounts.path(0, name)).collect();
     thread::scope(|scope| {
         for path in &paths {
             let (file, is_over) = (open(path), &is_over);
@@ -136,14 +136,14 @@ fn a_lock_released_during_a_restart_of_the_server_is_free() {
         }
         for _ in 0..6 {
             crate::pass(Duration::from_millis(100));
-            world.stop_server();
-            world.start_server();
+            mounts.stop_server();
+            mounts.start_server();
         }
         crate::pass(Duration::from_millis(500));
         is_over.store(true, Ordering::Relaxed);
     });
     for name in &names {
-        let there = open(&world.path(1, name));
+        let there = open(&mounts.path(1, name));
         // Refused for a moment after a start of the server, and never because of another lock.
         let began = clock();
         while let Err(error) = flock(&there, FlockOperation::NonBlockingLockExclusive) {

@@ -13,7 +13,7 @@ use crate::support::served::Served;
 
 /// What a file holds in its state `number`: enough of it that its space comes back in pages.
 fn state(number: u8) -> Vec<u8> {
-    crate::support::scrambled(number.into(), 300_000)
+    frieze_testkit::bytes::random_bytes(number.into(), 300_000)
 }
 
 /// Reads below the mountpoint at an instant.

@@ -155,7 +155,7 @@ fn a_server_whose_disk_is_full_goes_out_of_its_chains_keeps_what_it_has_and_is_n
 
 /// With a fourth server the copy is made there, and the one that is full gives back what it had.
 #[test]
-fn the_copy_of_a_server_whose_disk_is_full_is_made_elsewhere_if_there_is_another() {
+fn the_copy_of_a_server_with_a_full_disk_is_made_on_another_server_if_there_is_one() {
     let mut state = founded(4, 1, 3);
     [2, 3].into_iter().for_each(|node| add_target(&mut state, ChainId(0), node, TargetRole::Serving));
     node_step(&mut state, 3, NodeStep::FillDevice(0)).unwrap();

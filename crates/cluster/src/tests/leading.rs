@@ -171,7 +171,7 @@ fn a_node_silent_for_a_lease_is_removed_and_its_chains_resume() {
 }
 
 #[test]
-fn a_new_leader_gives_everybody_the_time_of_a_lease() {
+fn a_new_leader_gives_every_server_the_time_of_a_lease() {
     let mut desk = LeaderHarness::whole(3, 1);
     desk.pass(1900, &[]);
     assert!((1..=3).all(|node| !desk.is_offline(node)));
@@ -383,7 +383,7 @@ fn requests_are_bounded_and_answered_by_a_leader_only() {
 }
 
 #[test]
-fn status_tells_how_far_a_target_is() {
+fn status_shows_the_progress_of_a_target() {
     let mut desk = LeaderHarness::new(founded(2, 1, 2));
     desk.pass(100, &[1, 2]);
     let lacks = |desk: &LeaderHarness, left_bytes| {

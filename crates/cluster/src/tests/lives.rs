@@ -1,44 +1,32 @@
-//! Random lives of whole clusters: see `world`.
+//! Random lives of whole clusters: see `control_cluster`.
 
-use super::world::{Counts, World};
+use frieze_testkit::seeds::SeedPlan;
 
-/// Says which seed failed.
-struct Seed(u64);
+use super::control_cluster::{ControlCluster, Counts};
 
-impl Drop for Seed {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("seed {}", self.0);
-        }
-    }
-}
-
-fn live(seed: u64) -> World {
-    let _seed = Seed(seed);
-    let mut world = World::new(seed);
+fn live(seed: u64, steps: usize) -> ControlCluster {
+    let mut cluster = ControlCluster::new(seed);
     // First it grows, then it is troubled, now more and now less.
-    let calm = world.rng.between(0, 1500);
-    let every = world.rng.between(8, 120);
-    for step in 0..4000 {
-        world.play();
-        if step > calm && world.rng.chance(every) {
-            world.trouble();
+    let calm = cluster.rng.between(0, 1500);
+    let every = cluster.rng.between(8, 120);
+    for step in 0..steps as u64 {
+        cluster.play();
+        if step > calm && cluster.rng.chance(every) {
+            cluster.trouble();
         }
     }
-    world.finish();
-    world
+    cluster.finish();
+    cluster
 }
 
 #[test]
 fn every_answering_member_has_all_acknowledged_records_and_every_chain_is_whole_again() {
-    // A failing seed is played again with `SEED=17 SEEDS=1`.
-    let number = |name, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
-    let (first, count): (u64, u64) = (number("SEED", 0), number("SEEDS", 100));
+    let plan = SeedPlan::new(0, 100, 4000);
     let mut sum = Counts::default();
-    for seed in first..first + count {
-        sum.add(&live(seed).counts);
+    for counts in plan.play(|seed, steps| live(seed, steps).counts) {
+        sum.add(&counts);
     }
-    if count >= 100 {
-        sum.assert_enough(count);
+    if plan.is_whole(100, 4000) {
+        sum.assert_enough(plan.count);
     }
 }

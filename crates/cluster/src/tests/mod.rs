@@ -1,5 +1,6 @@
 //! Tests of the control plane.
 
+mod control_cluster;
 mod decisions;
 mod health;
 mod leading;
@@ -8,7 +9,6 @@ mod placing;
 mod states;
 mod survivors;
 mod tenancy;
-mod world;
 
 /// Of decisions whose stamp does not matter.
 const STAMP: u64 = 1 << 30;

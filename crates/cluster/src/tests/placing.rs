@@ -165,11 +165,11 @@ fn machines(state: &ClusterState, nodes: &[NodeId]) -> usize {
 }
 
 #[test]
-fn no_two_replicas_are_on_one_machine_as_long_as_there_are_others() {
+fn no_two_replicas_are_on_one_machine_while_there_are_enough_machines() {
     let mut state = ClusterState::default();
     let (cluster, epoch, first) = (ClusterId(7), ChainEpoch(5), on(1, "a"));
     state.apply(&Decision::Found { cluster, replicas: 3, chain_count: 24, epoch, first, gaps: vec![] }, STAMP);
-    // Machine after machine, with two disks each; the first of them have all there is before there are others.
+    // ControlMachine after machine, with two disks each; the first of them have all there is before there are others.
     for (number, machine) in (2..).zip(["a", "b", "b", "c", "c", "d", "d"]) {
         join(&mut state, on(number, machine));
         complete(&mut state);

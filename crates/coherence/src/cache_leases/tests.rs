@@ -1,4 +1,5 @@
 use frieze_base::Rng;
+use frieze_testkit::seeds::SeedPlan;
 
 use super::*;
 
@@ -66,7 +67,7 @@ fn all_leases_that_one_change_revokes_are_in_one_recall() {
 }
 
 #[test]
-fn a_change_is_answered_when_the_others_have_dropped_it() {
+fn a_change_is_answered_when_other_sessions_have_dropped_their_leases() {
     let mut grants = with(&[ONE, TWO]);
     assert_eq!(grants.give(ms(10), ONE, DIR), 4990 * MS);
     let told = told(&change(&mut grants, 20, TWO, &[DIR, FILE]));
@@ -252,9 +253,7 @@ fn a_session_that_ends_is_waited_for_no_more() {
 /// answered, every cached state is the state after that change.
 #[test]
 fn no_random_history_shows_a_state_older_than_an_answered_change() {
-    for seed in 0..3000 {
-        World::new(seed).run(300);
-    }
+    SeedPlan::new(0, 3000, 300).play(|seed, steps| LeaseHistory::new(seed).run(steps));
 }
 
 const SESSIONS: u64 = 3;
@@ -309,7 +308,7 @@ struct Believer {
     unheard: BTreeMap<CacheKey, u64>,
 }
 
-struct World {
+struct LeaseHistory {
     rng: Rng,
     now: u64,
     grants: CacheLeases,
@@ -325,8 +324,8 @@ struct World {
     seed: u64,
 }
 
-impl World {
-    fn new(seed: u64) -> World {
+impl LeaseHistory {
+    fn new(seed: u64) -> LeaseHistory {
         let settings = CacheLeaseSettings {
             lease_ns: 500 * MS,
             renew_ns: 100 * MS,
@@ -335,7 +334,7 @@ impl World {
             hot_max: 2,
             ..settings()
         };
-        World {
+        LeaseHistory {
             rng: Rng::new(seed),
             now: 1,
             grants: CacheLeases::new(settings),

@@ -8,7 +8,7 @@ const USER: FuseCaller = FuseCaller { uid: 1, gid: 2, thread: 3 };
 /// Names `f00` to `f19`, inodes 100 to 119.
 const FILES: u64 = 20;
 
-struct World {
+struct PrefetchedDirectory {
     cache: KernelCache,
     local_changes: LocalChanges,
     prefetch: AttrPrefetch,
@@ -19,9 +19,9 @@ struct World {
     asked: (u32, u32),
 }
 
-impl World {
-    fn new() -> World {
-        let world = World {
+impl PrefetchedDirectory {
+    fn new() -> PrefetchedDirectory {
+        let prefetched = PrefetchedDirectory {
             cache: KernelCache::default(),
             local_changes: LocalChanges::default(),
             prefetch: AttrPrefetch::default(),
@@ -29,9 +29,9 @@ impl World {
             names: FILES,
             asked: (0, 0),
         };
-        world.cache.begin(KernelNotifier::silent());
-        world.take(RecallsReply::default());
-        world
+        prefetched.cache.begin(KernelNotifier::silent());
+        prefetched.take(RecallsReply::default());
+        prefetched
     }
 
     fn take(&self, recall: RecallsReply) {
@@ -83,92 +83,92 @@ fn entry(file: u64) -> DirEntry {
 
 #[test]
 fn a_walk_through_a_directory_costs_a_few_requests() {
-    let mut world = World::new();
+    let mut prefetched = PrefetchedDirectory::new();
     for file in 0..FILES {
-        world.look_up(file);
+        prefetched.look_up(file);
     }
-    assert_eq!(world.asked, (1, 1), "one name, then the rest");
+    assert_eq!(prefetched.asked, (1, 1), "one name, then the rest");
 }
 
 #[test]
 fn a_walk_through_a_tree_costs_a_request_a_directory() {
-    let mut world = World::new();
+    let mut prefetched = PrefetchedDirectory::new();
     for directory in 0..5 {
-        world.directory = InodeId(DIR.0 + directory);
+        prefetched.directory = InodeId(DIR.0 + directory);
         for file in 0..FILES {
-            world.look_up(file);
+            prefetched.look_up(file);
         }
     }
-    assert_eq!(world.asked, (2, 5));
+    assert_eq!(prefetched.asked, (2, 5));
     // One that does not begin with its first name ends it.
-    world.directory = InodeId(DIR.0 + 5);
-    world.names = 100;
-    world.look_up(90);
-    world.directory = InodeId(DIR.0 + 6);
-    world.look_up(0);
-    assert_eq!(world.asked, (3, 6));
+    prefetched.directory = InodeId(DIR.0 + 5);
+    prefetched.names = 100;
+    prefetched.look_up(90);
+    prefetched.directory = InodeId(DIR.0 + 6);
+    prefetched.look_up(0);
+    assert_eq!(prefetched.asked, (3, 6));
 }
 
 #[test]
 fn random_lookups_prefetch_nothing() {
-    let mut world = World::new();
+    let mut prefetched = PrefetchedDirectory::new();
     for file in [3, 1, 9, 2, 19, 0, 7, 18, 4, 11, 5] {
-        world.look_up(file);
+        prefetched.look_up(file);
     }
-    assert_eq!(world.asked.1, 1, "one list is the price");
-    let mut world = World::new();
+    assert_eq!(prefetched.asked.1, 1, "one list is the price");
+    let mut prefetched = PrefetchedDirectory::new();
     for file in (0..FILES).rev() {
-        world.look_up(file);
+        prefetched.look_up(file);
     }
-    assert_eq!(world.asked, (FILES as u32, 0));
+    assert_eq!(prefetched.asked, (FILES as u32, 0));
 }
 
 #[test]
 fn cached_attributes_are_returned_once() {
-    let mut world = World::new();
+    let mut prefetched = PrefetchedDirectory::new();
     for file in 0..4 {
-        world.look_up(file);
+        prefetched.look_up(file);
     }
-    assert!(world.look_up(4));
-    assert!(!world.look_up(4), "it may be another by now");
+    assert!(prefetched.look_up(4));
+    assert!(!prefetched.look_up(4), "it may be another by now");
 }
 
 #[test]
 fn nothing_is_known_after_what_may_have_changed_it() {
-    let changes: [fn(&World); 5] = [
-        |world| drop(world.local_changes.touch(InodeId(77))),
-        |world| std::mem::forget(world.local_changes.touch(InodeId(77))),
-        |world| world.take(RecallsReply { number: 1, directories: vec![DIR.0], ..RecallsReply::default() }),
-        |world| world.take(RecallsReply { number: 1, files: vec![104], ..RecallsReply::default() }),
-        |world| world.take(RecallsReply { number: 1, everything: true, ..RecallsReply::default() }),
+    let changes: [fn(&PrefetchedDirectory); 5] = [
+        |prefetched| drop(prefetched.local_changes.touch(InodeId(77))),
+        |prefetched| std::mem::forget(prefetched.local_changes.touch(InodeId(77))),
+        |prefetched| prefetched.take(RecallsReply { number: 1, directories: vec![DIR.0], ..RecallsReply::default() }),
+        |prefetched| prefetched.take(RecallsReply { number: 1, files: vec![104], ..RecallsReply::default() }),
+        |prefetched| prefetched.take(RecallsReply { number: 1, everything: true, ..RecallsReply::default() }),
     ];
     for (which, change) in changes.iter().enumerate() {
-        let mut world = World::new();
+        let mut prefetched = PrefetchedDirectory::new();
         for file in 0..4 {
-            world.look_up(file);
+            prefetched.look_up(file);
         }
-        change(&world);
-        let next = world.prefetch.next(&world.cache, &world.local_changes, DIR, &name(4));
+        change(&prefetched);
+        let next = prefetched.prefetch.next(&prefetched.cache, &prefetched.local_changes, DIR, &name(4));
         assert!(!matches!(next, PrefetchStep::Known(_)), "{which}: {next:?}");
     }
 }
 
 #[test]
 fn a_directory_of_which_nothing_is_granted_is_asked_name_by_name() {
-    let mut world = World::new();
+    let mut prefetched = PrefetchedDirectory::new();
     for file in 0..8 {
-        assert!(!world.look_up_granted(file, 0));
+        assert!(!prefetched.look_up_granted(file, 0));
     }
-    assert_eq!(world.asked, (7, 1));
+    assert_eq!(prefetched.asked, (7, 1));
 }
 
 #[test]
 fn a_name_that_is_not_there_is_asked_for() {
-    let mut world = World::new();
+    let mut prefetched = PrefetchedDirectory::new();
     for file in 0..FILES {
-        world.look_up(file);
+        prefetched.look_up(file);
     }
-    assert!(!world.look_up(FILES));
+    assert!(!prefetched.look_up(FILES));
 }
 
 #[test]
@@ -184,29 +184,30 @@ fn only_unchanged_directories_count_as_still() {
 
 #[test]
 fn directories_are_bounded() {
-    let world = World::new();
+    let prefetched = PrefetchedDirectory::new();
     for directory in 0..=DIRECTORIES_MAX as u64 {
-        world.prefetch.next(&world.cache, &world.local_changes, InodeId(directory), b"name");
+        prefetched.prefetch.next(&prefetched.cache, &prefetched.local_changes, InodeId(directory), b"name");
     }
-    assert_eq!(world.prefetch.lock().directories.len(), 1);
+    assert_eq!(prefetched.prefetch.lock().directories.len(), 1);
 }
 
 #[test]
 fn after_a_walk_through_a_directory_its_listing_needs_no_request() {
-    let mut world = World::new();
+    let mut prefetched = PrefetchedDirectory::new();
     for directory in 0..3 {
-        world.directory = InodeId(DIR.0 + directory);
+        prefetched.directory = InodeId(DIR.0 + directory);
         for file in 0..FILES {
-            world.look_up(file);
+            prefetched.look_up(file);
         }
     }
-    let listing = |world: &World, directory: u64, who: FuseCaller| {
-        let listed = world.prefetch.listing(&world.cache, &world.local_changes, InodeId(DIR.0 + directory), who);
+    let listing = |prefetched: &PrefetchedDirectory, directory: u64, who: FuseCaller| {
+        let listed =
+            prefetched.prefetch.listing(&prefetched.cache, &prefetched.local_changes, InodeId(DIR.0 + directory), who);
         listed.map(|(reply, _)| reply.entries.len() as u64)
     };
-    assert_eq!(listing(&world, 0, USER), None, "the first name is missing");
-    assert_eq!(listing(&world, 2, USER), Some(FILES));
-    assert_eq!(listing(&world, 2, FuseCaller { uid: 7, ..USER }), None, "another has other rights");
-    drop(world.local_changes.touch(InodeId(77)));
-    assert_eq!(listing(&world, 2, USER), None);
+    assert_eq!(listing(&prefetched, 0, USER), None, "the first name is missing");
+    assert_eq!(listing(&prefetched, 2, USER), Some(FILES));
+    assert_eq!(listing(&prefetched, 2, FuseCaller { uid: 7, ..USER }), None, "another has other rights");
+    drop(prefetched.local_changes.touch(InodeId(77)));
+    assert_eq!(listing(&prefetched, 2, USER), None);
 }

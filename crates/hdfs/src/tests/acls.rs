@@ -48,7 +48,8 @@ fn an_access_list_is_set_listed_and_removed() {
     let found = status(&mut client, "/d/f");
     assert_eq!((found.flags, found.permission.unwrap().perm), (Some(HAS_ACL), 0o670 | ACL_BIT));
     // Every gateway has the same list.
-    let own = frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
+    let own = frieze_client::Client::connect(Options { server: opened.local.server().nearby(), ..Options::default() })
+        .unwrap();
     let lists = own.fs().access_lists(&frieze_client::Target::path("/d/f")).unwrap();
     let named = |id, permissions| vec![frieze_client::AclNamedEntry { id, permissions }];
     assert_eq!((lists.access.users, lists.access.groups), (named(4711, 6), named(4712, 5)));

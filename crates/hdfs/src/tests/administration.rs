@@ -76,7 +76,8 @@ fn damaged_files_are_listed_until_they_are_rewritten() {
         client.call::<ListCorruptFileBlocksResponse>("listCorruptFileBlocks", &request).corrupt
     };
     let scrub = || {
-        let asking = frieze_client::Client::connect(Options { server: opened.server.home(), ..Options::default() });
+        let asking =
+            frieze_client::Client::connect(Options { server: opened.local.server().home(), ..Options::default() });
         let asking = asking.unwrap();
         asking.scrub(ScrubAction::Start, 0, false).unwrap();
         while asking.scrub(ScrubAction::Look, 0, false).unwrap().state() == ScrubState::Running {

@@ -64,7 +64,7 @@ fn read_well(block: &LocatedBlock, offset: u64, len: u64) -> Result<(u64, Vec<u8
 /// Turns a bit of what is stored, `at` bytes into what `data` is the only to begin with.
 pub(super) fn turn_a_bit(opened: &HdfsFixture, data: &[u8], at: u64) {
     let mut found = 0;
-    let mut dirs = vec![opened.dir.path().join("data")];
+    let mut dirs = vec![opened.local.dir().join("data")];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()) {
             if entry.file_type().unwrap().is_dir() {
@@ -180,8 +180,11 @@ fn readers_that_read_nothing_do_not_hold_up_others() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     let data = noise(8, 8 << 20);
-    let options =
-        Options { server: opened.server.home(), in_process: Some(opened.server.in_process()), ..Options::default() };
+    let options = Options {
+        server: opened.local.server().home(),
+        in_process: Some(opened.local.server().in_process()),
+        ..Options::default()
+    };
     let connections = options.connections_max;
     let writer = frieze_client::Client::connect(options).unwrap();
     let file = writer.fs().create(&frieze_client::Target::path("/f"), 0o644, frieze_client::CreateMode::Exclusive);

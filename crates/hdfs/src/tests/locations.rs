@@ -12,7 +12,7 @@ fn at(block: &LocatedBlock, gateway: &HdfsGateway) -> LocatedBlock {
 impl HdfsFixture {
     /// Another gateway of the same file system, as a server beside this one has it.
     fn beside(&self, secret: [u8; 32]) -> HdfsGateway {
-        let client = Options { server: self.server.nearby(), ..Options::default() };
+        let client = Options { server: self.local.server().nearby(), ..Options::default() };
         HdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), secret, client).unwrap()
     }
 }

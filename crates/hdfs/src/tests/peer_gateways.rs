@@ -12,7 +12,7 @@ use crate::peer_gateways::session_of;
 
 /// Three servers, each with a gateway and a directory.
 struct ClusterGateways {
-    dir: TempDir,
+    dir: tempfile::TempDir,
     /// Of the data services: the same everywhere.
     data_port: u16,
     open: Vec<Option<(HdfsGateway, Server)>>,

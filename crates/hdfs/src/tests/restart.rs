@@ -2,53 +2,48 @@
 
 use super::*;
 
-/// A server that keeps its directory, and notes leases in it.
+/// A server that keeps its directory, and a gateway that notes leases in it.
 struct RestartedServer {
-    dir: TempDir,
-    opened: Option<(HdfsGateway, Server)>,
+    gateway: Option<HdfsGateway>,
+    local: LocalServer,
 }
 
 impl RestartedServer {
     fn new() -> RestartedServer {
-        let mut kept = RestartedServer { dir: tempfile::tempdir().unwrap(), opened: None };
-        kept.open();
-        kept
+        let mut restarted = RestartedServer { gateway: None, local: LocalServer::at_port(Settings::default()) };
+        restarted.open();
+        restarted
+    }
+
+    fn leases(&self) -> std::path::PathBuf {
+        self.local.path("data").join("hdfs-leases")
     }
 
     fn open(&mut self) {
-        let dir = self.dir.path().join("data");
-        let listen = vec!["127.0.0.1:0".to_owned()];
-        let settings = Settings {
-            dir: dir.clone(),
-            listen,
-            memory_bytes_max: 256 << 20,
-            root_mode: Some(0o1777),
-            ..Settings::default()
-        };
-        let server = Server::start(settings).unwrap();
+        let server = self.local.server();
         let client = Options { server: server.home(), in_process: Some(server.in_process()), ..Options::default() };
-        let options = HdfsOptions { notes: Some(dir.join("hdfs-leases")), ..options("127.0.0.1:0", Trust::Kernel) };
-        self.opened = Some((HdfsGateway::open(&options, [7; 32], client).unwrap(), server));
+        let options = HdfsOptions { notes: Some(self.leases()), ..options("127.0.0.1:0", Trust::Kernel) };
+        self.gateway = Some(HdfsGateway::open(&options, [7; 32], client).unwrap());
     }
 
     fn close(&mut self) {
-        let (gateway, server) = self.opened.take().unwrap();
-        drop(gateway);
-        server.stop().unwrap();
+        self.gateway = None;
+        self.local.stop();
     }
 
     fn restart(&mut self) -> HadoopClient {
         self.close();
+        self.local.start();
         self.open();
         self.connect()
     }
 
     fn connect(&self) -> HadoopClient {
-        connect_to(&self.opened.as_ref().unwrap().0, "", 0)
+        connect_to(self.gateway.as_ref().unwrap(), "", 0)
     }
 
     fn stored(&self) -> usize {
-        std::fs::read_dir(self.dir.path().join("data/hdfs-leases")).unwrap().count()
+        std::fs::read_dir(self.leases()).unwrap().count()
     }
 }
 

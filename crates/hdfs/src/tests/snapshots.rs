@@ -103,7 +103,8 @@ fn the_owner_of_a_directory_manages_its_snapshots_and_lists_those_of_the_whole_t
     let mut client = opened.connect();
     client.write("/d/f", b"then");
     let direct =
-        frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
+        frieze_client::Client::connect(Options { server: opened.local.server().nearby(), ..Options::default() })
+            .unwrap();
     direct.make_snapshot("before-release", None).unwrap();
     client.write("/d/f", b"now");
     assert_eq!(names_in(&mut client, "/d/.snapshot"), ["before-release"]);

@@ -67,7 +67,7 @@ fn an_entry_of_another_segment_is_none_of_this_one() {
 }
 
 #[test]
-fn every_flipped_bit_of_a_header_is_seen() {
+fn every_flipped_bit_of_a_header_is_found() {
     let (segment, entry) = (SEGMENT.encode(), ENTRY.encode(SegmentId(0x11)));
     for bit in 0..segment.len() * 8 {
         let mut bytes = segment;

@@ -98,7 +98,7 @@ fn a_tail_torn_at_any_byte_leaves_a_prefix_and_the_log_goes_on() {
 }
 
 #[test]
-fn a_tail_torn_in_its_body_is_told() {
+fn a_tail_torn_in_its_body_is_reported() {
     let mut machine = MetalogMachine::new(512);
     machine.append(10);
     machine.append(100);
@@ -251,7 +251,7 @@ fn an_entry_is_cut_with_the_data_it_names() {
 }
 
 #[test]
-fn data_that_was_durable_and_is_gone_is_refused() {
+fn a_log_that_lacks_durable_data_is_refused() {
     let mut machine = ten();
     machine.flush();
     machine.append(5);

@@ -2,42 +2,41 @@
 
 use frieze_base::{NodeId, Reason};
 use frieze_disk::{CrashKind, Disk};
+use frieze_testkit::cluster::{FailoverClient, TestCluster};
 
-use crate::client::Client;
 use crate::names;
-use crate::world::World;
 
 const ONE: NodeId = NodeId(1);
 
 #[test]
 fn a_lone_directory_grows_to_three_and_back_to_one() {
-    let world = World::new(21);
-    world.add_machine(ONE, None);
-    let mut client = Client::new(&world);
+    let cluster = TestCluster::new(21);
+    cluster.add_machine(ONE, None);
+    let mut client = FailoverClient::new(&cluster);
     let made = client.make("alone").unwrap();
     client.write_at(ONE, &made.capability, 0, b"bytes").unwrap();
-    world.engine(ONE).found_metalog().unwrap();
-    assert_eq!(world.engine(ONE).found_metalog().unwrap_err().reason, Reason::InvalidArgument);
+    cluster.server(ONE).found_metalog().unwrap();
+    assert_eq!(cluster.server(ONE).found_metalog().unwrap_err().reason, Reason::InvalidArgument);
     // The session, its number and its file continue.
     client.make("founded").unwrap();
     assert_eq!(client.read_at(ONE, &made.capability, 100).unwrap(), b"bytes");
     for node in [2, 3] {
-        world.grow(NodeId(node));
+        cluster.add_voter(NodeId(node));
         client.make(&format!("with{node}")).unwrap();
     }
-    world.settle();
-    assert_eq!(world.status(ONE).members.voters, [ONE, NodeId(2), NodeId(3)]);
+    cluster.settle();
+    assert_eq!(cluster.status(ONE).members.voters, [ONE, NodeId(2), NodeId(3)]);
     for node in [ONE, NodeId(2)] {
-        world.as_leader(|engine| match engine.remove_member(node) {
+        cluster.as_leader(|server| match server.remove_member(node) {
             // The leader hands over first, and the next leader removes it.
             Err(fault) if fault.reason == Reason::InvalidArgument => Ok(()),
             other => other,
         });
-        world.until("it is out", || {
-            let leader = world.leader();
-            leader.is_some_and(|leader| !world.status(leader).members.contains(node))
+        cluster.until("it is out", || {
+            let leader = cluster.leader();
+            leader.is_some_and(|leader| !cluster.status(leader).members.contains(node))
         });
-        world.crash(node, CrashKind::Process);
+        cluster.crash(node, CrashKind::Process);
         client.make(&format!("without{node}")).unwrap();
     }
     assert_eq!(client.names(), ["alone", "founded", "with2", "with3", "without1", "without2"]);
@@ -49,23 +48,23 @@ fn a_lone_directory_grows_to_three_and_back_to_one() {
 fn a_crash_while_a_metalog_is_founded_leaves_the_one_or_the_other() {
     let (mut alone, mut member) = (0, 0);
     for changes in 1..200 {
-        let world = World::new(22);
-        world.add_machine(ONE, None);
-        let mut client = Client::new(&world);
+        let cluster = TestCluster::new(22);
+        cluster.add_machine(ONE, None);
+        let mut client = FailoverClient::new(&cluster);
         for name in names(5) {
             client.make(&name).unwrap();
         }
-        world.engine(ONE).planes.flush().unwrap();
-        let disk = world.disk(ONE);
+        cluster.server(ONE).flush().unwrap();
+        let disk = cluster.disk(ONE);
         disk.fail_after(changes);
-        let done = world.engine(ONE).found_metalog();
+        let done = cluster.server(ONE).found_metalog();
         let over = done.is_ok();
-        world.crash(ONE, CrashKind::Power);
-        world.start(ONE).unwrap();
-        match world.engine(ONE).metalog() {
+        cluster.crash(ONE, CrashKind::Power);
+        cluster.start(ONE).unwrap();
+        match cluster.server(ONE).metalog() {
             Some(_) => {
                 member += 1;
-                world.until("it leads", || world.leader().is_some());
+                cluster.until("it leads", || cluster.leader().is_some());
             }
             None => {
                 alone += 1;
@@ -83,46 +82,46 @@ fn a_crash_while_a_metalog_is_founded_leaves_the_one_or_the_other() {
 
 #[test]
 fn inode_numbers_go_on_where_a_founder_left_some_out() {
-    let world = World::new(23);
-    world.add_machine(ONE, None);
-    let mut client = Client::new(&world);
+    let cluster = TestCluster::new(23);
+    cluster.add_machine(ONE, None);
+    let mut client = FailoverClient::new(&cluster);
     client.make("before").unwrap();
-    world.engine(ONE).planes.flush().unwrap();
+    cluster.server(ONE).flush().unwrap();
     // The numbers that it loses may have been assigned: it skips them.
     let lost = client.make("lost").unwrap().id;
-    world.crash(ONE, CrashKind::Power);
-    world.start(ONE).unwrap();
-    world.engine(ONE).found_metalog().unwrap();
-    world.grow(NodeId(2));
-    world.grow(NodeId(3));
-    let mut client = Client::new(&world);
+    cluster.crash(ONE, CrashKind::Power);
+    cluster.start(ONE).unwrap();
+    cluster.server(ONE).found_metalog().unwrap();
+    cluster.add_voter(NodeId(2));
+    cluster.add_voter(NodeId(3));
+    let mut client = FailoverClient::new(&cluster);
     let first = client.make("first").unwrap().id;
     assert!(first > lost, "{first} was given already");
-    world.settle();
+    cluster.settle();
     for node in [1, 2, 3].map(NodeId) {
-        world.crash(node, CrashKind::Power);
-        world.start(node).unwrap();
+        cluster.crash(node, CrashKind::Power);
+        cluster.start(node).unwrap();
     }
-    world.until("somebody leads", || world.leader().is_some());
-    let leader = world.leader().unwrap();
-    world.engine(leader).hand_over(NodeId(leader.0 % 3 + 1)).unwrap();
-    world.until("the other leads", || world.leader().is_some_and(|other| other != leader));
+    cluster.until("somebody leads", || cluster.leader().is_some());
+    let leader = cluster.leader().unwrap();
+    cluster.server(leader).hand_over(NodeId(leader.0 % 3 + 1)).unwrap();
+    cluster.until("the other leads", || cluster.leader().is_some_and(|other| other != leader));
     assert_eq!(client.make("second").unwrap().id, first + 1);
-    world.settle();
+    cluster.settle();
 }
 
 #[test]
 fn a_journal_that_is_damaged_or_gone_is_refused() {
     for damage in 0..3 {
-        let world = World::of(24, 3);
-        let mut client = Client::new(&world);
+        let cluster = TestCluster::of(24, 3);
+        let mut client = FailoverClient::new(&cluster);
         for name in names(20) {
             client.make(&name).unwrap();
         }
-        world.settle();
+        cluster.settle();
         let node = NodeId(2);
-        world.crash(node, CrashKind::Process);
-        let disk = world.disk(node);
+        cluster.crash(node, CrashKind::Process);
+        let disk = cluster.disk(node);
         let journal: Vec<String> = disk.list().unwrap().into_iter().filter(|name| name.starts_with("raft-")).collect();
         assert!(!journal.is_empty());
         match damage {
@@ -131,12 +130,12 @@ fn a_journal_that_is_damaged_or_gone_is_refused() {
             1 => journal.iter().for_each(|name| disk.remove(name).unwrap()),
             _ => disk.flip_bit(&journal[0], 20, 1).unwrap(),
         }
-        let refused = world.start(node).unwrap_err();
+        let refused = cluster.start(node).unwrap_err();
         assert_eq!(refused.reason, Reason::Corrupt, "damage {damage}: {refused}");
         // The other servers continue, and another takes its place.
         client.make("more").unwrap();
-        world.as_leader(|engine| engine.remove_member(node));
-        world.grow(NodeId(4));
-        world.settle();
+        cluster.as_leader(|server| server.remove_member(node));
+        cluster.add_voter(NodeId(4));
+        cluster.settle();
     }
 }

@@ -7,11 +7,10 @@ use frieze_base::{ChainId, InodeId, NodeId, Reason};
 use frieze_cluster::{ChainStep, ClusterState, Decision, NodeStep};
 use frieze_disk::{CrashKind, Disk};
 use frieze_hlc::Hlc;
+use frieze_testkit::cluster::{FailoverClient, TestCluster};
 use frieze_wire::chain::Configuration;
 
-use crate::client::Client;
-use crate::elsewhere::{chunk_headed_by, spread};
-use crate::world::World;
+use crate::remote_heads::{chunk_headed_by, spread};
 use crate::writers::{file, offset};
 use crate::{ONE, THREE, TWO};
 
@@ -22,8 +21,8 @@ const GONE: ChainId = ChainId(1);
 
 /// A file with bytes on all three chains, each of three servers, at the instants after each round of writes.
 struct Told {
-    world: Arc<World>,
-    client: Client,
+    cluster: Arc<TestCluster>,
+    client: FailoverClient,
     inode: InodeId,
     capability: Vec<u8>,
     /// A chunk of the chain that it leaves, and one of a chain that it keeps.
@@ -37,12 +36,12 @@ fn bytes_of(round: usize, chunk: u32) -> Vec<u8> {
 
 impl Told {
     fn new(seed: u64) -> Told {
-        let world = spread(seed);
-        world.share_chains(&[&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]]);
-        let mut client = Client::new(&world);
+        let cluster = spread(seed);
+        cluster.set_chain_members(&[&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]]);
+        let mut client = FailoverClient::new(&cluster);
         let (inode, capability) = file(&mut client, "f");
         let chunks = [chunk_headed_by(inode, TWO, 0), chunk_headed_by(inode, ONE, 0)];
-        let mut told = Told { world, client, inode, capability, chunks, rounds: Vec::new() };
+        let mut told = Told { cluster, client, inode, capability, chunks, rounds: Vec::new() };
         (0..12).for_each(|round| told.write(round));
         told
     }
@@ -52,9 +51,9 @@ impl Told {
             self.client.grant(self.inode, chunk, 1);
             self.client.write_at(head, &self.capability, offset(chunk), &bytes_of(round, chunk)).unwrap();
         }
-        self.world.run(5);
+        self.cluster.run(5);
         // It is closed at every server.
-        let at = self.world.engine(ONE).planes.newest();
+        let at = self.cluster.server(ONE).newest();
         for node in [ONE, TWO, THREE] {
             for chunk in self.chunks {
                 drop(self.read(node, chunk, at));
@@ -69,11 +68,11 @@ impl Told {
     }
 
     fn decide(&self, decision: impl Fn(&ClusterState) -> Decision) {
-        let leader = self.world.engine(ONE);
+        let leader = self.cluster.server(ONE);
         let mut decided = None;
         leader.look_at_control(&mut |state| decided = Some(decision(state)));
-        leader.decide(self.world.status(ONE).term, &[decided.unwrap()]);
-        self.world.run(100);
+        leader.decide(self.cluster.status(ONE).term, &[decided.unwrap()]);
+        self.cluster.run(100);
     }
 
     fn decide_step(&self, step: ChainStep) {
@@ -89,7 +88,7 @@ impl Told {
 
     /// The third server leaves a chain, here and in the log.
     fn leave(&mut self) {
-        self.world.share_chains(&[&[1, 2, 3], &[2, 1], &[3, 1, 2]]);
+        self.cluster.set_chain_members(&[&[1, 2, 3], &[2, 1], &[3, 1, 2]]);
         for step in [ChainStep::TakeOut(THREE), ChainStep::Left(THREE), ChainStep::Drop(THREE)] {
             self.decide_step(step);
         }
@@ -98,18 +97,18 @@ impl Told {
 
     /// Number of the last record that the third server has of the chain.
     fn last(&self) -> u64 {
-        self.world.engine(THREE).planes.chain_ends()[GONE.0 as usize].n
+        self.cluster.server(THREE).chain_ends()[GONE.0 as usize].n
     }
 
     fn free(&self) -> u64 {
-        self.world.disk(THREE).space().unwrap().free_bytes
+        self.cluster.disk(THREE).space().unwrap().free_bytes
     }
 
     /// Frees everything that is due.
     fn give_back(&self) {
         for _ in 0..10 {
-            self.world.engine(THREE).service.upkeep.give_back_remains().unwrap();
-            self.world.run(60);
+            self.cluster.server(THREE).give_back_remains().unwrap();
+            self.cluster.run(60);
         }
     }
 
@@ -142,24 +141,24 @@ impl Told {
         // Of the other servers, too: this one may have been restarted.
         let two: [&[u32]; 3] = [&[1, 2], &[2, 1], &[1, 2]];
         let three: [&[u32]; 3] = [&[1, 2, 3], &[2, 1, 3], &[1, 2, 3]];
-        self.world.share(&two.map(|members| of(members, Some(3), false)));
-        self.world.run(1500);
-        self.world.share(&three.map(|members| of(members, None, true)));
-        self.world.run(1500);
-        self.world.share(&three.map(|members| of(members, None, false)));
-        self.world.run(300);
+        self.cluster.set_chains(&two.map(|members| of(members, Some(3), false)));
+        self.cluster.run(1500);
+        self.cluster.set_chains(&three.map(|members| of(members, None, true)));
+        self.cluster.run(1500);
+        self.cluster.set_chains(&three.map(|members| of(members, None, false)));
+        self.cluster.run(300);
     }
 }
 
 #[test]
-fn what_others_have_is_given_up_when_the_log_says_so_and_a_majority_that_it_is_so_now() {
+fn a_former_member_drops_its_records_when_the_log_and_a_majority_allow_it() {
     let mut told = Told::new(201);
     let last = told.last();
-    let give_up = |told: &Told| told.world.engine(THREE).service.upkeep.drop_remains().unwrap();
+    let give_up = |told: &Told| told.cluster.server(THREE).drop_remains().unwrap();
     assert!(last >= 12);
     give_up(&told);
     assert_eq!(told.last(), last, "it has its part");
-    told.world.share_chains(&[&[1, 2, 3], &[2, 1], &[3, 1, 2]]);
+    told.cluster.set_chain_members(&[&[1, 2, 3], &[2, 1], &[3, 1, 2]]);
     give_up(&told);
     assert_eq!(told.last(), last, "the log says that it has its part");
     for step in [ChainStep::TakeOut(THREE), ChainStep::Left(THREE), ChainStep::Drop(THREE)] {
@@ -169,11 +168,11 @@ fn what_others_have_is_given_up_when_the_log_says_so_and_a_majority_that_it_is_s
     }
     told.drain();
     // It knows all of that, and cannot know that it still holds.
-    told.world.cut_off(THREE);
+    told.cluster.isolate(THREE);
     give_up(&told);
     assert_eq!(told.last(), last, "nobody has said that it is so now");
-    told.world.heal();
-    told.world.run(2000);
+    told.cluster.heal();
+    told.cluster.run(2000);
     told.check(false);
     give_up(&told);
     assert_eq!(told.last(), 0);
@@ -185,23 +184,23 @@ fn what_is_given_up_is_given_back_to_the_disk_and_comes_again() {
     let mut told = Told::new(202);
     told.leave();
     let before = told.free();
-    told.world.engine(THREE).service.upkeep.drop_remains().unwrap();
+    told.cluster.server(THREE).drop_remains().unwrap();
     told.give_back();
     let freed = told.free() - before;
     let written = 12 * BYTES as u64;
     assert!(freed > written * 9 / 10, "{freed} of {written}");
     told.check(true);
     for kind in [CrashKind::Process, CrashKind::Power] {
-        told.world.crash(THREE, kind);
-        told.world.start(THREE).unwrap();
-        told.world.run(500);
+        told.cluster.crash(THREE, kind);
+        told.cluster.start(THREE).unwrap();
+        told.cluster.run(500);
         assert_eq!(told.last(), 0);
     }
     told.come_back();
     told.check(false);
-    told.world.crash(THREE, CrashKind::Power);
-    told.world.start(THREE).unwrap();
-    told.world.run(500);
+    told.cluster.crash(THREE, CrashKind::Power);
+    told.cluster.start(THREE).unwrap();
+    told.cluster.run(500);
     told.come_back();
     told.check(false);
 }
@@ -215,23 +214,23 @@ fn a_crash_while_it_is_given_back_leaves_what_a_restart_goes_on_with() {
             let mut told = Told::new(203);
             told.leave();
             let before = told.free();
-            told.world.disk(THREE).fail_after(change);
+            told.cluster.disk(THREE).fail_after(change);
             for _ in 0..6 {
                 // Its thread logs the error and continues; the disk accepts nothing more.
-                drop(told.world.engine(THREE).service.upkeep.drop_remains());
-                drop(told.world.engine(THREE).service.upkeep.give_back_remains());
-                told.world.run(60);
+                drop(told.cluster.server(THREE).drop_remains());
+                drop(told.cluster.server(THREE).give_back_remains());
+                told.cluster.run(60);
             }
-            let is_over = !told.world.disk(THREE).is_crashed();
-            told.world.crash(THREE, kind);
-            told.world.start(THREE).unwrap();
-            told.world.run(500);
+            let is_over = !told.cluster.disk(THREE).is_crashed();
+            told.cluster.crash(THREE, kind);
+            told.cluster.start(THREE).unwrap();
+            told.cluster.run(500);
             if told.last() == 0 {
                 gone += 1
             } else {
                 kept += 1
             }
-            told.world.engine(THREE).service.upkeep.drop_remains().unwrap();
+            told.cluster.server(THREE).drop_remains().unwrap();
             told.give_back();
             assert_eq!(told.last(), 0, "after {change} changes");
             let freed = told.free().saturating_sub(before);

@@ -2,6 +2,7 @@
 //! restart.
 
 use frieze_base::Rng;
+use frieze_testkit::bytes::random_bytes;
 
 use super::*;
 
@@ -24,13 +25,13 @@ fn is_of_the_device(fault: &Fault) -> bool {
 
 impl Model {
     /// One operation of a client; a failed one has no effect.
-    fn step(&mut self, served: &mut Served, capabilities: &BTreeMap<&str, Vec<u8>>, rng: &mut Rng) {
+    fn step(&mut self, client: &mut TestConnection, capabilities: &BTreeMap<&str, Vec<u8>>, rng: &mut Rng) {
         let path = *rng.choose(&FILES);
         match rng.below(8) {
             0..=4 => {
                 let (offset, len) = (rng.below(LEN_MAX - 40_000), rng.between(1, 40_000));
-                let bytes = noise(len as usize, rng.next());
-                match served.write(&capabilities[path], Some(offset), &bytes) {
+                let bytes = random_bytes(rng.next(), len as usize);
+                match client.write(&capabilities[path], Some(offset), &bytes) {
                     Ok(_) => {
                         let file = self.now.get_mut(path).unwrap();
                         file.resize(file.len().max((offset + len) as usize), 0);
@@ -39,17 +40,17 @@ impl Model {
                     Err(fault) => assert!(is_of_the_device(&fault), "{fault:?}"),
                 }
             }
-            5 => match served.try_cut(path, 70_000) {
+            5 => match client.try_truncate(path, 70_000) {
                 Ok(_) => self.now.get_mut(path).unwrap().resize(70_000, 0),
                 Err(fault) => assert!(is_of_the_device(&fault), "{fault:?}"),
             },
-            6 => match served.read(path, View::NOW) {
+            6 => match client.read(path, View::NOW) {
                 Ok(bytes) => assert!(bytes == self.now[path], "{path} shows bytes that nobody wrote"),
                 Err(fault) => assert!(is_of_the_device(&fault), "{fault:?}"),
             },
             _ => {
-                let stamp = served.engine.planes.newest().0;
-                match served.at(path, stamp) {
+                let stamp = client.server.newest().0;
+                match client.at(path, stamp) {
                     Ok(bytes) => {
                         assert!(bytes == self.now[path], "{path} at {stamp}");
                         self.past.push((stamp, path.to_owned(), bytes));
@@ -60,76 +61,64 @@ impl Model {
         }
     }
 
-    fn check(&self, seed: u64, served: &mut Served) {
+    fn check(&self, seed: u64, client: &mut TestConnection) {
         for (path, bytes) in &self.now {
-            let found = served.read(path, View::NOW).unwrap();
+            let found = client.read(path, View::NOW).unwrap();
             let differs = found.iter().zip(bytes).position(|(is, was)| is != was);
             let (is, was) = (found.len(), bytes.len());
             assert!(found == *bytes, "{seed}: {path} now has {is} bytes, had {was}, differs at {differs:?}");
         }
         for (stamp, path, bytes) in &self.past {
-            assert!(served.at(path, *stamp).unwrap() == *bytes, "{path} at {stamp}");
+            assert!(client.at(path, *stamp).unwrap() == *bytes, "{path} at {stamp}");
         }
     }
 }
 
-impl Served {
-    fn try_cut(&mut self, path: &str, size: u64) -> Result<u64, Fault> {
-        let set = SetAttr { target: Target::path(path), size: Some(size), ..SetAttr::default() };
-        self.txn(Op::SetAttr(set)).map(|reply| reply.stamp)
-    }
-}
-
-fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut rng = Rng::new(seed);
-    (0..len).map(|_| rng.next() as u8).collect()
-}
-
 /// A server with three files, and the right to write to them.
-fn with_files(machine: &Machine) -> (Served, BTreeMap<&'static str, Vec<u8>>, Model) {
-    let mut served = machine.serve();
+fn with_files(machine: &SimMachine) -> (TestConnection, BTreeMap<&'static str, Vec<u8>>, Model) {
+    let mut client = machine.serve();
     let mut model = Model::default();
     let mut capabilities = BTreeMap::new();
     for path in FILES {
-        served.make(path);
-        capabilities.insert(path, served.open(path).unwrap());
+        client.make(path);
+        capabilities.insert(path, client.open(path).unwrap());
         model.now.insert(path.to_owned(), Vec::new());
     }
-    (served, capabilities, model)
+    (client, capabilities, model)
 }
 
 #[test]
-fn whatever_fails_nothing_wrong_is_read_and_what_was_answered_stays() {
+fn under_device_faults_no_wrong_byte_is_read_and_acknowledged_writes_stay() {
     let (mut refused, mut read_only) = (0, 0);
     for seed in 0..150 {
-        let mut machine = Machine::new();
+        let mut machine = SimMachine::new(7);
         machine.disk = SimDisk::new(seed);
         let mut rng = Rng::new(seed);
-        let (mut served, capabilities, mut model) = with_files(&machine);
+        let (mut client, capabilities, mut model) = with_files(&machine);
         for _ in 0..40 {
             match rng.below(10) {
                 0 => machine.disk.fail_writes(rng.below(3) as u32, rng.between(1, 3) as u32),
                 1 => machine.disk.fail_reads(1),
                 2 if seed % 3 == 0 && rng.chance(4) => machine.disk.fail_syncs(1),
                 3 => {
-                    let flushed = served.engine.planes.flush();
+                    let flushed = client.server.flush();
                     read_only += u32::from(flushed.is_err());
                 }
                 _ => {}
             }
             let before = model.now.clone();
-            model.step(&mut served, &capabilities, &mut rng);
+            model.step(&mut client, &capabilities, &mut rng);
             refused += u32::from(before == model.now);
         }
         // Faults stop. What was acknowledged survives the death of the process, and what was refused stays away.
         machine.disk.crash(CrashKind::Process);
-        drop(served);
+        drop(client);
         machine.disk.fail_syncs(0);
         machine.disk.restart();
         machine.time.advance_us(1_000_000);
-        let mut served = machine.serve();
-        model.check(seed, &mut served);
-        assert_eq!(served.engine.check_up().found(), 0, "seed {seed}: {:?}", served.engine.check_up());
+        let mut client = machine.serve();
+        model.check(seed, &mut client);
+        assert_eq!(client.server.check_up().found(), 0, "seed {seed}: {:?}", client.server.check_up());
     }
     assert!(refused > 500 && read_only > 20, "{refused} changes were refused, {read_only} flushes");
 }
@@ -137,54 +126,54 @@ fn whatever_fails_nothing_wrong_is_read_and_what_was_answered_stays() {
 #[test]
 fn a_write_that_the_device_refused_does_not_come_back_after_a_crash() {
     for seed in 0..60 {
-        let mut machine = Machine::new();
+        let mut machine = SimMachine::new(7);
         machine.disk = SimDisk::new(seed);
-        let (mut served, capabilities, _) = with_files(&machine);
-        served.write(&capabilities["/a"], Some(0), b"first").unwrap();
+        let (mut client, capabilities, _) = with_files(&machine);
+        client.write(&capabilities["/a"], Some(0), b"first").unwrap();
         // A write over two chunks has two records: the first, the second or the last part of one fails.
         machine.disk.fail_writes((seed % 2) as u32, 1);
-        let fault = served.write(&capabilities["/a"], Some(60_000), &noise(10_000, seed)).unwrap_err();
+        let fault = client.write(&capabilities["/a"], Some(60_000), &random_bytes(seed, 10_000)).unwrap_err();
         assert_eq!(fault.reason, Reason::InputOutput);
         assert!(fault.message.contains("cannot write"), "{}", fault.message);
-        let stamp = served.engine.planes.newest().0;
-        assert_eq!(served.at("/a", stamp).unwrap(), b"first");
+        let stamp = client.server.newest().0;
+        assert_eq!(client.at("/a", stamp).unwrap(), b"first");
         machine.disk.crash(CrashKind::Process);
-        drop(served);
+        drop(client);
         machine.disk.restart();
-        let mut served = machine.serve();
-        assert!(served.at("/a", stamp).unwrap() == b"first", "seed {seed}: an answer at an instant has changed");
-        assert!(served.read("/a", View::NOW).unwrap() == b"first", "seed {seed}");
+        let mut client = machine.serve();
+        assert!(client.at("/a", stamp).unwrap() == b"first", "seed {seed}: an answer at an instant has changed");
+        assert!(client.read("/a", View::NOW).unwrap() == b"first", "seed {seed}");
     }
 }
 
 #[test]
-fn a_read_that_the_device_refuses_is_told_harms_no_other_and_works_again() {
-    let machine = Machine::new();
-    let (mut served, capabilities, _) = with_files(&machine);
-    let bytes = noise(60_000, 1);
-    served.write(&capabilities["/a"], Some(0), &bytes).unwrap();
-    served.write(&capabilities["/b"], Some(0), b"other").unwrap();
+fn a_read_that_the_device_refuses_is_reported_and_harms_no_other_read() {
+    let machine = SimMachine::new(7);
+    let (mut client, capabilities, _) = with_files(&machine);
+    let bytes = random_bytes(1, 60_000);
+    client.write(&capabilities["/a"], Some(0), &bytes).unwrap();
+    client.write(&capabilities["/b"], Some(0), b"other").unwrap();
     let (name, at) = machine.find(&bytes[..64]);
     machine.disk.wear_out(&name, at + 20_000..at + 20_001).unwrap();
     for _ in 0..2 {
-        let fault = served.read("/a", View::NOW).unwrap_err();
+        let fault = client.read("/a", View::NOW).unwrap_err();
         assert_eq!(fault.reason, Reason::InputOutput);
         assert!(fault.message.contains("cannot read seg-"), "{}", fault.message);
-        assert_eq!(served.read("/b", View::NOW).unwrap(), b"other");
+        assert_eq!(client.read("/b", View::NOW).unwrap(), b"other");
     }
     // Written again, it is whole.
-    served.write(&capabilities["/a"], Some(0), &bytes).unwrap();
-    assert!(served.read("/a", View::NOW).unwrap() == bytes);
+    client.write(&capabilities["/a"], Some(0), &bytes).unwrap();
+    assert!(client.read("/a", View::NOW).unwrap() == bytes);
 }
 
 #[test]
-fn a_device_that_cannot_be_read_at_a_start_is_told_and_nothing_is_changed() {
-    let machine = Machine::new();
-    let (mut served, capabilities, _) = with_files(&machine);
-    let bytes = noise(60_000, 1);
-    served.write(&capabilities["/a"], Some(0), &bytes).unwrap();
-    served.fsync();
-    drop(served);
+fn a_device_that_cannot_be_read_at_a_start_is_reported_and_not_changed() {
+    let machine = SimMachine::new(7);
+    let (mut client, capabilities, _) = with_files(&machine);
+    let bytes = random_bytes(1, 60_000);
+    client.write(&capabilities["/a"], Some(0), &bytes).unwrap();
+    client.fsync();
+    drop(client);
     let meta = machine.disk.list().unwrap().into_iter().find(|name| name.starts_with("meta-")).unwrap();
     for (name, bytes_of) in [("seg-0000000000000001", 0..1), (meta.as_str(), 0..1), ("state", 0..8192)] {
         let before = machine.disk.open(name).unwrap();
@@ -196,7 +185,7 @@ fn a_device_that_cannot_be_read_at_a_start_is_told_and_nothing_is_changed() {
         assert!(fault.message.contains(name), "{name}: {}", fault.message);
         // The device can be read again: written as it was.
         machine.disk.open(name).unwrap().write_at(0, &[&all[..bytes_of.end as usize]]).unwrap();
-        let mut served = machine.serve();
-        assert!(served.read("/a", View::NOW).unwrap() == bytes, "{name}");
+        let mut client = machine.serve();
+        assert!(client.read("/a", View::NOW).unwrap() == bytes, "{name}");
     }
 }

@@ -3,40 +3,28 @@
 use super::sharing::told;
 use super::*;
 use frieze_wire::edit::{ActionKind, Undo};
-use frieze_wire::timeline::{CONTENT, Story, StoryReply};
+use frieze_wire::timeline::CONTENT;
 
-impl Served {
-    pub(crate) fn story(&mut self, path: &str, after: u64, upto: u64, count_max: u32) -> StoryReply {
-        let view = View { at: Some(upto), user_at: None };
-        let ask =
-            Story { target: Target::path(path), view, after, upto, recursive: false, count_max, ..Story::default() };
-        match self.ask(Request::Story(ask)) {
-            Ok(Reply::Story(reply)) => reply,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn undo_since(&mut self, after: u64) -> u64 {
-        let undo = Undo { target: Target::path("/"), after, ..Undo::default() };
-        let reply = self.edit(Request::Undo(undo)).unwrap();
-        assert!(told(&reply, ActionKind::Left).is_empty(), "{reply:?}");
-        reply.stamp
-    }
+fn undo_since(client: &mut TestConnection, after: u64) -> u64 {
+    let undo = Undo { target: Target::path("/"), after, ..Undo::default() };
+    let reply = client.edit(Request::Undo(undo)).unwrap();
+    assert!(told(&reply, ActionKind::Left).is_empty(), "{reply:?}");
+    reply.stamp
 }
 
 #[test]
-fn a_story_whose_page_is_shorter_than_what_one_transaction_did_is_told_to_its_end() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    served.mkdir("/d");
-    let before = served.rename("/d", "/e").unwrap();
+fn a_story_with_pages_shorter_than_one_transaction_reaches_its_end() {
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    client.mkdir("/d");
+    let before = client.rename("/d", "/e").unwrap();
     for number in 0..12 {
-        served.make(&format!("/e/{number}"));
+        client.make(&format!("/e/{number}"));
     }
-    let removed = served.undo_since(before);
+    let removed = undo_since(&mut client, before);
     let (mut after, mut stamps) = (before, Vec::new());
     while after < removed {
-        let page = served.story("/e", after, removed, 2);
+        let page = client.story("/e", after, removed, 2);
         assert!(page.upto > after, "it goes on");
         stamps.extend(page.events.iter().map(|event| event.stamp));
         after = page.upto;
@@ -47,17 +35,17 @@ fn a_story_whose_page_is_shorter_than_what_one_transaction_did_is_told_to_its_en
 }
 
 #[test]
-fn what_was_written_to_a_file_that_came_and_went_is_told() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    served.mkdir("/d");
-    let start = served.rename("/d", "/e").unwrap();
-    let file = served.make("/e/f");
-    let (first, _) = served.write(&file, Some(0), b"there ").unwrap();
-    let moved = served.rename("/e/f", "/f").unwrap();
-    let (elsewhere, _) = served.write(&file, Some(6), b"and elsewhere").unwrap();
-    let end = served.remove("/f", false).unwrap();
-    let page = served.story("/e", start, end, 0);
+fn a_story_shows_writes_to_a_file_that_was_made_and_removed() {
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    client.mkdir("/d");
+    let start = client.rename("/d", "/e").unwrap();
+    let file = client.make("/e/f");
+    let (first, _) = client.write(&file, Some(0), b"there ").unwrap();
+    let moved = client.rename("/e/f", "/f").unwrap();
+    let (elsewhere, _) = client.write(&file, Some(6), b"and elsewhere").unwrap();
+    let end = client.remove("/f", false).unwrap();
+    let page = client.story("/e", start, end, 0);
     let written: Vec<u64> = page.events.iter().filter(|one| one.flags & CONTENT != 0).map(|one| one.stamp).collect();
     assert_eq!(written, [first], "of the run that went on elsewhere, what was written here: not {elsewhere}");
     assert_eq!(page.events.last().map(|event| event.stamp), Some(moved));
@@ -65,70 +53,70 @@ fn what_was_written_to_a_file_that_came_and_went_is_told() {
 
 #[test]
 fn an_undone_undo_brings_back_the_time_with_the_bytes() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    let file = served.make("/f");
-    let (before, _) = served.write(&file, Some(0), b"as it was").unwrap();
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    let file = client.make("/f");
+    let (before, _) = client.write(&file, Some(0), b"as it was").unwrap();
     machine.time.advance_us(1_000_000);
-    served.write(&file, Some(0), b"something longer").unwrap();
-    served.undo_since(before);
+    client.write(&file, Some(0), b"something longer").unwrap();
+    undo_since(&mut client, before);
     machine.time.advance_us(1_000_000);
-    let then = served.stat("/f", View { at: Some(before), user_at: None }).unwrap().attr;
-    assert_eq!(served.stat("/f", View::NOW).unwrap().attr.mtime_ns, then.mtime_ns);
-    served.undo_since(before);
-    assert_eq!(served.read("/f", View::NOW).unwrap(), b"as it was");
-    assert_eq!(served.stat("/f", View::NOW).unwrap().attr.mtime_ns, then.mtime_ns);
+    let then = client.stat("/f", View { at: Some(before), user_at: None }).unwrap().attr;
+    assert_eq!(client.stat("/f", View::NOW).unwrap().attr.mtime_ns, then.mtime_ns);
+    undo_since(&mut client, before);
+    assert_eq!(client.read("/f", View::NOW).unwrap(), b"as it was");
+    assert_eq!(client.stat("/f", View::NOW).unwrap().attr.mtime_ns, then.mtime_ns);
 }
 
 #[test]
 fn a_file_of_the_same_bytes_and_another_time_is_not_taken_for_what_was_there() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    served.mkdir("/d");
-    served.make("/d/f");
-    let at = served.chmod("/d", 0o711).unwrap();
-    served.rename("/d/f", "/f").unwrap();
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    client.mkdir("/d");
+    client.make("/d/f");
+    let at = client.chmod("/d", 0o711).unwrap();
+    client.rename("/d/f", "/f").unwrap();
     machine.time.advance_us(1_000_000);
-    served.make("/d/f");
-    let reply = served.restore("/d", at, false).unwrap();
+    client.make("/d/f");
+    let reply = client.restore("/d", at, false).unwrap();
     assert_eq!(told(&reply, ActionKind::Make).len(), 1, "{reply:?}");
-    let then = served.stat("/d/f", View { at: Some(at), user_at: None }).unwrap().attr;
-    assert_eq!(served.stat("/d/f", View::NOW).unwrap().attr.mtime_ns, then.mtime_ns);
-    assert_eq!(served.restore("/d", at, false).unwrap().stamp, 0, "a second restore finds nothing to do");
+    let then = client.stat("/d/f", View { at: Some(at), user_at: None }).unwrap().attr;
+    assert_eq!(client.stat("/d/f", View::NOW).unwrap().attr.mtime_ns, then.mtime_ns);
+    assert_eq!(client.restore("/d", at, false).unwrap().stamp, 0, "a second restore finds nothing to do");
 }
 
 #[test]
 fn a_copy_that_gets_no_name_is_not_made_and_the_rest_is_restored() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    served.mkdir("/t");
-    served.mkdir("/t/d");
-    served.make("/t/d/inside");
-    served.make("/t/f");
-    let at = served.chmod("/t", 0o711).unwrap();
-    served.rename("/t/d", "/elsewhere").unwrap();
-    served.remove("/t/f", false).unwrap();
-    served.mkdir("/t/d");
-    served.make("/t/d/new");
-    let reply = served.restore("/t", at, false).unwrap();
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    client.mkdir("/t");
+    client.mkdir("/t/d");
+    client.make("/t/d/inside");
+    client.make("/t/f");
+    let at = client.chmod("/t", 0o711).unwrap();
+    client.rename("/t/d", "/elsewhere").unwrap();
+    client.remove("/t/f", false).unwrap();
+    client.mkdir("/t/d");
+    client.make("/t/d/new");
+    let reply = client.restore("/t", at, false).unwrap();
     let left: Vec<_> = told(&reply, ActionKind::Left).iter().map(|action| action.path.clone()).collect();
     assert_eq!(left, [b"/t/d".to_vec()], "{reply:?}");
     assert!(told(&reply, ActionKind::Make).is_empty(), "what is not made is not told as made: {reply:?}");
-    assert!(served.inode("/t/f", View::NOW).is_some() && served.inode("/t/d/new", View::NOW).is_some());
+    assert!(client.inode("/t/f", View::NOW).is_some() && client.inode("/t/d/new", View::NOW).is_some());
 }
 
 #[test]
 fn a_path_that_leads_through_what_it_named_is_restored_by_a_copy() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    served.mkdir("/t");
-    served.mkdir("/t/c");
-    served.make("/t/c/f");
-    let at = served.chmod("/t", 0o711).unwrap();
-    served.rename("/t/c", "/b").unwrap();
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    client.mkdir("/t");
+    client.mkdir("/t/c");
+    client.make("/t/c/f");
+    let at = client.chmod("/t", 0o711).unwrap();
+    client.rename("/t/c", "/b").unwrap();
     let exchange = Rename { from: Target::path("/t"), to: Target::path("/b"), flags: 2 };
-    served.txn(Op::Rename(exchange)).unwrap();
-    served.restore("/t/c", at, false).unwrap();
-    assert!(served.inode("/t/c/f", View::NOW).is_some());
-    assert!(served.inode("/t/f", View::NOW).is_some(), "and what is there stays");
+    client.txn(Op::Rename(exchange)).unwrap();
+    client.restore("/t/c", at, false).unwrap();
+    assert!(client.inode("/t/c/f", View::NOW).is_some());
+    assert!(client.inode("/t/f", View::NOW).is_some(), "and what is there stays");
 }

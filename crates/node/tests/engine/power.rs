@@ -6,48 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use frieze_base::{LogIndex, Rng};
 use frieze_node::{CleanStartImage, CurrentVersions, StoreItem};
-use frieze_wire::message::{Now, NowReply, StatusReply};
 
 use super::*;
 
 const SEEDS: u64 = 120;
-
-impl Served {
-    fn try_fsync(&mut self) -> Result<(), Fault> {
-        let id = self.send(Request::Sync(Sync { inode: 0 }), &[], 0);
-        // Whether it went well is in the answer.
-        let _ = self.engine.planes.flush();
-        self.answer(id).expect("answered by the flush").0.map(drop)
-    }
-
-    fn now_named(&mut self, name: &str) -> Result<NowReply, Fault> {
-        match self.ask(Request::Now(Now { name: name.to_owned() }))? {
-            Reply::Now(reply) => Ok(reply),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn health_of_all(&mut self) -> StatusReply {
-        match self.ask(Request::Status(Status {})) {
-            Ok(Reply::Status(status)) => *status,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// A file with these bytes, where none was.
-    fn try_put(&mut self, path: &str, bytes: &[u8]) -> Result<(), Fault> {
-        let make = Make {
-            target: Target::path(path),
-            mode: 0o644,
-            or_open: true,
-            kind: Some(MakeKind::File(true)),
-            ..Make::default()
-        };
-        self.txn(Op::Make(make))?;
-        let capability = self.open(path)?;
-        self.write(&capability, Some(0), bytes).map(drop)
-    }
-}
 
 /// Bytes that say which version they are, all of them.
 fn version(n: u64) -> Vec<u8> {
@@ -65,48 +27,48 @@ fn version_of(bytes: &[u8]) -> Option<u64> {
 /// Works until the power goes in the middle of something, and returns what comes back.
 fn until_the_power_goes(
     seed: u64,
-    begin: &dyn Fn(&mut Served),
-    work: &mut dyn FnMut(&mut Served, &mut Rng) -> Result<(), Fault>,
-) -> Served {
-    let mut machine = Machine::new();
+    begin: &dyn Fn(&mut TestConnection),
+    work: &mut dyn FnMut(&mut TestConnection, &mut Rng) -> Result<(), Fault>,
+) -> TestConnection {
+    let mut machine = SimMachine::new(7);
     machine.disk = SimDisk::new(seed);
     let mut rng = Rng::new(seed);
-    let mut served = machine.serve();
-    begin(&mut served);
-    served.fsync();
+    let mut client = machine.serve();
+    begin(&mut client);
+    client.fsync();
     machine.disk.fail_after(rng.between(1, 60));
     while !machine.disk.is_crashed() {
         machine.time.advance_us(1000);
         // An error means that the device has failed, or is about to.
-        let _ = work(&mut served, &mut rng);
+        let _ = work(&mut client, &mut rng);
         if rng.chance(4) {
-            let _ = served.engine.planes.flush();
+            let _ = client.server.flush();
         }
     }
-    drop(served);
+    drop(client);
     machine.lose_power();
     machine.time.advance_us(1_000_000);
-    let served = machine.serve();
-    assert_eq!(served.engine.check_up().found(), 0, "seed {seed}: {:?}", served.engine.check_up());
-    served
+    let client = machine.serve();
+    assert_eq!(client.server.check_up().found(), 0, "seed {seed}: {:?}", client.server.check_up());
+    client
 }
 
 #[test]
 fn a_file_replaced_by_rename_is_the_old_or_the_new_one_whole() {
     for seed in 0..SEEDS {
         let (mut n, mut durable) = (1, 1);
-        let begin = |served: &mut Served| served.try_put("/f", &version(1)).unwrap();
-        let mut served = until_the_power_goes(seed, &begin, &mut |served, rng| {
+        let begin = |client: &mut TestConnection| client.try_write_file("/f", &version(1)).unwrap();
+        let mut client = until_the_power_goes(seed, &begin, &mut |client, rng| {
             n += 1;
-            served.try_put("/f.tmp", &version(n))?;
-            served.rename("/f.tmp", "/f")?;
+            client.try_write_file("/f.tmp", &version(n))?;
+            client.rename("/f.tmp", "/f")?;
             if rng.chance(3) {
-                served.try_fsync()?;
+                client.try_fsync()?;
                 durable = n;
             }
             Ok(())
         });
-        let found = served.read("/f", View::NOW).unwrap();
+        let found = client.read("/f", View::NOW).unwrap();
         let found = version_of(&found).unwrap_or_else(|| panic!("seed {seed}: {} bytes of no version", found.len()));
         assert!((durable..=n).contains(&found), "seed {seed}: version {found}, of {n}, {durable} was synced");
     }
@@ -117,20 +79,20 @@ fn a_file_appended_to_is_a_prefix_that_holds_all_that_was_synced() {
     for seed in 0..SEEDS {
         let (mut written, mut durable) = (Vec::new(), 0);
         let mut n = 0;
-        let begin = |served: &mut Served| drop(served.make("/log"));
-        let mut served = until_the_power_goes(seed, &begin, &mut |served, rng| {
-            let capability = served.open("/log")?;
+        let begin = |client: &mut TestConnection| drop(client.make("/log"));
+        let mut client = until_the_power_goes(seed, &begin, &mut |client, rng| {
+            let capability = client.open("/log")?;
             n += 1;
             let record = version(n);
             written.extend_from_slice(&record);
-            served.write(&capability, None, &record)?;
+            client.write(&capability, None, &record)?;
             if rng.chance(2) {
-                served.try_fsync()?;
+                client.try_fsync()?;
                 durable = written.len();
             }
             Ok(())
         });
-        let found = served.read("/log", View::NOW).unwrap();
+        let found = client.read("/log", View::NOW).unwrap();
         assert!(found.len() >= durable, "seed {seed}: {} bytes, {durable} were synced", found.len());
         assert!(written.starts_with(&found), "seed {seed}: bytes that were not appended");
     }
@@ -141,21 +103,21 @@ fn what_was_written_together_is_there_together_or_not_at_all() {
     const LEN: usize = 80_000;
     for seed in 0..SEEDS {
         let (mut n, mut durable) = (0u8, 0);
-        let begin = |served: &mut Served| {
-            served.try_put("/a", &[0; 30_000 + LEN]).unwrap();
-            served.try_put("/b", &[0; LEN]).unwrap();
+        let begin = |client: &mut TestConnection| {
+            client.try_write_file("/a", &[0; 30_000 + LEN]).unwrap();
+            client.try_write_file("/b", &[0; LEN]).unwrap();
         };
-        let mut served = until_the_power_goes(seed, &begin, &mut |served, rng| {
+        let mut client = until_the_power_goes(seed, &begin, &mut |client, rng| {
             n += 1;
             // Over the boundary of two chunks of one file, and in another.
-            served.together(&[("/a", 30_000, &[n; LEN]), ("/b", 0, &[n; LEN])])?;
+            client.write_together(&[("/a", 30_000, &[n; LEN]), ("/b", 0, &[n; LEN])])?;
             if rng.chance(3) {
-                served.try_fsync()?;
+                client.try_fsync()?;
                 durable = n;
             }
             Ok(())
         });
-        let (a, b) = (served.read("/a", View::NOW).unwrap(), served.read("/b", View::NOW).unwrap());
+        let (a, b) = (client.read("/a", View::NOW).unwrap(), client.read("/b", View::NOW).unwrap());
         assert!((durable..=n).contains(&b[0]), "seed {seed}: {} of {n}, {durable} was synced", b[0]);
         assert!(a[30_000..] == b && b == [b[0]; LEN], "seed {seed}: half of what was written together");
     }
@@ -166,29 +128,29 @@ fn a_write_ahead_log_never_misses_what_the_table_holds() {
     for seed in 0..SEEDS {
         // The table has ten places of one version number each; the log says which got which.
         let (mut n, mut committed) = (0u64, 0);
-        let begin = |served: &mut Served| {
-            served.try_put("/table", &[0; 80]).unwrap();
-            served.make("/wal");
+        let begin = |client: &mut TestConnection| {
+            client.try_write_file("/table", &[0; 80]).unwrap();
+            client.make("/wal");
         };
         let sync = seed % 2 == 0;
-        let mut served = until_the_power_goes(seed, &begin, &mut |served, _| {
+        let mut client = until_the_power_goes(seed, &begin, &mut |client, _| {
             n += 1;
-            let wal = served.open("/wal")?;
-            served.write(&wal, None, &n.to_le_bytes())?;
+            let wal = client.open("/wal")?;
+            client.write(&wal, None, &n.to_le_bytes())?;
             if sync {
-                served.try_fsync()?;
+                client.try_fsync()?;
                 committed = n;
             }
-            let table = served.open("/table")?;
-            served.write(&table, Some(n % 10 * 8), &n.to_le_bytes()).map(drop)
+            let table = client.open("/table")?;
+            client.write(&table, Some(n % 10 * 8), &n.to_le_bytes()).map(drop)
         });
         let numbers =
             |bytes: &[u8]| -> Vec<u64> { bytes.as_chunks().0.iter().map(|n| u64::from_le_bytes(*n)).collect() };
-        let wal = numbers(&served.read("/wal", View::NOW).unwrap());
+        let wal = numbers(&client.read("/wal", View::NOW).unwrap());
         let expected: Vec<u64> = (1..=wal.len() as u64).collect();
         assert_eq!(wal, expected, "seed {seed}");
         assert!(wal.len() as u64 >= committed, "seed {seed}: {} of {committed} committed", wal.len());
-        for (place, n) in numbers(&served.read("/table", View::NOW).unwrap()).into_iter().enumerate() {
+        for (place, n) in numbers(&client.read("/table", View::NOW).unwrap()).into_iter().enumerate() {
             let logged = n == 0 || (n <= wal.len() as u64 && n % 10 == place as u64);
             assert!(logged, "seed {seed}: the table holds {n} at {place}, the log ends with {}", wal.len());
         }
@@ -203,71 +165,71 @@ fn last_whole_is_the_newest_state_before_the_gap_and_answers_inside_say_so() {
         let states = RefCell::new(vec![(0, Vec::new())]);
         let file = RefCell::new(Vec::new());
         let mut directories = Vec::new();
-        let begin = |served: &mut Served| {
-            let capability = served.make("/f");
-            let (stamp, _) = served.write(&capability, Some(0), b"first").unwrap();
+        let begin = |client: &mut TestConnection| {
+            let capability = client.make("/f");
+            let (stamp, _) = client.write(&capability, Some(0), b"first").unwrap();
             states.borrow_mut().push((stamp, b"first".to_vec()));
             *file.borrow_mut() = capability;
             // Names come after bytes, bytes after names.
-            served.mkdir("/d");
+            client.mkdir("/d");
         };
-        let mut served = until_the_power_goes(seed, &begin, &mut |served, rng| {
+        let mut client = until_the_power_goes(seed, &begin, &mut |client, rng| {
             n += 1;
             // Names and bytes that have nothing to do with each other: of either log the end may be missing.
             let kind = Some(MakeKind::Directory(true));
             let path = format!("/d/{n}");
             let make =
                 Make { target: Target::path(path.as_str()), mode: 0o755, or_open: false, kind, ..Make::default() };
-            directories.push((served.txn(Op::Make(make))?.stamp, path));
+            directories.push((client.txn(Op::Make(make))?.stamp, path));
             let mut bytes = version(n);
             bytes.resize(1000, n as u8);
-            let (stamp, _) = served.write(&file.borrow(), Some(0), &bytes)?;
+            let (stamp, _) = client.write(&file.borrow(), Some(0), &bytes)?;
             states.borrow_mut().push((stamp, bytes));
-            if rng.chance(3) { served.try_fsync() } else { Ok(()) }
+            if rng.chance(3) { client.try_fsync() } else { Ok(()) }
         });
         let states = states.into_inner();
-        let status = served.health_of_all();
+        let status = client.status();
         let [gap] = status.gaps[..] else { panic!("seed {seed}: {:?}", status.gaps) };
-        let whole = served.now_named("last-whole").unwrap().at;
+        let whole = client.now_named("last-whole").unwrap().at;
         assert_eq!((whole, gap.from), (status.last_whole, status.last_whole), "seed {seed}");
         // Everything acknowledged up to it is there, as it was.
         let (_, expected) = states.iter().rev().find(|(stamp, _)| *stamp <= whole).unwrap();
-        assert!(served.at("/f", whole).unwrap() == *expected, "seed {seed}: not as it was at {whole}");
+        assert!(client.at("/f", whole).unwrap() == *expected, "seed {seed}: not as it was at {whole}");
         for (_, path) in directories.iter().filter(|(stamp, _)| *stamp <= whole) {
-            let there = served.stat(path, View { at: Some(whole), user_at: None });
+            let there = client.stat(path, View { at: Some(whole), user_at: None });
             assert!(there.is_ok(), "seed {seed}: {path} is missing at {whole}");
         }
-        let incomplete = |served: &mut Served, at: u64| {
-            served.stat("/f", View { at: Some(at), user_at: None }).unwrap().answered.incomplete
+        let incomplete = |client: &mut TestConnection, at: u64| {
+            client.stat("/f", View { at: Some(at), user_at: None }).unwrap().answered.incomplete
         };
-        assert!(!incomplete(&mut served, whole), "seed {seed}");
+        assert!(!incomplete(&mut client, whole), "seed {seed}");
         if gap.to > gap.from + 1 {
-            assert!(incomplete(&mut served, gap.from + 1) && incomplete(&mut served, gap.to - 1), "seed {seed}");
+            assert!(incomplete(&mut client, gap.from + 1) && incomplete(&mut client, gap.to - 1), "seed {seed}");
         }
-        assert!(!incomplete(&mut served, gap.to), "seed {seed}");
+        assert!(!incomplete(&mut client, gap.to), "seed {seed}");
         // Put back, it is as it was then, and what was there before stays readable.
-        let (before, newest) = (served.read("/f", View::NOW).unwrap(), served.engine.planes.newest().0);
+        let (before, newest) = (client.read("/f", View::NOW).unwrap(), client.server.newest().0);
         lost += u64::from(before != states.last().unwrap().1);
-        served.restore("/f", whole, true).unwrap();
-        assert!(served.read("/f", View::NOW).unwrap() == *expected, "seed {seed}");
-        assert!(served.at("/f", newest).unwrap() == before, "seed {seed}");
+        client.restore("/f", whole, true).unwrap();
+        assert!(client.read("/f", View::NOW).unwrap() == *expected, "seed {seed}");
+        assert!(client.at("/f", newest).unwrap() == before, "seed {seed}");
     }
     assert!(lost > SEEDS / 10, "{lost} of {SEEDS} runs lost anything");
 }
 
 #[test]
 fn without_a_loss_of_power_everything_is_whole_up_to_now() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    let file = served.make("/f");
-    served.write(&file, Some(0), b"here").unwrap();
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    let file = client.make("/f");
+    client.write(&file, Some(0), b"here").unwrap();
     machine.disk.crash(CrashKind::Process);
-    drop(served);
+    drop(client);
     machine.disk.restart();
-    let mut served = machine.serve();
-    assert!(served.health_of_all().gaps.is_empty() && served.health_of_all().last_whole == 0);
-    let whole = served.now_named("last-whole").unwrap().at;
-    assert_eq!(served.at("/f", whole).unwrap(), b"here");
+    let mut client = machine.serve();
+    assert!(client.status().gaps.is_empty() && client.status().last_whole == 0);
+    let whole = client.now_named("last-whole").unwrap().at;
+    assert_eq!(client.at("/f", whole).unwrap(), b"here");
 }
 
 /// A store that loses what is not durable when it is put to rest.
@@ -362,65 +324,65 @@ impl VersionStore for LeavingStore {
 
 #[test]
 fn a_start_takes_names_from_what_was_left_and_where_that_is_damaged_from_the_store() {
-    let machine = Machine::new();
+    let machine = SimMachine::new(7);
     let (left, read) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let open = |is_damaged| {
         let (store, left, read) = (machine.store.clone(), left.clone(), read.clone());
-        let engine = machine.open(Box::new(LeavingStore { store, is_damaged, left, read })).unwrap();
-        machine.connect(Arc::new(engine), Caller::root())
+        let server = machine.open(Box::new(LeavingStore { store, is_damaged, left, read })).unwrap();
+        machine.connect(server, Caller::root())
     };
-    let mut served = open(false);
+    let mut client = open(false);
     for name in 0..20 {
-        served.make(&format!("/f{name}"));
+        client.make(&format!("/f{name}"));
     }
-    served.txn(remove("/f3")).unwrap();
-    let last = served.stat("/f19", View::default()).unwrap().attr.inode;
-    served.txn(remove("/f19")).unwrap();
-    assert_eq!(served.engine.stop(), Ok(()));
+    client.txn(remove("/f3")).unwrap();
+    let last = client.stat("/f19", View::default()).unwrap().attr.inode;
+    client.txn(remove("/f19")).unwrap();
+    assert_eq!(client.server.stop(), Ok(()));
     assert_eq!(left.swap(0, Ordering::Relaxed), 1);
-    drop(served);
+    drop(client);
     for is_damaged in [false, true, false] {
         read.store(0, Ordering::Relaxed);
-        let mut served = open(is_damaged);
+        let mut client = open(is_damaged);
         assert_eq!(read.load(Ordering::Relaxed), u32::from(is_damaged));
         for name in 0..20 {
-            let found = served.stat(&format!("/f{name}"), View::default());
+            let found = client.stat(&format!("/f{name}"), View::default());
             assert_eq!(found.is_ok(), ![3, 19].contains(&name), "/f{name}");
         }
         let made = format!("/new-{is_damaged}");
-        served.make(&made);
-        let number = served.stat(&made, View::default()).unwrap().attr.inode;
+        client.make(&made);
+        let number = client.stat(&made, View::default()).unwrap().attr.inode;
         assert!(number > last && (is_damaged || number > last + 100), "no number is given twice");
-        served.txn(remove(&made)).unwrap();
-        assert_eq!(served.engine.stop(), Ok(()));
+        client.txn(remove(&made)).unwrap();
+        assert_eq!(client.server.stop(), Ok(()));
     }
     // What is kept back on a disk is not for this.
-    let served = open(false);
+    let client = open(false);
     left.store(0, Ordering::Relaxed);
     machine.disk.set_capacity(0);
-    assert_eq!((served.engine.stop(), left.load(Ordering::Relaxed)), (Ok(()), 0));
+    assert_eq!((client.server.stop(), left.load(Ordering::Relaxed)), (Ok(()), 0));
     machine.disk.set_capacity(u64::MAX / 2);
-    drop(served);
+    drop(client);
     // Killed, it leaves nothing, and what was left before is of another state.
-    let mut served = open(false);
-    served.make("/late");
+    let mut client = open(false);
+    client.make("/late");
     machine.disk.crash(CrashKind::Process);
-    drop(served);
+    drop(client);
     machine.disk.restart();
-    let mut served = open(false);
-    served.stat("/late", View::default()).unwrap();
+    let mut client = open(false);
+    client.stat("/late", View::default()).unwrap();
 }
 
 #[test]
 fn a_server_that_stops_puts_its_store_to_rest_when_all_of_it_is_durable_and_needs_no_luck_for_that() {
-    let machine = Machine::new();
+    let machine = SimMachine::new(7);
     let rests = Arc::new(AtomicU32::new(0));
-    let engine = machine.open(Box::new(RestingStore(machine.store.clone(), rests.clone()))).unwrap();
-    let mut served = machine.connect(Arc::new(engine), Caller::root());
+    let server = machine.open(Box::new(RestingStore(machine.store.clone(), rests.clone()))).unwrap();
+    let mut client = machine.connect(server, Caller::root());
     for name in 0..20 {
-        served.make(&format!("/f{name}"));
+        client.make(&format!("/f{name}"));
     }
-    assert_eq!(served.engine.stop(), Ok(()));
+    assert_eq!(client.server.stop(), Ok(()));
     assert_eq!(rests.load(Ordering::Relaxed), 1);
     let mut again = machine.serve();
     for name in 0..20 {

@@ -63,21 +63,21 @@ impl VersionStore for HookedStore {
 
 /// A thread that waits for history to expire reads the progress: files found, then so many of so many, then nothing.
 #[test]
-fn a_forgetting_tells_how_far_it_has_come() {
-    let machine = Machine::new();
+fn forget_reports_its_progress() {
+    let machine = SimMachine::new(7);
     let hook = Arc::new(Hook::default());
-    let engine = Arc::new(machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap());
-    let mut served = machine.connect(engine.clone(), Caller::root());
+    let server = machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap();
+    let mut client = machine.connect(server.clone(), Caller::root());
     for name in 0..20 {
-        let file = served.make(&format!("/f{name}"));
+        let file = client.make(&format!("/f{name}"));
         for seed in [1, 2] {
-            served.write(&file, Some(0), &pattern(5000, seed)).unwrap();
+            client.write(&file, Some(0), &pattern(5000, seed)).unwrap();
         }
     }
-    let before = served.engine.planes.newest().0;
-    served.fsync();
+    let before = client.server.newest().0;
+    client.fsync();
     let told = Arc::new(Mutex::new(Vec::new()));
-    let other = Mutex::new(machine.connect(engine, Caller::root()));
+    let other = Mutex::new(machine.connect(server, Caller::root()));
     let (kept, telling) = (hook.clone(), told.clone());
     let act = move || {
         let Ok(Reply::Status(status)) = other.lock().unwrap().ask(Request::Status(Status {})) else { panic!() };
@@ -87,68 +87,68 @@ fn a_forgetting_tells_how_far_it_has_come() {
     };
     assert!(hook.act.set(Box::new(act)).is_ok());
     *hook.after.lock().unwrap() = Some(0);
-    served.open_session();
-    served.seq += 1;
+    client.open_session();
+    client.seq += 1;
     let forget = Forget { target: Target::path("/"), before, dry_run: false, with_snapshots: false };
-    let id = served.send(Request::Forget(forget), &[], served.seq);
-    let Reply::Forgot(reply) = served.answer(id).unwrap().0.unwrap() else { panic!() };
+    let id = client.send(Request::Forget(forget), &[], client.seq);
+    let Reply::Forgot(reply) = client.answer(id).unwrap().0.unwrap() else { panic!() };
     assert_eq!((reply.files, reply.biggest.len()), (20, 10));
     // The files with the most dead bytes are named after three passes over all files: find them, compute what they
     // lose, and what they free.
     let told = told.lock().unwrap();
     assert!(told.iter().any(|(done, all)| *all == 3 * 21 && *done >= 3 * 20), "{told:?}");
-    let Ok(Reply::Status(status)) = served.ask(Request::Status(Status {})) else { panic!() };
+    let Ok(Reply::Status(status)) = client.ask(Request::Status(Status {})) else { panic!() };
     assert_eq!((status.forgetting_looked_at, status.forgetting_to_look_at), (0, 0));
 }
 
 /// Files that other sessions create in a tree while its removal is planned are removed with it.
 #[test]
 fn a_tree_that_grows_while_its_removal_is_planned_goes_whole() {
-    let machine = Machine::new();
+    let machine = SimMachine::new(7);
     let hook = Arc::new(Hook::default());
-    let engine = Arc::new(machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap());
-    let mut served = machine.connect(engine.clone(), Caller::root());
+    let server = machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap();
+    let mut client = machine.connect(server.clone(), Caller::root());
     for path in ["/a", "/a/b", "/a/b/c"] {
-        served.mkdir(path);
+        client.mkdir(path);
     }
-    served.fsync();
-    let other = Mutex::new(machine.connect(engine, Caller::root()));
+    client.fsync();
+    let other = Mutex::new(machine.connect(server, Caller::root()));
     let act = move || drop(other.lock().unwrap().make("/a/b/c/late"));
     assert!(hook.act.set(Box::new(act)).is_ok());
     *hook.after.lock().unwrap() = Some(0);
-    let removed = served.remove_tree("/a/b", false).unwrap();
+    let removed = client.remove_tree("/a/b", false).unwrap();
     assert!(hook.after.lock().unwrap().is_none(), "the other was there");
     assert_eq!(removed.count, 3, "{removed:?}");
-    assert_eq!(served.stat("/a/b", View::NOW).unwrap_err().reason, Reason::NotFound);
+    assert_eq!(client.stat("/a/b", View::NOW).unwrap_err().reason, Reason::NotFound);
     let before = View { at: Some(removed.stamp - 1), user_at: None };
-    assert!(served.stat("/a/b/c/late", before).is_ok());
+    assert!(client.stat("/a/b/c/late", before).is_ok());
 }
 
 /// Bytes written to a file while its join to another is planned are joined with it.
 #[test]
 fn what_is_written_to_a_file_that_is_joined_is_not_lost() {
-    let machine = Machine::new();
+    let machine = SimMachine::new(7);
     let hook = Arc::new(Hook::default());
-    let engine = Arc::new(machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap());
-    let mut served = machine.connect(engine.clone(), Caller::root());
+    let server = machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap();
+    let mut client = machine.connect(server.clone(), Caller::root());
     for path in ["/a", "/a/b"] {
-        served.mkdir(path);
+        client.mkdir(path);
     }
     for path in ["/a/b/all", "/a/b/part"] {
-        let file = served.make(path);
-        served.write(&file, Some(0), b"first").unwrap();
+        let file = client.make(path);
+        client.write(&file, Some(0), b"first").unwrap();
     }
-    served.fsync();
-    let all = served.open("/a/b/all").unwrap();
-    let mut other = machine.connect(engine, Caller::root());
+    client.fsync();
+    let all = client.open("/a/b/all").unwrap();
+    let mut other = machine.connect(server, Caller::root());
     let part = other.open("/a/b/part").unwrap();
     let other = Mutex::new(other);
     let act = move || assert!(other.lock().unwrap().write(&part, Some(5), b" second").is_ok());
     assert!(hook.act.set(Box::new(act)).is_ok());
     *hook.after.lock().unwrap() = Some(0);
-    served.join(&all, &["/a/b/part"]).unwrap();
+    client.join(&all, &["/a/b/part"]).unwrap();
     assert!(hook.after.lock().unwrap().is_none(), "the other was there");
-    assert_eq!(served.read("/a/b/all", View::NOW).unwrap(), b"firstfirst second");
+    assert_eq!(client.read("/a/b/all", View::NOW).unwrap(), b"firstfirst second");
 }
 
 /// A restore takes bytes from a snapshot. Wherever in its plan the snapshot is deleted and the space of the bytes that
@@ -157,40 +157,40 @@ fn what_is_written_to_a_file_that_is_joined_is_not_lost() {
 fn a_snapshot_that_goes_while_something_is_taken_from_it_takes_no_bytes_along() {
     let (mut hooked, mut taken) = (0, 0);
     for after in 0..200 {
-        let machine = Machine::new();
+        let machine = SimMachine::new(7);
         let hook = Arc::new(Hook::default());
-        let engine = Arc::new(machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap());
-        let mut served = machine.connect(engine.clone(), Caller::root());
+        let server = machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap();
+        let mut client = machine.connect(server.clone(), Caller::root());
         let bytes: Vec<Vec<u8>> = (0..3).map(|seed| pattern(60_000, seed * 70)).collect();
-        let file = served.make("/f");
+        let file = client.make("/f");
         let mut stamps = Vec::new();
         for bytes in &bytes {
-            stamps.push(served.write(&file, Some(0), bytes).unwrap().0);
+            stamps.push(client.write(&file, Some(0), bytes).unwrap().0);
         }
-        served.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: stamps[0], count_max: 0 })).unwrap();
-        served.seq += 1;
+        client.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: stamps[0], count_max: 0 })).unwrap();
+        client.seq += 1;
         let forget = Forget { target: Target::path("/f"), before: stamps[2], dry_run: false, with_snapshots: false };
-        let id = served.send(Request::Forget(forget), &[], served.seq);
-        served.answer(id).unwrap().0.unwrap();
+        let id = client.send(Request::Forget(forget), &[], client.seq);
+        client.answer(id).unwrap().0.unwrap();
         // What the store does not hold yet is not asked of it.
-        served.fsync();
-        let mut other = machine.connect(engine.clone(), Caller::root());
+        client.fsync();
+        let mut other = machine.connect(server.clone(), Caller::root());
         other.open_session();
         let other = Mutex::new(other);
         let act = move || {
             let mut other = other.lock().unwrap();
             other.txn(Op::DeleteSnapshot(DeleteSnapshot { name: "kept".into() })).unwrap();
-            engine.service.upkeep.reclaim().unwrap();
+            server.reclaim().unwrap();
         };
         assert!(hook.act.set(Box::new(act)).is_ok());
         *hook.after.lock().unwrap() = Some(after);
-        let restored = served.restore("/f", stamps[0], false);
+        let restored = client.restore("/f", stamps[0], false);
         if hook.after.lock().unwrap().is_some() {
             // The restore was over before.
             break;
         }
         hooked += 1;
-        served.engine.service.upkeep.reclaim().unwrap();
+        client.server.reclaim().unwrap();
         let expect = match restored {
             Ok(_) => &bytes[0],
             Err(fault) => {
@@ -199,14 +199,14 @@ fn a_snapshot_that_goes_while_something_is_taken_from_it_takes_no_bytes_along() 
             }
         };
         taken += u32::from(expect == &bytes[0]);
-        let now = served.read("/f", View::NOW);
+        let now = client.read("/f", View::NOW);
         assert!(now.as_ref() == Ok(expect), "hooked before look {after}: {:?}", now.map(|bytes| bytes.len()));
-        served.engine.stop().unwrap();
+        client.server.stop().unwrap();
         // The next life of the server frees the space of a deleted snapshot at the latest.
-        let mut served = machine.serve();
-        served.engine.service.upkeep.reclaim().unwrap();
-        assert!(served.read("/f", View::NOW).as_ref() == Ok(expect), "after a restart, hooked before look {after}");
-        assert_eq!(served.at("/f", stamps[0]).unwrap_err().reason, Reason::HistoryExpired);
+        let mut client = machine.serve();
+        client.server.reclaim().unwrap();
+        assert!(client.read("/f", View::NOW).as_ref() == Ok(expect), "after a restart, hooked before look {after}");
+        assert_eq!(client.at("/f", stamps[0]).unwrap_err().reason, Reason::HistoryExpired);
     }
     assert!(hooked > 3 && taken > 0 && taken < hooked, "{taken} of {hooked} restores had their bytes");
 }

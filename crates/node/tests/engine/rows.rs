@@ -5,32 +5,32 @@ use frieze_wire::edit::CopyRange;
 use frieze_wire::message::{List, Open, Reply, Request, View};
 use frieze_wire::txn::{Grant, Op, SetAttr, SetXattr, Settle, Target};
 
-use super::{Machine, Served};
+use super::{SimMachine, TestConnection};
 
-fn bind(served: &mut Served, plugin: &str) {
-    served.mkdir("/s");
+fn bind(client: &mut TestConnection, plugin: &str) {
+    client.mkdir("/s");
     let name = b"user.frieze.time".to_vec();
     let op = SetXattr { target: Target::path("/s"), name, value: plugin.as_bytes().to_vec(), flags: 0 };
-    served.txn(Op::SetXattr(op)).unwrap();
+    client.txn(Op::SetXattr(op)).unwrap();
 }
 
-fn cut(served: &mut Served, at: Option<u64>, user: i64) -> Result<String, Reason> {
-    let read = served.read("/s/f", View { at, user_at: Some(user) });
+fn cut(client: &mut TestConnection, at: Option<u64>, user: i64) -> Result<String, Reason> {
+    let read = client.read("/s/f", View { at, user_at: Some(user) });
     read.map(|bytes| String::from_utf8(bytes).unwrap()).map_err(|fault| fault.reason)
 }
 
-fn inode(served: &mut Served) -> u64 {
-    served.stat("/s/f", View::NOW).unwrap().attr.inode
+fn inode(client: &mut TestConnection) -> u64 {
+    client.stat("/s/f", View::NOW).unwrap().attr.inode
 }
 
 /// Opens the file once more to write.
-fn reopen(served: &mut Served) -> Vec<u8> {
-    served.open_session();
+fn reopen(client: &mut TestConnection) -> Vec<u8> {
+    client.open_session();
     let open = Open { target: Target::path("/s/f"), view: View::NOW, read: true, write: true, made_at: 0 };
-    let Ok(Reply::Open(open)) = served.ask(Request::Open(open)) else { panic!("does not open") };
+    let Ok(Reply::Open(open)) = client.ask(Request::Open(open)) else { panic!("does not open") };
     let grant = Grant { inode: open.attr.inode, first: 0, count: 1 };
     // Refused while another session writes.
-    let _ = served.txn(Op::Grant(grant));
+    let _ = client.txn(Op::Grant(grant));
     open.capability
 }
 
@@ -50,12 +50,12 @@ fn expected(text: &str, user: i64) -> Result<String, Reason> {
 }
 
 #[test]
-fn rows_are_cut_alike_whatever_writes_they_came_in() {
+fn rows_are_cut_alike_however_the_writes_split_them() {
     for seed in 0..60 {
         let mut rng = Rng::new(seed);
-        let machine = Machine::new();
-        let mut served = machine.serve();
-        bind(&mut served, "csv:t,unit=ns");
+        let machine = SimMachine::new(7);
+        let mut client = machine.serve();
+        bind(&mut client, "csv:t,unit=ns");
         let mut text = "name,t,more\n".to_owned();
         let mut time = 0i64;
         for row in 0..40 {
@@ -68,30 +68,30 @@ fn rows_are_cut_alike_whatever_writes_they_came_in() {
             text += &line;
         }
         text.truncate(text.len() - rng.below(5) as usize);
-        let mut file = served.make("/s/f");
+        let mut file = client.make("/s/f");
         let mut states = Vec::new();
         let mut written = 0;
         while written < text.len() {
             let len = (1 + rng.below(120) as usize).min(text.len() - written);
             let piece = &text.as_bytes()[written..written + len];
             let offset = (rng.below(2) == 0).then_some(written as u64);
-            let (stamp, _) = served.write(&file, offset, piece).unwrap();
+            let (stamp, _) = client.write(&file, offset, piece).unwrap();
             written += len;
             states.push((stamp, written));
             if rng.below(8) == 0 {
-                let (session, seq) = (served.session, served.seq);
-                drop(served);
-                served = machine.serve();
-                (served.session, served.seq) = (session, seq);
-                file = reopen(&mut served);
+                let (session, seq) = (client.session, client.seq);
+                drop(client);
+                client = machine.serve();
+                (client.session, client.seq) = (session, seq);
+                file = reopen(&mut client);
             }
         }
         for _ in 0..60 {
             let user = rng.below(time as u64 + 3) as i64 - 1;
-            assert_eq!(cut(&mut served, None, user), expected(&text, user), "seed {seed}, now, user time {user}");
+            assert_eq!(cut(&mut client, None, user), expected(&text, user), "seed {seed}, now, user time {user}");
             let (stamp, len) = states[rng.below(states.len() as u64) as usize];
             assert_eq!(
-                cut(&mut served, Some(stamp), user),
+                cut(&mut client, Some(stamp), user),
                 expected(&text[..len], user),
                 "seed {seed}, after {len} bytes, user time {user}"
             );
@@ -107,15 +107,15 @@ struct Sheet {
     newest: i64,
 }
 
-fn cut_of(served: &mut Served, path: &str, at: Option<u64>, user: i64) -> Result<String, Reason> {
-    let read = served.read(path, View { at, user_at: Some(user) });
+fn cut_of(client: &mut TestConnection, path: &str, at: Option<u64>, user: i64) -> Result<String, Reason> {
+    let read = client.read(path, View { at, user_at: Some(user) });
     read.map(|bytes| String::from_utf8(bytes).unwrap()).map_err(|fault| fault.reason)
 }
 
-fn opened(served: &mut Served, path: &str) -> Vec<u8> {
+fn opened(client: &mut TestConnection, path: &str) -> Vec<u8> {
     let open = Open { target: Target::path(path), view: View::NOW, read: true, write: true, made_at: 0 };
-    let Ok(Reply::Open(open)) = served.ask(Request::Open(open)) else { panic!("does not open") };
-    served.txn(Op::Grant(Grant { inode: open.attr.inode, first: 0, count: 1 })).unwrap();
+    let Ok(Reply::Open(open)) = client.ask(Request::Open(open)) else { panic!("does not open") };
+    client.txn(Op::Grant(Grant { inode: open.attr.inode, first: 0, count: 1 })).unwrap();
     open.capability
 }
 
@@ -123,10 +123,10 @@ fn opened(served: &mut Served, path: &str) -> Vec<u8> {
 fn a_clone_reads_by_user_time_as_a_file_that_was_written_so_would() {
     for seed in 0..80 {
         let mut rng = Rng::new(seed);
-        let machine = Machine::new();
-        let mut served = machine.serve();
-        bind(&mut served, "csv:t,unit=ns");
-        served.make("/s/0");
+        let machine = SimMachine::new(7);
+        let mut client = machine.serve();
+        bind(&mut client, "csv:t,unit=ns");
+        client.make("/s/0");
         let first = Sheet { path: "/s/0".into(), text: String::new(), states: Vec::new(), newest: 0 };
         let mut sheets = vec![first];
         for step in 0..40 {
@@ -135,7 +135,7 @@ fn a_clone_reads_by_user_time_as_a_file_that_was_written_so_would() {
                 // A clone of any state of any of them, clones included.
                 let (at, text) = rng.choose(&sheets[index].states).clone();
                 let path = format!("/s/{}", sheets.len());
-                let done = served.clone_tree(&sheets[index].path, at, &path).unwrap();
+                let done = client.clone_tree(&sheets[index].path, at, &path).unwrap();
                 let times = text.lines().filter_map(|line| line.split(',').nth(1)?.parse().ok());
                 let newest = times.max().unwrap_or(0);
                 sheets.push(Sheet { path, states: vec![(done.stamp, text.clone())], text, newest });
@@ -157,25 +157,25 @@ fn a_clone_reads_by_user_time_as_a_file_that_was_written_so_would() {
             if more.is_empty() {
                 continue;
             }
-            let file = opened(&mut served, &sheet.path);
-            let (stamp, _) = served.write(&file, None, more.as_bytes()).unwrap();
+            let file = opened(&mut client, &sheet.path);
+            let (stamp, _) = client.write(&file, None, more.as_bytes()).unwrap();
             sheet.text += &more;
             sheet.states.push((stamp, sheet.text.clone()));
         }
         let restarted = rng.chance(2);
         if restarted {
-            served.fsync();
-            drop(served);
-            served = machine.serve();
+            client.fsync();
+            drop(client);
+            client = machine.serve();
         }
         for sheet in &sheets {
             for user in -1..=sheet.newest + 1 {
-                let (found, wanted) = (cut_of(&mut served, &sheet.path, None, user), expected(&sheet.text, user));
+                let (found, wanted) = (cut_of(&mut client, &sheet.path, None, user), expected(&sheet.text, user));
                 assert_eq!(found, wanted, "seed {seed}, {} now, user time {user}: {:?}", sheet.path, sheet.text);
                 let Some((at, text)) = sheet.states.get(rng.below(sheet.states.len().max(1) as u64) as usize) else {
                     continue;
                 };
-                let (found, wanted) = (cut_of(&mut served, &sheet.path, Some(*at), user), expected(text, user));
+                let (found, wanted) = (cut_of(&mut client, &sheet.path, Some(*at), user), expected(text, user));
                 assert_eq!(found, wanted, "seed {seed}, {} at {at}, user time {user}: {text:?}", sheet.path);
             }
         }
@@ -185,69 +185,69 @@ fn a_clone_reads_by_user_time_as_a_file_that_was_written_so_would() {
 #[test]
 fn what_is_written_to_a_clone_may_not_lie_before_what_it_was_cloned_from() {
     for (plugin, old, new) in [("csv:2,unit=ns", "r,5\n", "r,4\n"), ("json:/t,unit=ns", "{\"t\":5}", "{\"t\":4}")] {
-        let machine = Machine::new();
-        let mut served = machine.serve();
-        bind(&mut served, plugin);
-        let file = served.make("/s/f");
-        let (then, _) = served.write(&file, None, old.as_bytes()).unwrap();
+        let machine = SimMachine::new(7);
+        let mut client = machine.serve();
+        bind(&mut client, plugin);
+        let file = client.make("/s/f");
+        let (then, _) = client.write(&file, None, old.as_bytes()).unwrap();
         // What comes to the origin later is nothing to the clone.
-        served.write(&file, None, old.replace('5', "9").as_bytes()).unwrap();
-        served.clone_tree("/s/f", then, "/s/c").unwrap();
-        served.clone_tree("/s/c", 0, "/s/cc").unwrap();
+        client.write(&file, None, old.replace('5', "9").as_bytes()).unwrap();
+        client.clone_tree("/s/f", then, "/s/c").unwrap();
+        client.clone_tree("/s/c", 0, "/s/cc").unwrap();
         for path in ["/s/c", "/s/cc"] {
-            let clone = opened(&mut served, path);
-            let fault = served.write(&clone, None, new.as_bytes()).unwrap_err();
+            let clone = opened(&mut client, path);
+            let fault = client.write(&clone, None, new.as_bytes()).unwrap_err();
             assert_eq!(fault.reason, Reason::BackwardUserTime, "{plugin}: {fault}");
-            served.write(&clone, None, old.replace('5', "6").as_bytes()).unwrap();
-            assert_eq!(cut_of(&mut served, path, None, 5).unwrap(), old, "{plugin}");
-            assert_eq!(cut_of(&mut served, path, None, 6).unwrap(), [old, &old.replace('5', "6")].concat(), "{plugin}");
-            assert_eq!(cut_of(&mut served, path, None, 4).unwrap(), "", "{plugin}");
+            client.write(&clone, None, old.replace('5', "6").as_bytes()).unwrap();
+            assert_eq!(cut_of(&mut client, path, None, 5).unwrap(), old, "{plugin}");
+            assert_eq!(cut_of(&mut client, path, None, 6).unwrap(), [old, &old.replace('5', "6")].concat(), "{plugin}");
+            assert_eq!(cut_of(&mut client, path, None, 4).unwrap(), "", "{plugin}");
         }
-        let open = |served: &mut Served, user: i64| {
+        let open = |client: &mut TestConnection, user: i64| {
             let view = View { at: None, user_at: Some(user) };
-            served.stat("/s/c", view).unwrap().answered.user_time_open
+            client.stat("/s/c", view).unwrap().answered.user_time_open
         };
-        assert_eq!((open(&mut served, 5), open(&mut served, 6)), (false, true), "{plugin}");
+        assert_eq!((open(&mut client, 5), open(&mut client, 6)), (false, true), "{plugin}");
     }
 }
 
 #[test]
 fn a_clone_whose_origin_forgot_says_so_at_user_times_and_keeps_its_bytes() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    bind(&mut served, "csv:1,unit=ns");
-    let file = served.make("/s/f");
-    served.write(&file, None, b"1\n").unwrap();
-    let (then, _) = served.write(&file, Some(0), b"2\n").unwrap();
-    served.clone_tree("/s/f", then, "/s/c").unwrap();
-    served.write(&file, None, b"3\n").unwrap();
-    let before = served.engine.planes.newest().0;
-    assert_eq!(cut_of(&mut served, "/s/c", None, 1).unwrap(), "1\n");
-    served.forget("/s/f", before);
-    assert_eq!(cut_of(&mut served, "/s/c", None, 1), Err(Reason::HistoryExpired));
-    assert_eq!(served.read("/s/c", View::NOW).unwrap(), b"2\n");
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    bind(&mut client, "csv:1,unit=ns");
+    let file = client.make("/s/f");
+    client.write(&file, None, b"1\n").unwrap();
+    let (then, _) = client.write(&file, Some(0), b"2\n").unwrap();
+    client.clone_tree("/s/f", then, "/s/c").unwrap();
+    client.write(&file, None, b"3\n").unwrap();
+    let before = client.server.newest().0;
+    assert_eq!(cut_of(&mut client, "/s/c", None, 1).unwrap(), "1\n");
+    client.forget("/s/f", before);
+    assert_eq!(cut_of(&mut client, "/s/c", None, 1), Err(Reason::HistoryExpired));
+    assert_eq!(client.read("/s/c", View::NOW).unwrap(), b"2\n");
     let view = View { at: None, user_at: Some(1) };
     let list = List { target: Target::path("/s"), view, with_attrs: true, ..List::default() };
-    let Ok(Reply::List(listed)) = served.ask(Request::List(list)) else { panic!("a listing goes on") };
+    let Ok(Reply::List(listed)) = client.ask(Request::List(list)) else { panic!("a listing goes on") };
     assert_eq!(listed.entries.len(), 2);
 }
 
 #[test]
 fn what_is_copied_into_a_file_with_user_time_passes_its_plug_in() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    bind(&mut served, "csv:1,unit=ns");
-    let file = served.make("/s/f");
-    served.write(&file, None, b"1\n2\n").unwrap();
-    let (into, plain) = (served.make("/s/g"), served.make("/plain"));
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    bind(&mut client, "csv:1,unit=ns");
+    let file = client.make("/s/f");
+    client.write(&file, None, b"1\n2\n").unwrap();
+    let (into, plain) = (client.make("/s/g"), client.make("/plain"));
     let copy = |source: &[u8], target: &[u8]| {
         let (source, target) = (source.to_vec(), target.to_vec());
         Request::CopyRange(CopyRange { source, target, len: 4, ..CopyRange::default() })
     };
     // Not shared: the client writes the bytes, and their times are found as they arrive.
-    assert_eq!(served.edit(copy(&file, &into)).unwrap_err().reason, Reason::Unsupported);
-    assert_eq!(served.edit(copy(&file, &plain)).unwrap().len, 4);
-    assert_eq!(cut_of(&mut served, "/plain", None, 2), Err(Reason::NoUserTime));
+    assert_eq!(client.edit(copy(&file, &into)).unwrap_err().reason, Reason::Unsupported);
+    assert_eq!(client.edit(copy(&file, &plain)).unwrap().len, 4);
+    assert_eq!(cut_of(&mut client, "/plain", None, 2), Err(Reason::NoUserTime));
 }
 
 /// Every shape of table, every unit, every precision: at a row's own time it is shown, a nanosecond before it is not.
@@ -257,8 +257,8 @@ fn what_a_row_says_is_where_it_is_found_to_the_nanosecond() {
         let mut rng = Rng::new(seed);
         let (unit, digits) = *rng.choose(&[("ns", 0u32), ("us", 3), ("ms", 6), ("s", 9)]);
         let is_table = rng.below(2) == 0;
-        let mut served = Machine::new().serve();
-        bind(&mut served, &format!("{},unit={unit}", if is_table { "csv:t" } else { "jsonl:/t" }));
+        let mut client = SimMachine::new(7).serve();
+        bind(&mut client, &format!("{},unit={unit}", if is_table { "csv:t" } else { "jsonl:/t" }));
         let mut text = if is_table { "t,v\n".to_owned() } else { String::new() };
         let mut ns = 1_700_000_000_000_000_000 + rng.below(1 << 60) as i64;
         let mut rows = Vec::new();
@@ -281,10 +281,10 @@ fn what_a_row_says_is_where_it_is_found_to_the_nanosecond() {
             text += &if is_table { format!("{number},{row}\n") } else { format!("{{\"v\":{row},\"t\":{number}}}\n") };
             rows.push((ns, text.len()));
         }
-        let file = served.make("/s/f");
-        served.write(&file, None, text.as_bytes()).unwrap();
+        let file = client.make("/s/f");
+        client.write(&file, None, text.as_bytes()).unwrap();
         for (ns, len) in rows {
-            let shown = [ns - 1, ns].map(|user| cut(&mut served, None, user).unwrap().len());
+            let shown = [ns - 1, ns].map(|user| cut(&mut client, None, user).unwrap().len());
             assert!(
                 shown[0] < len && shown[1] == len,
                 "seed {seed}, unit {unit}, at {ns} of {text}: {shown:?}, not {len}"
@@ -298,10 +298,10 @@ fn what_a_row_says_is_where_it_is_found_to_the_nanosecond() {
 fn records_of_one_size_are_cut_at_each_ones_time() {
     for seed in 0..30 {
         let mut rng = Rng::new(seed);
-        let machine = Machine::new();
-        let mut served = machine.serve();
-        bind(&mut served, "binary:offset=4,width=8,unit=ns,size=24");
-        let mut file = served.make("/s/f");
+        let machine = SimMachine::new(7);
+        let mut client = machine.serve();
+        bind(&mut client, "binary:offset=4,width=8,unit=ns,size=24");
+        let mut file = client.make("/s/f");
         let (mut times, mut time) = (Vec::new(), 0i64);
         while times.len() < 60 {
             let mut piece = Vec::new();
@@ -314,18 +314,18 @@ fn records_of_one_size_are_cut_at_each_ones_time() {
                 piece.extend_from_slice(&[rng.below(256) as u8; 12]);
             }
             let offset = (rng.below(2) == 0).then_some((times.len() * 24 - piece.len()) as u64);
-            served.write(&file, offset, &piece).unwrap();
+            client.write(&file, offset, &piece).unwrap();
             if rng.below(8) == 0 {
-                let (session, seq) = (served.session, served.seq);
-                drop(served);
-                served = machine.serve();
-                (served.session, served.seq) = (session, seq);
-                file = reopen(&mut served);
+                let (session, seq) = (client.session, client.seq);
+                drop(client);
+                client = machine.serve();
+                (client.session, client.seq) = (session, seq);
+                file = reopen(&mut client);
             }
         }
         for user in -1..time + 2 {
             let shown = times.iter().filter(|time| **time <= user).count() * 24;
-            let found = served.read("/s/f", View { at: None, user_at: Some(user) }).unwrap();
+            let found = client.read("/s/f", View { at: None, user_at: Some(user) }).unwrap();
             assert_eq!(found.len(), shown, "seed {seed}, user time {user}");
         }
     }
@@ -333,23 +333,23 @@ fn records_of_one_size_are_cut_at_each_ones_time() {
 
 #[test]
 fn a_write_of_parts_of_records_is_refused_with_its_offset_and_leaves_nothing() {
-    let mut served = Machine::new().serve();
-    bind(&mut served, "binary:unit=ns,size=16");
-    let file = served.make("/s/f");
+    let mut client = SimMachine::new(7).serve();
+    bind(&mut client, "binary:unit=ns,size=16");
+    let file = client.make("/s/f");
     let record = |time: u64| [time.to_le_bytes(), [7; 8]].concat();
-    served.write(&file, None, &[record(1), record(2)].concat()).unwrap();
+    client.write(&file, None, &[record(1), record(2)].concat()).unwrap();
     for (offset, len, words) in [
         (None, 24, "a write of 24 bytes at offset 32 ends in the midst of the record at offset 48"),
         (Some(32), 8, "ends in the midst of the record at offset 32"),
         (Some(24), 16, "begins in the midst of the record at offset 16"),
     ] {
-        let fault = served.write(&file, offset, &record(3).repeat(2)[..len]).unwrap_err();
+        let fault = client.write(&file, offset, &record(3).repeat(2)[..len]).unwrap_err();
         assert!(fault.reason == Reason::InvalidArgument && fault.message.contains(words), "{words:?}: {fault}");
     }
-    let fault = served.write(&file, None, &[record(5), record(4)].concat()).unwrap_err();
+    let fault = client.write(&file, None, &[record(5), record(4)].concat()).unwrap_err();
     assert!(fault.reason == Reason::BackwardUserTime && fault.message.contains("offset 48"), "{fault}");
-    assert_eq!(served.read("/s/f", View::NOW).unwrap().len(), 32);
-    served.write(&file, None, &record(3)).unwrap();
+    assert_eq!(client.read("/s/f", View::NOW).unwrap().len(), 32);
+    client.write(&file, None, &record(3)).unwrap();
 }
 
 #[test]
@@ -362,46 +362,46 @@ fn a_byte_order_mark_is_no_part_of_the_first_line() {
         ("jsonl:/t", "\u{feff}{\"t\":5}\n"),
         ("json:/t", "\u{feff}{\"t\":5}"),
     ] {
-        let mut served = Machine::new().serve();
-        bind(&mut served, plugin);
-        let file = served.make("/s/f");
-        served.write(&file, None, text.as_bytes()).unwrap_or_else(|fault| panic!("{plugin}, {text:?}: {fault}"));
-        assert_eq!(cut(&mut served, None, 5_000_000_000).as_deref(), Ok(text), "{plugin}");
+        let mut client = SimMachine::new(7).serve();
+        bind(&mut client, plugin);
+        let file = client.make("/s/f");
+        client.write(&file, None, text.as_bytes()).unwrap_or_else(|fault| panic!("{plugin}, {text:?}: {fault}"));
+        assert_eq!(cut(&mut client, None, 5_000_000_000).as_deref(), Ok(text), "{plugin}");
     }
 }
 
 #[test]
 fn rows_about_a_leap_second_are_in_order() {
-    let mut served = Machine::new().serve();
-    bind(&mut served, "csv:t");
-    let file = served.make("/s/f");
+    let mut client = SimMachine::new(7).serve();
+    bind(&mut client, "csv:t");
+    let file = client.make("/s/f");
     let text = "t\n2016-12-31T23:59:59.900Z\n2016-12-31T23:59:60.500Z\n2017-01-01T00:00:00.100Z\n";
-    served.write(&file, None, text.as_bytes()).unwrap();
-    assert_eq!(cut(&mut served, None, 1_483_228_799_999_999_999).unwrap().lines().count(), 3);
+    client.write(&file, None, text.as_bytes()).unwrap();
+    assert_eq!(cut(&mut client, None, 1_483_228_799_999_999_999).unwrap().lines().count(), 3);
 }
 
 #[test]
 fn a_row_that_runs_backwards_takes_its_write_with_it() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    bind(&mut served, "csv:when,delimiter=semicolon,zone=utc");
-    let file = served.make("/s/f");
-    served.write(&file, None, b"id;when\n1;2020-01-01 00:00:00\n2;2020-01-01T00:00:05Z\n").unwrap();
-    let before = served.read("/s/f", View::NOW).unwrap();
-    let fault = served.write(&file, None, b"3;2020-01-01 00:00:06\n4;2020-01-01 00:00:04\n").unwrap_err();
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    bind(&mut client, "csv:when,delimiter=semicolon,zone=utc");
+    let file = client.make("/s/f");
+    client.write(&file, None, b"id;when\n1;2020-01-01 00:00:00\n2;2020-01-01T00:00:05Z\n").unwrap();
+    let before = client.read("/s/f", View::NOW).unwrap();
+    let fault = client.write(&file, None, b"3;2020-01-01 00:00:06\n4;2020-01-01 00:00:04\n").unwrap_err();
     assert_eq!(fault.reason, Reason::BackwardUserTime);
     for words in ["offset 75", "2020-01-01T00:00:04Z", "2020-01-01T00:00:06Z"] {
         assert!(fault.message.contains(words), "{words} is missing: {fault}");
     }
-    let fault = served.write(&file, None, b"3;2020-01-01 00:00:01\n").unwrap_err();
+    let fault = client.write(&file, None, b"3;2020-01-01 00:00:01\n").unwrap_err();
     assert!(fault.reason == Reason::BackwardUserTime && fault.message.contains("offset 53"), "{fault}");
-    assert_eq!(served.read("/s/f", View::NOW).unwrap(), before, "nothing of a refused write is there");
+    assert_eq!(client.read("/s/f", View::NOW).unwrap(), before, "nothing of a refused write is there");
     // A row begun in one write and ended in another counts for the other, and so does its refusal.
-    served.write(&file, None, b"3;2020-01-01 00:0").unwrap();
-    let fault = served.write(&file, None, b"0:01\n").unwrap_err();
+    client.write(&file, None, b"3;2020-01-01 00:0").unwrap();
+    let fault = client.write(&file, None, b"0:01\n").unwrap_err();
     assert!(fault.reason == Reason::BackwardUserTime && fault.message.contains("offset 53"), "{fault}");
-    served.write(&file, None, b"0:07\n").unwrap();
-    assert!(served.read("/s/f", View::NOW).unwrap().ends_with(b"3;2020-01-01 00:00:07\n"));
+    client.write(&file, None, b"0:07\n").unwrap();
+    assert!(client.read("/s/f", View::NOW).unwrap().ends_with(b"3;2020-01-01 00:00:07\n"));
 }
 
 #[test]
@@ -424,66 +424,66 @@ fn a_row_without_a_time_is_refused_with_words() {
         ("csv:1", &[b'9'; 1 << 20 | 1], "is longer than 1048576 bytes"),
     ];
     for (plugin, bytes, words) in cases {
-        let machine = Machine::new();
-        let mut served = machine.serve();
-        bind(&mut served, plugin);
-        let file = served.make("/s/f");
-        let fault = served.write(&file, None, bytes).unwrap_err();
+        let machine = SimMachine::new(7);
+        let mut client = machine.serve();
+        bind(&mut client, plugin);
+        let file = client.make("/s/f");
+        let fault = client.write(&file, None, bytes).unwrap_err();
         assert!(fault.reason == Reason::InvalidArgument && fault.message.contains(words), "{words:?}: {fault}");
-        assert_eq!(served.read("/s/f", View::NOW).unwrap(), b"", "nothing of a refused write is there");
+        assert_eq!(client.read("/s/f", View::NOW).unwrap(), b"", "nothing of a refused write is there");
     }
 }
 
 #[test]
 fn rows_written_over_or_cut_off_are_read_at_their_stamps() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    bind(&mut served, "jsonl:/t,unit=ns");
-    let file = served.make("/s/f");
-    let (first, _) = served.write(&file, None, b"{\"t\":1}\n{\"t\":2}\n").unwrap();
-    let (second, _) = served.write(&file, None, b"{\"t\":3}\n{\"t\":4}\n").unwrap();
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    bind(&mut client, "jsonl:/t,unit=ns");
+    let file = client.make("/s/f");
+    let (first, _) = client.write(&file, None, b"{\"t\":1}\n{\"t\":2}\n").unwrap();
+    let (second, _) = client.write(&file, None, b"{\"t\":3}\n{\"t\":4}\n").unwrap();
     // A row in the middle is corrected: its time may not lie before the newest of the file.
-    let backward = served.write(&file, Some(0), b"{\"t\":1}\n").unwrap_err();
+    let backward = client.write(&file, Some(0), b"{\"t\":1}\n").unwrap_err();
     assert_eq!(backward.reason, Reason::BackwardUserTime);
-    served.write(&file, Some(0), b"{\"t\":5}\n").unwrap();
-    assert_eq!(cut(&mut served, None, 3).unwrap(), "{\"t\":1}\n{\"t\":2}\n{\"t\":3}\n");
-    assert_eq!(cut(&mut served, None, 5).unwrap(), "{\"t\":5}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
+    client.write(&file, Some(0), b"{\"t\":5}\n").unwrap();
+    assert_eq!(cut(&mut client, None, 3).unwrap(), "{\"t\":1}\n{\"t\":2}\n{\"t\":3}\n");
+    assert_eq!(cut(&mut client, None, 5).unwrap(), "{\"t\":5}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
     assert_eq!(
-        cut(&mut served, Some(first), 3).unwrap(),
+        cut(&mut client, Some(first), 3).unwrap(),
         "{\"t\":1}\n{\"t\":2}\n",
         "bitemporal: known then, of that time"
     );
     // All of it at once, up to the end: what was there before has the times of before.
-    served.write(&file, Some(0), b"{\"t\":6}\n{\"t\":7}\n{\"t\":8}\n{\"t\":9}\n").unwrap();
-    assert_eq!(cut(&mut served, None, 4).unwrap(), "{\"t\":1}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
-    assert_eq!(cut(&mut served, None, 7).unwrap(), "{\"t\":5}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
-    assert_eq!(cut(&mut served, None, 9).unwrap(), "{\"t\":6}\n{\"t\":7}\n{\"t\":8}\n{\"t\":9}\n");
+    client.write(&file, Some(0), b"{\"t\":6}\n{\"t\":7}\n{\"t\":8}\n{\"t\":9}\n").unwrap();
+    assert_eq!(cut(&mut client, None, 4).unwrap(), "{\"t\":1}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
+    assert_eq!(cut(&mut client, None, 7).unwrap(), "{\"t\":5}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
+    assert_eq!(cut(&mut client, None, 9).unwrap(), "{\"t\":6}\n{\"t\":7}\n{\"t\":8}\n{\"t\":9}\n");
     let size = SetAttr { target: Target::path("/s/f"), size: Some(8), ..SetAttr::default() };
-    served.txn(Op::SetAttr(size)).unwrap();
-    assert_eq!(served.read("/s/f", View::NOW).unwrap(), b"{\"t\":6}\n");
-    assert_eq!(cut(&mut served, Some(second), 4).unwrap(), "{\"t\":1}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
+    client.txn(Op::SetAttr(size)).unwrap();
+    assert_eq!(client.read("/s/f", View::NOW).unwrap(), b"{\"t\":6}\n");
+    assert_eq!(cut(&mut client, Some(second), 4).unwrap(), "{\"t\":1}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
 }
 
 #[test]
 fn a_file_under_a_plug_in_has_one_writing_session_at_a_time() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    bind(&mut served, "csv:1,unit=ns");
-    let file = served.make("/s/f");
-    served.write(&file, None, b"1,a\n").unwrap();
-    let first = (served.session, served.seq);
-    served.session = frieze_base::SessionId(0);
-    served.open_session();
-    let other = reopen(&mut served);
-    let refused = served.write(&other, None, b"2,b\n").unwrap_err();
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    bind(&mut client, "csv:1,unit=ns");
+    let file = client.make("/s/f");
+    client.write(&file, None, b"1,a\n").unwrap();
+    let first = (client.session, client.seq);
+    client.session = frieze_base::SessionId(0);
+    client.open_session();
+    let other = reopen(&mut client);
+    let refused = client.write(&other, None, b"2,b\n").unwrap_err();
     assert!(refused.reason == Reason::Busy && refused.message.contains("one writing session"), "{refused}");
-    (served.session, served.seq) = first;
-    let settle = Settle { inode: inode(&mut served), ..Settle::default() };
-    served.txn(Op::Settle(settle)).unwrap();
-    served.session = frieze_base::SessionId(0);
-    served.open_session();
-    let other = reopen(&mut served);
-    served.write(&other, None, b"2,b\n").unwrap();
+    (client.session, client.seq) = first;
+    let settle = Settle { inode: inode(&mut client), ..Settle::default() };
+    client.txn(Op::Settle(settle)).unwrap();
+    client.session = frieze_base::SessionId(0);
+    client.open_session();
+    let other = reopen(&mut client);
+    client.write(&other, None, b"2,b\n").unwrap();
 }
 
 /// As an editor or a program leaves it that writes breaks between rows.
@@ -495,47 +495,47 @@ fn the_last_row_counts_without_a_line_break_once_the_file_is_closed() {
         head.to_owned() + &times.iter().map(row).collect::<Vec<_>>().join("\n")
     };
     for (shape, cuts) in [("csv:t", 1), ("csv:t", 3), ("jsonl:/t", 1), ("jsonl:/t", 3)] {
-        let mut served = Machine::new().serve();
-        bind(&mut served, &format!("{shape},unit=ns"));
-        let file = served.make("/s/f");
+        let mut client = SimMachine::new(7).serve();
+        bind(&mut client, &format!("{shape},unit=ns"));
+        let file = client.make("/s/f");
         let (text, broken) = (rows(shape, &[5, 7, 9]), rows(shape, &[5, 7]) + "\n");
         let pieces = text.as_bytes().chunks(text.len().div_ceil(cuts));
-        let last = pieces.map(|piece| served.write(&file, None, piece).unwrap().0).last().unwrap();
+        let last = pieces.map(|piece| client.write(&file, None, piece).unwrap().0).last().unwrap();
         // A writer may still continue the row.
-        assert_eq!(cut(&mut served, None, 9).unwrap(), broken);
-        let settle = Settle { inode: inode(&mut served), ..Settle::default() };
-        let closed = served.txn(Op::Settle(settle)).unwrap().stamp;
-        let check = |served: &mut Served, at: Option<u64>| {
-            assert_eq!(cut(served, at, 10).unwrap(), text, "{shape}");
-            assert_eq!(cut(served, at, 9).unwrap(), text);
-            assert_eq!(cut(served, at, 8).unwrap(), broken);
-            assert_eq!(cut(served, at, 5).unwrap(), rows(shape, &[5]) + "\n");
-            assert_eq!(cut(served, at, 4).unwrap(), "");
-            assert_eq!(cut(served, Some(last), 9).unwrap(), broken, "it was open then");
+        assert_eq!(cut(&mut client, None, 9).unwrap(), broken);
+        let settle = Settle { inode: inode(&mut client), ..Settle::default() };
+        let closed = client.txn(Op::Settle(settle)).unwrap().stamp;
+        let check = |client: &mut TestConnection, at: Option<u64>| {
+            assert_eq!(cut(client, at, 10).unwrap(), text, "{shape}");
+            assert_eq!(cut(client, at, 9).unwrap(), text);
+            assert_eq!(cut(client, at, 8).unwrap(), broken);
+            assert_eq!(cut(client, at, 5).unwrap(), rows(shape, &[5]) + "\n");
+            assert_eq!(cut(client, at, 4).unwrap(), "");
+            assert_eq!(cut(client, Some(last), 9).unwrap(), broken, "it was open then");
         };
-        check(&mut served, None);
-        check(&mut served, Some(closed));
-        served.clone_tree("/s/f", closed, "/s/c").unwrap();
-        assert_eq!(cut_of(&mut served, "/s/c", None, 9).unwrap(), text);
-        assert_eq!(cut_of(&mut served, "/s/c", None, 8).unwrap(), broken);
+        check(&mut client, None);
+        check(&mut client, Some(closed));
+        client.clone_tree("/s/f", closed, "/s/c").unwrap();
+        assert_eq!(cut_of(&mut client, "/s/c", None, 9).unwrap(), text);
+        assert_eq!(cut_of(&mut client, "/s/c", None, 8).unwrap(), broken);
         // Another row begins after it, and what was answered stays.
-        let file = reopen(&mut served);
+        let file = reopen(&mut client);
         let earlier = rows(shape, &[8]).lines().last().unwrap().to_owned();
-        let refused = served.write(&file, None, format!("\n{earlier}\n").as_bytes()).unwrap_err();
+        let refused = client.write(&file, None, format!("\n{earlier}\n").as_bytes()).unwrap_err();
         assert_eq!(refused.reason, Reason::BackwardUserTime, "{refused}");
-        served.write(&file, None, rows(shape, &[5, 7, 9, 11]).strip_prefix(&text).unwrap().as_bytes()).unwrap();
-        assert_eq!(cut(&mut served, None, 9).unwrap(), text.clone() + "\n", "the row has its break");
-        assert_eq!(cut(&mut served, None, 11).unwrap(), text.clone() + "\n", "the next one may go on");
-        check(&mut served, Some(closed));
+        client.write(&file, None, rows(shape, &[5, 7, 9, 11]).strip_prefix(&text).unwrap().as_bytes()).unwrap();
+        assert_eq!(cut(&mut client, None, 9).unwrap(), text.clone() + "\n", "the row has its break");
+        assert_eq!(cut(&mut client, None, 11).unwrap(), text.clone() + "\n", "the next one may go on");
+        check(&mut client, Some(closed));
     }
     // The only one.
-    let mut served = Machine::new().serve();
-    bind(&mut served, "csv:1,unit=ns");
-    let file = served.make("/s/f");
-    served.write(&file, None, b"6,a").unwrap();
-    assert_eq!(cut(&mut served, None, 6), Err(Reason::NoUserTime));
-    let settle = Settle { inode: inode(&mut served), ..Settle::default() };
-    served.txn(Op::Settle(settle)).unwrap();
-    assert_eq!(cut(&mut served, None, 6).unwrap(), "6,a");
-    assert_eq!(cut(&mut served, None, 5).unwrap(), "");
+    let mut client = SimMachine::new(7).serve();
+    bind(&mut client, "csv:1,unit=ns");
+    let file = client.make("/s/f");
+    client.write(&file, None, b"6,a").unwrap();
+    assert_eq!(cut(&mut client, None, 6), Err(Reason::NoUserTime));
+    let settle = Settle { inode: inode(&mut client), ..Settle::default() };
+    client.txn(Op::Settle(settle)).unwrap();
+    assert_eq!(cut(&mut client, None, 6).unwrap(), "6,a");
+    assert_eq!(cut(&mut client, None, 5).unwrap(), "");
 }

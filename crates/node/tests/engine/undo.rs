@@ -128,34 +128,8 @@ impl Records {
     }
 }
 
-/// What a session is in the middle of.
-#[derive(Clone, Copy)]
-pub(crate) struct Speaker {
-    session: SessionId,
-    seq: u64,
-}
-
-impl Served {
-    pub(crate) fn speaker(&mut self) -> Speaker {
-        self.session = SessionId(0);
-        self.open_session();
-        Speaker { session: self.session, seq: self.seq }
-    }
-
-    /// As [`Served::speak`]; returns the author that speaks now.
-    pub(crate) fn cast(&mut self, speakers: &mut [Speaker], before: Who, now: Who) -> SessionId {
-        self.speak(speakers, before, now);
-        self.session
-    }
-
-    fn speak(&mut self, speakers: &mut [Speaker], before: Who, now: Who) {
-        speakers[before].seq = self.seq;
-        (self.session, self.seq) = (speakers[now].session, speakers[now].seq);
-    }
-}
-
 /// One random operation of an author, with its records.
-fn act(served: &mut Served, records: &mut Records, rng: &mut Rng, who: Who, top: (u64, &str)) {
+fn act(client: &mut TestConnection, records: &mut Records, rng: &mut Rng, who: Who, top: (u64, &str)) {
     let entries = records.entries();
     let directories: Vec<u64> = [top.0]
         .into_iter()
@@ -174,7 +148,7 @@ fn act(served: &mut Served, records: &mut Records, rng: &mut Rng, who: Who, top:
             let kind = Some(if is_directory { MakeKind::Directory(true) } else { MakeKind::File(true) });
             let make =
                 Make { target: Target::path(path.as_str()), mode: 0o644, or_open: false, kind, ..Make::default() };
-            let Ok(made) = served.txn(Op::Make(make)) else { return };
+            let Ok(made) = client.txn(Op::Make(make)) else { return };
             records.names.entry(key).or_default().push((who, Some(made.id)));
             records.modes.insert(made.id, vec![(who, 0o644)]);
             records.makers.insert(made.id, who);
@@ -188,20 +162,20 @@ fn act(served: &mut Served, records: &mut Records, rng: &mut Rng, who: Who, top:
             let path = records.path(top, file).unwrap();
             let (offset, len) = (rng.below(60), rng.between(1, 40));
             let bytes: Vec<u8> = (0..len).map(|_| rng.between(1, 255) as u8).collect();
-            let capability = served.open(&path).unwrap();
-            served.write(&capability, Some(offset), &bytes).unwrap();
+            let capability = client.open(&path).unwrap();
+            client.write(&capability, Some(offset), &bytes).unwrap();
             records.bytes.get_mut(&file).unwrap().push((who, Bytes::Write(offset, bytes)));
         }
         6 if !files.is_empty() => {
             let file = pick(rng, &files);
             let len = rng.below(80);
-            served.cut_to(&records.path(top, file).unwrap(), len);
+            client.truncate(&records.path(top, file).unwrap(), len);
             records.bytes.get_mut(&file).unwrap().push((who, Bytes::Length(len)));
         }
         7 => {
             let Some(&inode) = entries.get(&key) else { return };
             let mode = 0o600 + rng.below(64) as u32;
-            served.chmod(&path, mode).unwrap();
+            client.chmod(&path, mode).unwrap();
             if who != ACTOR {
                 records.set_by_others.insert(inode);
             }
@@ -220,12 +194,12 @@ fn act(served: &mut Served, records: &mut Records, rng: &mut Rng, who: Who, top:
                 value: value.clone(),
                 flags: 0,
             };
-            served.txn(Op::SetXattr(set)).unwrap();
+            client.txn(Op::SetXattr(set)).unwrap();
             records.xattrs.entry((inode, "user.c")).or_default().push((who, Some(value)));
         }
         9 => {
             let Some(&inode) = entries.get(&key) else { return };
-            if served.remove(&path, records.directories.contains(&inode)).is_ok() {
+            if client.remove(&path, records.directories.contains(&inode)).is_ok() {
                 records.names.get_mut(&key).unwrap().push((who, None));
             }
         }
@@ -234,7 +208,7 @@ fn act(served: &mut Served, records: &mut Records, rng: &mut Rng, who: Who, top:
             let into = pick(rng, &directories);
             let Some(place) = records.path(top, into) else { return };
             let name = ["p", "q", "r"][rng.below(3) as usize].to_owned();
-            if (into, &name) != (key.0, &key.1) && served.rename(&path, &format!("{place}/{name}")).is_ok() {
+            if (into, &name) != (key.0, &key.1) && client.rename(&path, &format!("{place}/{name}")).is_ok() {
                 records.names.get_mut(&key).unwrap().push((who, None));
                 records.names.entry((into, name)).or_default().push((who, Some(inode)));
             }
@@ -243,22 +217,22 @@ fn act(served: &mut Served, records: &mut Records, rng: &mut Rng, who: Who, top:
 }
 
 /// Everything below a path at an instant: names, numbers, modes, times, attributes, bytes.
-fn dump(served: &mut Served, path: &str, view: View) -> Vec<String> {
+fn dump(client: &mut TestConnection, path: &str, view: View) -> Vec<String> {
     let mut lines = Vec::new();
     let mut todo = vec![path.to_owned()];
     while let Some(directory) = todo.pop() {
         let list = List { target: Target::path(directory.as_str()), view, with_attrs: true, ..List::default() };
-        let Ok(Reply::List(listed)) = served.ask(Request::List(list)) else { panic!("no list of {directory}") };
+        let Ok(Reply::List(listed)) = client.ask(Request::List(list)) else { panic!("no list of {directory}") };
         for entry in listed.entries {
             let path = format!("{directory}/{}", String::from_utf8_lossy(&entry.name));
             let attr = entry.attr.unwrap();
             let ask =
                 frieze_wire::message::GetXattr { target: Target::path(path.as_str()), view, name: b"user.c".to_vec() };
-            let xattr = served.ask(Request::GetXattr(ask)).ok();
+            let xattr = client.ask(Request::GetXattr(ask)).ok();
             let is_directory = attr.kind == frieze_wire::message::FileKind::Directory as i32;
             let (bytes, mtime) = match is_directory {
                 true => (Vec::new(), 0),
-                false => (served.read(&path, view).unwrap(), attr.mtime_ns),
+                false => (client.read(&path, view).unwrap(), attr.mtime_ns),
             };
             lines.push(format!("{path} {} {:o} {} {mtime} {xattr:?} {bytes:?}", attr.inode, attr.mode, attr.links));
             if is_directory {
@@ -270,12 +244,12 @@ fn dump(served: &mut Served, path: &str, view: View) -> Vec<String> {
     lines
 }
 
-fn entries_now(served: &mut Served, path: &str, id: u64) -> BTreeMap<(u64, String), u64> {
+fn entries_now(client: &mut TestConnection, path: &str, id: u64) -> BTreeMap<(u64, String), u64> {
     let mut found = BTreeMap::new();
     let mut todo = vec![(path.to_owned(), id)];
     while let Some((directory, id)) = todo.pop() {
         let list = List { target: Target::path(directory.as_str()), view: View::NOW, ..List::default() };
-        let Ok(Reply::List(listed)) = served.ask(Request::List(list)) else { panic!("no list of {directory}") };
+        let Ok(Reply::List(listed)) = client.ask(Request::List(list)) else { panic!("no list of {directory}") };
         for entry in listed.entries {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
             if entry.kind == frieze_wire::message::FileKind::Directory as i32 {
@@ -288,37 +262,37 @@ fn entries_now(served: &mut Served, path: &str, id: u64) -> BTreeMap<(u64, Strin
 }
 
 /// Plays one history, undoes what the actor did, and compares; true if anything was undone.
-fn history(served: &mut Served, seed: u64) -> bool {
+fn history(client: &mut TestConnection, seed: u64) -> bool {
     let mut rng = Rng::new(seed);
     let top_path = format!("/h{seed}");
-    let mut speakers: Vec<Speaker> = (0..3).map(|_| served.speaker()).collect();
-    served.mkdir(&top_path);
-    let top = (served.inode(&top_path, View::NOW).unwrap(), top_path.as_str());
+    let mut speakers: Vec<SessionPlace> = (0..3).map(|_| client.new_session()).collect();
+    client.mkdir(&top_path);
+    let top = (client.inode(&top_path, View::NOW).unwrap(), top_path.as_str());
     let mut records = Records::default();
     // All three speakers count from the last number used: the sessions are apart.
     for speaker in &mut speakers {
-        speaker.seq = served.seq;
+        speaker.seq = client.seq;
     }
     let mut who = 2;
     for _ in 0..rng.between(4, 40) {
         let next = rng.below(3) as Who;
-        served.speak(&mut speakers, who, next);
+        client.switch_session(&mut speakers, who, next);
         who = next;
-        act(served, &mut records, &mut rng, who, top);
+        act(client, &mut records, &mut rng, who, top);
     }
-    let before = dump(served, top.1, View::NOW);
-    let entries_before = entries_now(served, top.1, top.0);
+    let before = dump(client, top.1, View::NOW);
+    let entries_before = entries_now(client, top.1, top.0);
     assert_eq!(entries_before, records.entries(), "the model knows the names");
-    let undoer = served.speaker();
+    let undoer = client.new_session();
     let planned = ["/", top.1].map(|path| {
         let sessions = vec![speakers[ACTOR].session.0];
         let undo = Undo { target: Target::path(path), sessions, dry_run: true, ..Undo::default() };
-        words(&served.edit(Request::Undo(undo)).unwrap_or_else(|fault| panic!("seed {seed}: {fault}")))
+        words(&client.edit(Request::Undo(undo)).unwrap_or_else(|fault| panic!("seed {seed}: {fault}")))
     });
     assert_eq!(planned[0], planned[1], "seed {seed}: all of it lies below one path");
-    check_a_part(served, &records, &mut rng, speakers[ACTOR].session, top, &planned[0]);
-    let reply = served.undo(&[speakers[ACTOR].session.0]).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-    let entries = entries_now(served, top.1, top.0);
+    check_a_part(client, &records, &mut rng, speakers[ACTOR].session, top, &planned[0]);
+    let reply = client.undo(&[speakers[ACTOR].session.0]).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+    let entries = entries_now(client, top.1, top.0);
     let left = told(&reply, ActionKind::Left).len();
     for (key, versions) in &records.names {
         let (by_actor, now, other) = newest(versions);
@@ -342,7 +316,7 @@ fn history(served: &mut Served, seed: u64) -> bool {
         }
         let modes = newest(&records.modes[&id]);
         let mode = if modes.0 { modes.2 } else { modes.1 };
-        let attr = served.stat(&path, View::NOW).unwrap().attr;
+        let attr = client.stat(&path, View::NOW).unwrap().attr;
         assert_eq!(Some(attr.mode), mode, "seed {seed}: mode of {path}");
         if let Some(versions) = records.xattrs.get(&(id, "user.c")) {
             let (by_actor, now, other) = newest(versions);
@@ -352,7 +326,7 @@ fn history(served: &mut Served, seed: u64) -> bool {
                 view: View::NOW,
                 name: b"user.c".to_vec(),
             };
-            let found = match served.ask(Request::GetXattr(ask)) {
+            let found = match client.ask(Request::GetXattr(ask)) {
                 Ok(Reply::Bytes(value)) => Some(value.value),
                 _ => None,
             };
@@ -360,7 +334,7 @@ fn history(served: &mut Served, seed: u64) -> bool {
         }
         if records.bytes.contains_key(&id) {
             let (_, expected) = records.content(id);
-            let found = served.read(&path, View::NOW).unwrap();
+            let found = client.read(&path, View::NOW).unwrap();
             assert_eq!(found, expected, "seed {seed}: {path}: {:?}\n{:#?}", records.bytes[&id], words(&reply));
         }
     }
@@ -368,17 +342,17 @@ fn history(served: &mut Served, seed: u64) -> bool {
         return false;
     }
     let view = View { at: Some(reply.stamp - 1), user_at: None };
-    assert_eq!(dump(served, top.1, view), before, "seed {seed}: what it replaced stays readable");
-    served.speaker();
-    let again = served.undo(&[undoer.session.0]).unwrap();
+    assert_eq!(dump(client, top.1, view), before, "seed {seed}: what it replaced stays readable");
+    client.new_session();
+    let again = client.undo(&[undoer.session.0]).unwrap();
     assert!(told(&again, ActionKind::Left).is_empty(), "seed {seed}: {again:#?}");
-    assert_eq!(dump(served, top.1, View::NOW), before, "seed {seed}: undoing an undo gives the state before it");
+    assert_eq!(dump(client, top.1, View::NOW), before, "seed {seed}: undoing an undo gives the state before it");
     true
 }
 
 /// The undo of a path is a part of the undo of everything, unless that leaves something.
 fn check_a_part(
-    served: &mut Served,
+    client: &mut TestConnection,
     records: &Records,
     rng: &mut Rng,
     actor: SessionId,
@@ -392,7 +366,7 @@ fn check_a_part(
     let (directory, name) = ever[rng.below(ever.len() as u64) as usize];
     let Some(place) = records.path(top, *directory) else { return };
     let undo = Undo { target: Target::path(format!("{place}/{name}")), sessions: vec![actor.0], ..Undo::default() };
-    match served.edit(Request::Undo(Undo { dry_run: true, ..undo })) {
+    match client.edit(Request::Undo(Undo { dry_run: true, ..undo })) {
         Ok(part) => {
             let foreign: Vec<String> = words(&part).into_iter().filter(|line| !whole.contains(line)).collect();
             assert!(foreign.is_empty(), "{place}/{name}: {foreign:#?}\n{whole:#?}");
@@ -427,85 +401,85 @@ fn of_session(path: &str, session: SessionId) -> Request {
 
 #[test]
 fn a_rename_is_undone_whole_wherever_its_other_name_lies() {
-    let machine = Machine::new();
+    let machine = SimMachine::new(7);
     for (seed, path) in ["/a", "/b", "/b/f"].iter().enumerate() {
-        let mut served = machine.serve();
-        let mut speakers: Vec<Speaker> = (0..2).map(|_| served.speaker()).collect();
+        let mut client = machine.serve();
+        let mut speakers: Vec<SessionPlace> = (0..2).map(|_| client.new_session()).collect();
         let [a, b] = ["a", "b"].map(|name| format!("/{seed}{name}"));
-        served.mkdir(&a);
-        served.mkdir(&b);
-        let file = served.make(&format!("{a}/f"));
-        served.write(&file, Some(0), b"bytes").unwrap();
-        served.speak(&mut speakers, 1, ACTOR);
-        served.rename(&format!("{a}/f"), &format!("{b}/f")).unwrap();
-        let mover = served.session;
-        served.speaker();
-        let undone = served.edit(of_session(&path.replacen('/', &format!("/{seed}"), 1), mover)).unwrap();
-        assert_eq!(served.inode(&format!("{b}/f"), View::NOW), None, "{path}: {undone:?}");
-        assert_eq!(served.read(&format!("{a}/f"), View::NOW).unwrap(), b"bytes", "{path}: {undone:?}");
+        client.mkdir(&a);
+        client.mkdir(&b);
+        let file = client.make(&format!("{a}/f"));
+        client.write(&file, Some(0), b"bytes").unwrap();
+        client.switch_session(&mut speakers, 1, ACTOR);
+        client.rename(&format!("{a}/f"), &format!("{b}/f")).unwrap();
+        let mover = client.session;
+        client.new_session();
+        let undone = client.edit(of_session(&path.replacen('/', &format!("/{seed}"), 1), mover)).unwrap();
+        assert_eq!(client.inode(&format!("{b}/f"), View::NOW), None, "{path}: {undone:?}");
+        assert_eq!(client.read(&format!("{a}/f"), View::NOW).unwrap(), b"bytes", "{path}: {undone:?}");
     }
 }
 
 #[test]
 fn what_was_made_and_deleted_meanwhile_comes_back_without_the_actors_bytes() {
-    let machine = Machine::new();
+    let machine = SimMachine::new(7);
     for (seed, asked) in ["", "/d", "/d/f"].iter().enumerate() {
-        let mut served = machine.serve();
-        let mut speakers: Vec<Speaker> = (0..2).map(|_| served.speaker()).collect();
+        let mut client = machine.serve();
+        let mut speakers: Vec<SessionPlace> = (0..2).map(|_| client.new_session()).collect();
         let top = format!("/{seed}");
-        served.mkdir(&top);
-        served.mkdir(&format!("{top}/d"));
+        client.mkdir(&top);
+        client.mkdir(&format!("{top}/d"));
         let path = format!("{top}/d/f");
-        let file = served.make(&path);
-        served.write(&file, Some(0), b"theirs and theirs").unwrap();
-        served.chmod(&path, 0o640).unwrap();
-        served.speak(&mut speakers, 1, ACTOR);
-        let opened = served.open(&path).unwrap();
-        served.write(&opened, Some(7), b"MINE").unwrap();
-        served.chmod(&path, 0o600).unwrap();
-        served.remove(&path, false).unwrap();
+        let file = client.make(&path);
+        client.write(&file, Some(0), b"theirs and theirs").unwrap();
+        client.chmod(&path, 0o640).unwrap();
+        client.switch_session(&mut speakers, 1, ACTOR);
+        let opened = client.open(&path).unwrap();
+        client.write(&opened, Some(7), b"MINE").unwrap();
+        client.chmod(&path, 0o600).unwrap();
+        client.remove(&path, false).unwrap();
         if *asked != "/d/f" {
-            served.remove(&format!("{top}/d"), true).unwrap();
+            client.remove(&format!("{top}/d"), true).unwrap();
         }
-        let actor = served.session;
-        served.speaker();
-        let undone = served.edit(of_session(&format!("{top}{asked}"), actor)).unwrap();
-        assert_eq!(served.read(&path, View::NOW).unwrap(), b"theirs and theirs", "{asked}: {undone:?}");
-        assert_eq!(served.stat(&path, View::NOW).unwrap().attr.mode, 0o640, "{asked}");
+        let actor = client.session;
+        client.new_session();
+        let undone = client.edit(of_session(&format!("{top}{asked}"), actor)).unwrap();
+        assert_eq!(client.read(&path, View::NOW).unwrap(), b"theirs and theirs", "{asked}: {undone:?}");
+        assert_eq!(client.stat(&path, View::NOW).unwrap().attr.mode, 0o640, "{asked}");
         let told = words(&undone);
         let about = |kind: &str| told.iter().any(|line| line.starts_with(&format!("{kind} {path} ")));
         assert!(about("Bytes") && about("Name") && about("Attributes"), "{asked}: {told:#?}");
     }
-    let mut served = machine.serve();
+    let mut client = machine.serve();
     let never = of_session("/never", SessionId(1));
-    assert_eq!(served.edit(never).unwrap_err().reason, Reason::NotFound);
+    assert_eq!(client.edit(never).unwrap_err().reason, Reason::NotFound);
 }
 
 #[test]
-fn nobody_learns_by_an_undo_what_lies_in_a_directory_closed_to_him() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    let began = served.engine.planes.newest().0;
+fn an_undo_reveals_no_name_of_a_directory_closed_to_its_caller() {
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    let began = client.server.newest().0;
     for (path, mode) in [("/shut", 0o700), ("/shut/gone", 0o755), ("/open", 0o777)] {
-        served.mkdir(path);
-        served.chmod(path, mode).unwrap();
+        client.mkdir(path);
+        client.chmod(path, mode).unwrap();
     }
-    served.make("/shut/secret");
-    served.make("/shut/gone/secret");
-    served.make("/open/plain");
-    served.speaker();
-    let secret = served.open("/shut/secret").unwrap();
-    served.write(&secret, Some(0), b"bytes").unwrap();
+    client.make("/shut/secret");
+    client.make("/shut/gone/secret");
+    client.make("/open/plain");
+    client.new_session();
+    let secret = client.open("/shut/secret").unwrap();
+    client.write(&secret, Some(0), b"bytes").unwrap();
     for path in ["/shut/secret", "/open/plain"] {
-        served.chmod(path, 0o600).unwrap();
+        client.chmod(path, 0o600).unwrap();
     }
-    served.remove("/shut/gone/secret", false).unwrap();
-    served.remove("/shut/gone", true).unwrap();
-    let actor = served.session;
-    drop(served);
-    let mut served = machine.serve_as(Caller { uid: 1000, gid: 1000, groups: Vec::new() });
+    client.remove("/shut/gone/secret", false).unwrap();
+    client.remove("/shut/gone", true).unwrap();
+    let actor = client.session;
+    drop(client);
+    let mut client = machine.serve_as(Caller { uid: 1000, gid: 1000, groups: Vec::new() });
     let undo = Undo { target: Target::path("/"), sessions: vec![actor.0], after: began, ..Undo::default() };
-    let planned = served.edit(Request::Undo(Undo { dry_run: true, ..undo })).unwrap();
+    let planned = client.edit(Request::Undo(Undo { dry_run: true, ..undo })).unwrap();
     let told = words(&planned);
     assert!(!told.iter().any(|line| line.contains("secret")), "{told:#?}");
     assert!(told.iter().any(|line| line.starts_with("Attributes /open/plain ")), "{told:#?}");
@@ -521,10 +495,10 @@ fn histories() -> u64 {
 fn an_undo_leaves_the_history_without_the_actor() {
     let mut undone = 0;
     for batch in 0..histories().div_ceil(50) {
-        let machine = Machine::new();
-        let mut served = machine.serve();
+        let machine = SimMachine::new(7);
+        let mut client = machine.serve();
         for seed in batch * 50..(batch + 1) * 50 {
-            undone += u64::from(history(&mut served, seed + 1));
+            undone += u64::from(history(&mut client, seed + 1));
         }
     }
     assert!(undone * 2 > histories(), "{undone} histories with something to undo: too few to show anything");

@@ -38,7 +38,7 @@ fn say_field(disk: &SimDisk, field: &[u8]) {
 }
 
 /// A server does not start, and leaves every byte as it was.
-fn check_refused(machine: &Machine, words: &[&str]) {
+fn check_refused(machine: &SimMachine, words: &[&str]) {
     let all = || -> Vec<_> {
         machine.disk.list().unwrap().into_iter().map(|name| bytes_of(&machine.disk, &name).1).collect()
     };
@@ -52,11 +52,11 @@ fn check_refused(machine: &Machine, words: &[&str]) {
 
 #[test]
 fn other_versions_of_anything_are_refused_with_both_versions_and_what_to_do() {
-    let (machine, mut served, mut history) = History::live(4, |settings| settings.shelve_segments = 1, true);
+    let (machine, mut client, mut history) = History::live(4, |settings| settings.shelve_segments = 1, true);
     let instants = some(&mut history);
-    let before = answers(&mut served, &instants);
-    served.engine.stop().unwrap();
-    drop(served);
+    let before = answers(&mut client, &instants);
+    client.server.stop().unwrap();
+    drop(client);
     let (file, state) = bytes_of(&machine.disk, "state");
     say_field(&machine.disk, &[0x98, 0x01, 2]);
     check_refused(&machine, &["format version 2", "reads 1", "use the version of frieze that made it"]);
@@ -85,6 +85,6 @@ fn other_versions_of_anything_are_refused_with_both_versions_and_what_to_do() {
         whole[124..128].copy_from_slice(&crc.to_le_bytes());
         file.write_at(0, &[&whole[..128]]).unwrap();
     }
-    let mut served = machine.serve();
-    check_same(&answers(&mut served, &instants), &before, "shelves of a newer version");
+    let mut client = machine.serve();
+    check_same(&answers(&mut client, &instants), &before, "shelves of a newer version");
 }

@@ -9,7 +9,7 @@ use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
-use super::world::{CHAINS, CHUNK_BYTES, World};
+use super::replica_cluster::{CHAINS, CHUNK_BYTES, ReplicaCluster};
 use crate::{Content, DataPlane, Layout, WriteAsk, WritePlace, split};
 
 const THREADS: u64 = 4;
@@ -79,12 +79,12 @@ fn stamps(plane: &DataPlane, at: Hlc) -> FileStamps {
 #[test]
 fn writes_of_several_files_at_once_keep_closed_instants_and_survive_a_kill() {
     for seed in 0..4 {
-        let mut world = World::new(1, seed);
+        let mut cluster = ReplicaCluster::new(1, seed);
         if seed % 2 == 1 {
-            world.configure_all(&[1]);
+            cluster.configure_all(&[1]);
         }
-        world.nodes[0].disk.yield_before_writes(YIELDS);
-        let plane = world.plane(1).clone();
+        cluster.nodes[0].disk.yield_before_writes(YIELDS);
+        let plane = cluster.plane(1).clone();
         let is_done = AtomicBool::new(false);
         let acknowledged: Mutex<Vec<(InodeId, Hlc)>> = Mutex::default();
         let closed: Mutex<Vec<(Hlc, FileStamps)>> = Mutex::default();
@@ -140,9 +140,9 @@ fn writes_of_several_files_at_once_keep_closed_instants_and_survive_a_kill() {
             assert_eq!(stamps(&plane, *at), *seen, "seed {seed}: the answer at {at} has changed");
         }
         drop(plane);
-        world.crash(1, CrashKind::Process);
-        world.start(1);
-        let found = stamps(world.plane(1), Hlc::MAX);
+        cluster.crash(1, CrashKind::Process);
+        cluster.start(1);
+        let found = stamps(cluster.plane(1), Hlc::MAX);
         assert!(found.values().map(Vec::len).sum::<usize>() as u64 >= THREADS * WRITES, "all were written");
         for (inode, stamp) in acknowledged.into_inner().unwrap_or_else(PoisonError::into_inner) {
             assert!(found[&inode].contains(&stamp), "seed {seed}: the write stamped {stamp} of {inode} is lost");
@@ -154,12 +154,12 @@ fn writes_of_several_files_at_once_keep_closed_instants_and_survive_a_kill() {
 fn a_write_that_the_disk_refuses_takes_those_behind_it_along_and_none_of_them_comes_back() {
     let mut refused = 0;
     for seed in 0..6 {
-        let mut world = World::new(1, seed);
+        let mut cluster = ReplicaCluster::new(1, seed);
         if seed % 2 == 1 {
-            world.configure_all(&[1]);
+            cluster.configure_all(&[1]);
         }
-        let plane = world.plane(1).clone();
-        let disk = world.nodes[0].disk.clone();
+        let plane = cluster.plane(1).clone();
+        let disk = cluster.nodes[0].disk.clone();
         disk.yield_before_writes(YIELDS);
         let is_done = AtomicBool::new(false);
         let acknowledged: Mutex<Vec<(InodeId, Hlc)>> = Mutex::default();
@@ -198,9 +198,9 @@ fn a_write_that_the_disk_refuses_takes_those_behind_it_along_and_none_of_them_co
             assert!(before[&inode].contains(&stamp), "seed {seed}: the write stamped {stamp} of {inode} is lost");
         }
         drop(plane);
-        world.crash(1, CrashKind::Process);
-        world.start(1);
-        assert_eq!(stamps(world.plane(1), Hlc::MAX), before, "seed {seed}: a restart shows what was shown");
+        cluster.crash(1, CrashKind::Process);
+        cluster.start(1);
+        assert_eq!(stamps(cluster.plane(1), Hlc::MAX), before, "seed {seed}: a restart shows what was shown");
     }
     assert!(refused > 0, "no write was refused");
 }

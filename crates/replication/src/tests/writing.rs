@@ -6,7 +6,7 @@ use frieze_base::{ChainEpoch, ChainId, Fault, InodeId, Reason, Seq, SessionId, c
 use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
-use super::world::{CHUNK_BYTES, FILE, LAYOUT, Outcome, World, bytes_of, outcome};
+use super::replica_cluster::{CHUNK_BYTES, FILE, LAYOUT, Outcome, ReplicaCluster, bytes_of, outcome};
 use crate::{Content, DataPlane, PublishObserver, WriteAsk, WritePlace, WriteResult, split};
 
 /// A write of session 9; the defaults are 100 bytes at the start of the file.
@@ -85,156 +85,156 @@ fn reason(outcome_of: &Outcome) -> Reason {
 }
 
 /// The first bytes of a chunk for a read of now, or at an instant.
-fn shown(world: &World, index: u32, at: Option<Hlc>) -> Vec<u8> {
-    world.bytes(1, index, at)[..100].to_vec()
+fn shown(cluster: &ReplicaCluster, index: u32, at: Option<Hlc>) -> Vec<u8> {
+    cluster.bytes(1, index, at)[..100].to_vec()
 }
 
-fn alone() -> World {
-    World::new(1, 1)
+fn alone() -> ReplicaCluster {
+    ReplicaCluster::new(1, 1)
 }
 
 #[test]
 fn an_async_write_is_answered_and_shown_at_once() {
-    let world = alone();
-    let done = now(&TestWrite::of(1).run(world.plane(1))).unwrap();
+    let cluster = alone();
+    let done = now(&TestWrite::of(1).run(cluster.plane(1))).unwrap();
     assert_eq!((done.offset, done.end), (0, 100));
-    assert_eq!(shown(&world, 0, None), bytes_of(Seq(1), 100));
-    assert_eq!(shown(&world, 0, Some(done.stamp.previous())), [0; 100], "before its stamp there was nothing");
+    assert_eq!(shown(&cluster, 0, None), bytes_of(Seq(1), 100));
+    assert_eq!(shown(&cluster, 0, Some(done.stamp.previous())), [0; 100], "before its stamp there was nothing");
 }
 
 #[test]
 fn a_sync_write_is_answered_and_shown_when_a_flush_covers_it() {
-    let world = alone();
-    let before = world.plane(1).device().log().end();
-    let done = TestWrite::sync(1).run(world.plane(1));
-    world.plane(1).on_persisted(before);
+    let cluster = alone();
+    let before = cluster.plane(1).device().log().end();
+    let done = TestWrite::sync(1).run(cluster.plane(1));
+    cluster.plane(1).on_persisted(before);
     assert_eq!(outcome(&done), None, "the flush ended before its record");
-    assert_eq!(shown(&world, 0, None), [0; 100]);
-    world.flush(1);
+    assert_eq!(shown(&cluster, 0, None), [0; 100]);
+    cluster.flush(1);
     assert!(now(&done).is_ok());
-    assert_eq!(shown(&world, 0, None), bytes_of(Seq(1), 100));
+    assert_eq!(shown(&cluster, 0, None), bytes_of(Seq(1), 100));
 }
 
 #[test]
 fn an_async_write_behind_a_sync_write_of_its_chain_waits_with_it() {
-    let world = alone();
-    let first = TestWrite::sync(1).run(world.plane(1));
-    let second = TestWrite::of(2).run(world.plane(1));
+    let cluster = alone();
+    let first = TestWrite::sync(1).run(cluster.plane(1));
+    let second = TestWrite::of(2).run(cluster.plane(1));
     assert_eq!((outcome(&first), outcome(&second)), (None, None), "what is committed is a prefix");
-    world.flush(1);
+    cluster.flush(1);
     assert!(now(&first).unwrap().stamp < now(&second).unwrap().stamp);
 }
 
 #[test]
 fn a_write_over_chunks_has_one_stamp_and_is_shown_as_one() {
-    let world = alone();
+    let cluster = alone();
     let across = TestWrite { offset: CHUNK_BYTES - 50, ..TestWrite::of(2) };
     // One of its chains waits for the disk.
-    let first = TestWrite::sync(1).run(world.plane(1));
-    let done = across.run(world.plane(1));
+    let first = TestWrite::sync(1).run(cluster.plane(1));
+    let done = across.run(cluster.plane(1));
     assert_eq!(outcome(&done), None, "if one part waits for the disk, all do");
-    assert_eq!(shown(&world, 1, None), [0; 100]);
-    world.flush(1);
+    assert_eq!(shown(&cluster, 1, None), [0; 100]);
+    cluster.flush(1);
     assert!(now(&first).is_ok());
     let done = now(&done).unwrap();
     assert_eq!((done.offset, done.end), (CHUNK_BYTES - 50, CHUNK_BYTES + 50));
-    let stamps: Vec<Hlc> = (0..2).map(|chain| world.log(1, chain).last().unwrap().1).collect();
+    let stamps: Vec<Hlc> = (0..2).map(|chain| cluster.log(1, chain).last().unwrap().1).collect();
     assert_eq!(stamps, [done.stamp; 2]);
-    assert_eq!(shown(&world, 1, None)[..50], bytes_of(Seq(2), 100)[50..]);
+    assert_eq!(shown(&cluster, 1, None)[..50], bytes_of(Seq(2), 100)[50..]);
 }
 
 #[test]
 fn a_damaged_payload_leaves_no_record_and_its_number_free() {
-    let world = alone();
+    let cluster = alone();
     for offset in [0, CHUNK_BYTES - 50] {
         let damaged = TestWrite { offset, is_damaged: true, ..TestWrite::of(1) };
-        assert_eq!(reason(&damaged.run(world.plane(1))), Reason::BadFrame);
+        assert_eq!(reason(&damaged.run(cluster.plane(1))), Reason::BadFrame);
     }
-    assert!((0..2).all(|chain| world.log(1, chain).is_empty()));
-    assert!(now(&TestWrite::of(1).run(world.plane(1))).is_ok(), "sent again, undamaged");
+    assert!((0..2).all(|chain| cluster.log(1, chain).is_empty()));
+    assert!(now(&TestWrite::of(1).run(cluster.plane(1))).is_ok(), "sent again, undamaged");
 }
 
 #[test]
 fn a_duplicate_of_a_write_in_flight_waits_for_the_same_answer() {
-    let world = alone();
-    let mut all: Vec<Outcome> = (0..16).map(|_| TestWrite::sync(1).run(world.plane(1))).collect();
+    let cluster = alone();
+    let mut all: Vec<Outcome> = (0..16).map(|_| TestWrite::sync(1).run(cluster.plane(1))).collect();
     assert!(all.iter().all(|done| outcome(done).is_none()));
-    assert_eq!(reason(&TestWrite::sync(1).run(world.plane(1))), Reason::Overloaded, "they are bounded");
-    world.flush(1);
-    all.push(TestWrite::sync(1).run(world.plane(1)));
+    assert_eq!(reason(&TestWrite::sync(1).run(cluster.plane(1))), Reason::Overloaded, "they are bounded");
+    cluster.flush(1);
+    all.push(TestWrite::sync(1).run(cluster.plane(1)));
     let first = now(&all[0]).unwrap();
     assert!(all.iter().all(|done| now(done).unwrap().stamp == first.stamp));
-    assert_eq!(world.log(1, LAYOUT.chain(0).0).len(), 1);
+    assert_eq!(cluster.log(1, LAYOUT.chain(0).0).len(), 1);
 }
 
 #[test]
 fn a_number_that_the_client_has_acknowledged_does_not_run_again() {
-    let world = alone();
-    assert!(now(&TestWrite::of(1).run(world.plane(1))).is_ok());
-    assert!(now(&TestWrite { acked: 3, ..TestWrite::of(3) }.run(world.plane(1))).is_ok());
+    let cluster = alone();
+    assert!(now(&TestWrite::of(1).run(cluster.plane(1))).is_ok());
+    assert!(now(&TestWrite { acked: 3, ..TestWrite::of(3) }.run(cluster.plane(1))).is_ok());
     for seq in [1, 2] {
-        assert_eq!(reason(&TestWrite::of(seq).run(world.plane(1))), Reason::SequenceTooOld);
+        assert_eq!(reason(&TestWrite::of(seq).run(cluster.plane(1))), Reason::SequenceTooOld);
     }
-    world.plane(1).end_session(SessionId(9));
-    assert!(world.plane(1).sessions().is_empty(), "the session is over");
+    cluster.plane(1).end_session(SessionId(9));
+    assert!(cluster.plane(1).sessions().is_empty(), "the session is over");
 }
 
 #[test]
 fn a_write_without_a_place_leaves_its_number_free() {
-    let world = alone();
+    let cluster = alone();
     let refused = TestWrite { refusal: Some(Reason::NoSpace), ..TestWrite::of(1) };
-    assert_eq!(reason(&refused.run(world.plane(1))), Reason::NoSpace);
-    assert!(!world.plane(1).has_record(SessionId(9), Seq(1)));
-    assert!(now(&TestWrite::of(1).run(world.plane(1))).is_ok());
+    assert_eq!(reason(&refused.run(cluster.plane(1))), Reason::NoSpace);
+    assert!(!cluster.plane(1).has_record(SessionId(9), Seq(1)));
+    assert!(now(&TestWrite::of(1).run(cluster.plane(1))).is_ok());
 }
 
 #[test]
 fn a_write_of_another_epoch_is_refused_and_leaves_no_record() {
-    let world = alone();
-    let epoch = world.plane(1).epoch().0;
+    let cluster = alone();
+    let epoch = cluster.plane(1).epoch().0;
     let other = TestWrite { epoch: epoch - 1, ..TestWrite::of(1) };
-    assert_eq!(reason(&other.run(world.plane(1))), Reason::StaleEpoch);
-    assert!(!world.plane(1).has_record(SessionId(9), Seq(1)));
-    assert!(now(&TestWrite { epoch, ..TestWrite::of(1) }.run(world.plane(1))).is_ok());
+    assert_eq!(reason(&other.run(cluster.plane(1))), Reason::StaleEpoch);
+    assert!(!cluster.plane(1).has_record(SessionId(9), Seq(1)));
+    assert!(now(&TestWrite { epoch, ..TestWrite::of(1) }.run(cluster.plane(1))).is_ok());
 }
 
 #[test]
 fn an_append_refused_for_good_never_runs_under_its_number() {
-    let mut world = alone();
-    world.configure_all(&[1]);
+    let mut cluster = alone();
+    cluster.configure_all(&[1]);
     let (here, other) = (LAYOUT.chain(0), ChainId(1 - LAYOUT.chain(0).0));
     let elsewhere = TestWrite { at_end: Some(other), ..TestWrite::of(1) };
-    assert_eq!(reason(&elsewhere.run(world.plane(1))), Reason::Busy, "the file ends in another chain");
+    assert_eq!(reason(&elsewhere.run(cluster.plane(1))), Reason::Busy, "the file ends in another chain");
     let late = TestWrite { at_end: Some(here), ..TestWrite::of(1) };
-    assert_eq!(reason(&late.run(world.plane(1))), Reason::Busy, "the client has taken another number");
-    assert!(now(&TestWrite { at_end: Some(here), ..TestWrite::of(2) }.run(world.plane(1))).is_ok());
-    assert_eq!(world.log(1, here.0).len(), 1);
+    assert_eq!(reason(&late.run(cluster.plane(1))), Reason::Busy, "the client has taken another number");
+    assert!(now(&TestWrite { at_end: Some(here), ..TestWrite::of(2) }.run(cluster.plane(1))).is_ok());
+    assert_eq!(cluster.log(1, here.0).len(), 1);
 }
 
 #[test]
 fn an_append_with_a_record_is_not_refused_for_good() {
-    let mut world = alone();
-    world.configure_all(&[1]);
+    let mut cluster = alone();
+    cluster.configure_all(&[1]);
     let here = LAYOUT.chain(0);
     let append = TestWrite { at_end: Some(here), durability: Durability::Sync, ..TestWrite::of(1) };
-    let done = append.run(world.plane(1));
+    let done = append.run(cluster.plane(1));
     let busy = Fault::from(Reason::Busy);
-    let refused = world.plane(1).refuse_append(here, (SessionId(9), Seq(1)), Seq(0), busy);
+    let refused = cluster.plane(1).refuse_append(here, (SessionId(9), Seq(1)), Seq(0), busy);
     assert_eq!(refused.reason, Reason::Overloaded, "send the same number again: it has a record");
-    world.flush(1);
+    cluster.flush(1);
     assert!(now(&done).is_ok());
 }
 
 #[test]
 fn a_failed_device_refuses_the_writes_that_wait_and_all_later_ones() {
-    let world = alone();
-    let waiting = TestWrite::sync(1).run(world.plane(1));
-    world.plane(1).on_device_failed(Reason::InputOutput);
+    let cluster = alone();
+    let waiting = TestWrite::sync(1).run(cluster.plane(1));
+    cluster.plane(1).on_device_failed(Reason::InputOutput);
     assert_eq!(reason(&waiting), Reason::InputOutput);
-    let end = world.plane(1).device().log().end();
-    world.plane(1).on_persisted(end);
-    assert_eq!(shown(&world, 0, None), [0; 100], "its record may be lost: it stays hidden");
-    assert!(now(&TestWrite::of(2).run(world.plane(1))).is_err());
+    let end = cluster.plane(1).device().log().end();
+    cluster.plane(1).on_persisted(end);
+    assert_eq!(shown(&cluster, 0, None), [0; 100], "its record may be lost: it stays hidden");
+    assert!(now(&TestWrite::of(2).run(cluster.plane(1))).is_err());
 }
 
 /// An observer that notes the bytes that a reader sees in each call.
@@ -273,13 +273,13 @@ impl PublishObserver for Reader {
 #[test]
 fn caches_are_recalled_before_bytes_are_shown_and_again_after_a_wait_for_the_disk() {
     let run = |durability| {
-        let world = alone();
+        let cluster = alone();
         let reader = Arc::new(Reader { plane: Mutex::default(), calls: Mutex::default() });
-        *reader.plane.lock().unwrap() = Arc::downgrade(world.plane(1));
-        world.plane(1).set_observer(reader.clone());
-        let done = TestWrite { durability, ..TestWrite::of(1) }.run(world.plane(1));
+        *reader.plane.lock().unwrap() = Arc::downgrade(cluster.plane(1));
+        cluster.plane(1).set_observer(reader.clone());
+        let done = TestWrite { durability, ..TestWrite::of(1) }.run(cluster.plane(1));
         if durability == Durability::Sync {
-            world.flush(1);
+            cluster.flush(1);
         }
         assert!(now(&done).is_ok());
         std::mem::take(&mut *reader.calls.lock().unwrap())
@@ -295,20 +295,20 @@ fn caches_are_recalled_before_bytes_are_shown_and_again_after_a_wait_for_the_dis
 
 #[test]
 fn cuts_of_all_chains_are_taken_at_once() {
-    let mut world = World::new(2, 3);
-    world.configure_all(&[1]);
+    let mut cluster = ReplicaCluster::new(2, 3);
+    cluster.configure_all(&[1]);
     let chains = [LAYOUT.chain(0), LAYOUT.chain(1)];
     for chain in 0..2 {
-        world.bring_in(chain, 2);
+        cluster.bring_in(chain, 2);
     }
-    assert!(chains.iter().all(|chain| world.plane(1).cuts().of(*chain) == Hlc::MAX), "all is committed");
-    let done = TestWrite { offset: CHUNK_BYTES - 50, ..TestWrite::of(1) }.run(world.plane(1));
-    let stamp = world.log(1, 0).last().unwrap().1;
-    let cuts: Vec<Hlc> = chains.iter().map(|chain| world.plane(1).cuts().of(*chain)).collect();
+    assert!(chains.iter().all(|chain| cluster.plane(1).cuts().of(*chain) == Hlc::MAX), "all is committed");
+    let done = TestWrite { offset: CHUNK_BYTES - 50, ..TestWrite::of(1) }.run(cluster.plane(1));
+    let stamp = cluster.log(1, 0).last().unwrap().1;
+    let cuts: Vec<Hlc> = chains.iter().map(|chain| cluster.plane(1).cuts().of(*chain)).collect();
     assert_eq!(cuts, [stamp.previous(); 2], "both parts are hidden until the tails have them");
-    assert!(world.plane(1).has_to_query_tail(chains.into_iter()));
-    world.settle();
+    assert!(cluster.plane(1).has_to_query_tail(chains.into_iter()));
+    cluster.settle();
     assert_eq!(now(&done).unwrap().stamp, stamp);
-    assert!(chains.iter().all(|chain| world.plane(1).cuts().of(*chain) == Hlc::MAX));
-    assert!(!world.plane(1).has_to_query_tail(chains.into_iter()));
+    assert!(chains.iter().all(|chain| cluster.plane(1).cuts().of(*chain) == Hlc::MAX));
+    assert!(!cluster.plane(1).has_to_query_tail(chains.into_iter()));
 }

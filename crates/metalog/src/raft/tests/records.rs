@@ -204,7 +204,7 @@ fn a_journal_that_is_gone_is_not_an_empty_one() {
 }
 
 #[test]
-fn a_store_ahead_of_the_journal_is_told() {
+fn a_store_ahead_of_the_journal_is_reported() {
     let mut group = old_member(false);
     assert!(matches!(group.restart(1, LogIndex(100_000)), Err(Error::JournalBehind { .. })));
 }

@@ -53,7 +53,7 @@ fn nothing_is_committed_before_a_majority_has_flushed_it() {
 }
 
 #[test]
-fn a_vote_is_told_only_when_it_is_durable() {
+fn a_vote_is_sent_only_when_it_is_durable() {
     let mut group = RaftGroup::of(3);
     group.ones.values_mut().for_each(|one| one.flushes = false);
     let is_vote = |kind| matches!(kind, PeerKind::Vote | PeerKind::AskVote);
@@ -125,7 +125,7 @@ fn a_follower_names_the_leader_when_it_refuses() {
 }
 
 #[test]
-fn a_leader_that_nobody_hears_stands_down_and_answers_no_read() {
+fn an_isolated_leader_stands_down_and_answers_no_read() {
     let mut group = RaftGroup::of(3);
     let leader = group.elect();
     group.said(leader);
@@ -257,7 +257,7 @@ fn a_crash_between_state_and_journal_goes_on_from_the_state() {
 }
 
 #[test]
-fn nobody_stands_for_election_before_its_state_is_durable() {
+fn a_member_stands_for_election_only_when_its_state_is_durable() {
     let mut group = RaftGroup::of(3);
     let leader = group.elect();
     let behind = (1..=3).find(|id| *id != leader).unwrap();

@@ -58,7 +58,7 @@ fn a_survivor_keeps_all_that_it_has_and_leads_by_itself() {
 }
 
 #[test]
-fn who_was_taken_out_goes_on_as_well_and_above_every_term() {
+fn a_removed_member_can_survive_alone_above_every_term() {
     let mut group = RaftGroup::of(3);
     let leader = group.elect();
     let removed = (1..=3).find(|id| *id != leader).unwrap();

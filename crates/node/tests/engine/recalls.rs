@@ -4,93 +4,55 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use frieze_disk::{DiskFile, Space};
-use frieze_wire::frame::Holds;
-use frieze_wire::holding::Recalls;
 use frieze_wire::message::{Access, Attr, GetXattr, ListReply, ReadLink};
 use frieze_wire::timeline::Deleted;
 use frieze_wire::txn::Link;
 
 use super::*;
 
-impl Served {
-    /// Sends a request as a session that caches; returns the request's id.
-    fn send_asking(&mut self, request: Request) -> u64 {
-        let id = self.next;
-        self.next += 1;
-        let header = FrameHeader {
-            request_id: id,
-            session: self.session,
-            holds: Holds::ASKED,
-            ..FrameHeader::of(FrameKind::Request)
-        };
-        let body = RequestBody { caller: None, request: Some(request) };
-        let responder: Arc<dyn Responder> = self.answers.clone();
-        self.engine.handle(&self.conn, &header, body, [][..].into(), &responder, &mut Scratch::default());
-        id
-    }
-
-    /// Keeps a request for recalls waiting, which acknowledges those before it.
-    fn wait_for_recalls(&mut self, acked: u64, life: u64) -> u64 {
-        self.send(Request::Recalls(Recalls { acked, life, ..Recalls::default() }), &[], 0)
-    }
-
-    fn recalled(&self, question: u64) -> Option<frieze_wire::holding::RecallsReply> {
-        match self.answer(question)?.0 {
-            Ok(Reply::Recalls(reply)) => Some(reply),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn change_mode(&mut self, path: &str, mode: u32) -> u64 {
-        self.seq += 1;
-        let op = Op::SetAttr(SetAttr { target: Target::path(path), mode: Some(mode), ..SetAttr::default() });
-        self.send(Request::Txn(Txn { durability: 0, op: Some(op) }), &[], self.seq)
-    }
-}
-
 fn list(with_attrs: bool) -> Request {
     let (target, view) = (Target::path("/d"), View::NOW);
     Request::List(List { target, view, after: Vec::new(), count_max: 0, with_attrs, by_handle: false })
 }
 
-fn listed(answer: Option<Answer>) -> Option<Attr> {
+fn listed(answer: Option<ReplyAndPayload>) -> Option<Attr> {
     let Ok(Reply::List(ListReply { entries, .. })) = answer?.0 else { panic!("no listing") };
     entries.into_iter().next().and_then(|entry| entry.attr)
 }
 
 /// A session that caches what it has looked up, and keeps a request for recalls waiting.
 pub(crate) struct Believer {
-    served: Served,
+    client: TestConnection,
     question: u64,
     life: u64,
 }
 
 impl Believer {
-    pub(crate) fn new(machine: &Machine, engine: &Arc<ServerParts>) -> Believer {
-        let mut served = machine.connect(engine.clone(), Caller::root());
-        served.open_session();
-        let hello = served.wait_for_recalls(0, 0);
-        let life = served.recalled(hello).expect("told at once the first time").life;
-        let question = served.wait_for_recalls(0, life);
-        Believer { served, question, life }
+    pub(crate) fn new(machine: &SimMachine, server: &TestServer) -> Believer {
+        let mut client = machine.connect(server.clone(), Caller::root());
+        client.open_session();
+        let hello = client.wait_for_recalls(0, 0);
+        let life = client.recalls(hello).expect("told at once the first time").life;
+        let question = client.wait_for_recalls(0, life);
+        Believer { client, question, life }
     }
 
     /// Caches an entry, or its absence.
     fn look(&mut self, target: Target) {
-        let id = self.served.send_asking(Request::Stat(Stat { target, view: View::NOW, ..Stat::default() }));
-        self.served.answer(id).expect("answered at once").0.map(drop).unwrap_or_default();
+        let id = self.client.send_to_cache(Request::Stat(Stat { target, view: View::NOW, ..Stat::default() }));
+        self.client.answer(id).expect("answered at once").0.map(drop).unwrap_or_default();
     }
 
     /// Receives the recall of its leases, and drops them.
     fn forget(&mut self) {
-        let recall = self.served.recalled(self.question).expect("there is something to tell");
-        self.question = self.served.wait_for_recalls(recall.number, self.life);
+        let recall = self.client.recalls(self.question).expect("there is something to tell");
+        self.question = self.client.wait_for_recalls(recall.number, self.life);
     }
 }
 
 /// As a mount asks: a directory and a name in it.
-fn named(served: &mut Served, directory: &str, name: &str) -> Target {
-    let base = served.stat(directory, View::NOW).expect("is there").attr.inode;
+fn named(client: &mut TestConnection, directory: &str, name: &str) -> Target {
+    let base = client.stat(directory, View::NOW).expect("is there").attr.inode;
     Target { base, path: name.into(), follow: false }
 }
 
@@ -107,7 +69,7 @@ fn remove(path: &str, directory: bool) -> Op {
 }
 
 /// `/d` with a file `f` in it, a file `/other`, and the symbolic link `/l` to `/d`.
-fn tree(machine: &Machine) -> Served {
+fn tree(machine: &SimMachine) -> TestConnection {
     let mut writer = machine.serve();
     writer.mkdir("/d");
     writer.make("/d/f");
@@ -116,24 +78,15 @@ fn tree(machine: &Machine) -> Served {
     writer
 }
 
-impl Served {
-    /// Asks for a change, and does not wait for it.
-    fn change(&mut self, op: Op) -> u64 {
-        self.open_session();
-        self.seq += 1;
-        self.send(Request::Txn(Txn { durability: 0, op: Some(op) }), &[], self.seq)
-    }
-}
-
 #[test]
-fn a_listing_tells_of_a_change_to_an_entry_when_all_others_have_forgotten() {
-    let machine = Machine::new();
+fn a_listing_shows_a_change_to_an_entry_when_other_sessions_have_dropped_it() {
+    let machine = SimMachine::new(7);
     let mut writer = tree(&machine);
-    let mut believer = Believer::new(&machine, &writer.engine);
+    let mut believer = Believer::new(&machine, &writer.server);
     believer.look(Target::path("/d/f"));
-    let mut reader = machine.connect(writer.engine.clone(), Caller::root());
+    let mut reader = machine.connect(writer.server.clone(), Caller::root());
 
-    let changed = writer.change_mode("/d/f", 0o600);
+    let changed = writer.send_chmod("/d/f", 0o600);
     assert!(writer.answer(changed).is_none(), "the believer may still show the old mode");
     let plain = reader.send(list(false), &[], 0);
     assert!(reader.answer(plain).is_some(), "names alone tell nothing of it");
@@ -146,14 +99,14 @@ fn a_listing_tells_of_a_change_to_an_entry_when_all_others_have_forgotten() {
 }
 
 #[test]
-fn an_answer_by_path_tells_of_a_new_name_on_the_way_when_all_others_have_forgotten_that_it_was_absent() {
-    let machine = Machine::new();
+fn an_answer_by_path_shows_a_new_name_on_the_way_when_other_sessions_have_dropped_its_absence() {
+    let machine = SimMachine::new(7);
     let mut writer = tree(&machine);
-    let mut believer = Believer::new(&machine, &writer.engine);
+    let mut believer = Believer::new(&machine, &writer.server);
     believer.look(named(&mut writer, "/d", "x"));
-    let mut reader = machine.connect(writer.engine.clone(), Caller::root());
+    let mut reader = machine.connect(writer.server.clone(), Caller::root());
     reader.open_session();
-    let made = writer.change(make("/d/x", MakeKind::File(false)));
+    let made = writer.send_txn(make("/d/x", MakeKind::File(false)));
     assert!(writer.answer(made).is_none(), "the believer may still say that it is absent");
 
     let (target, view) = (Target::path("/d/x"), View::NOW);
@@ -187,7 +140,7 @@ fn an_answer_by_path_tells_of_a_new_name_on_the_way_when_all_others_have_forgott
         (remove("/d", true), Reason::NotEmpty),
     ];
     for (change, refusal) in changes {
-        let id = reader.change(change.clone());
+        let id = reader.send_txn(change.clone());
         assert!(reader.answer(id).is_none(), "{change:?} is refused, which tells that it is there");
         waiting.push((id, Some(refusal)));
         let again = reader.send(Request::Txn(Txn { durability: 0, op: Some(change.clone()) }), &[], reader.seq);
@@ -208,21 +161,21 @@ fn an_answer_by_path_tells_of_a_new_name_on_the_way_when_all_others_have_forgott
 }
 
 #[test]
-fn an_answer_by_path_tells_that_a_name_on_the_way_is_gone_when_all_others_have_forgotten_it() {
-    let machine = Machine::new();
+fn an_answer_by_path_shows_a_removed_name_on_the_way_when_other_sessions_have_dropped_it() {
+    let machine = SimMachine::new(7);
     let mut writer = tree(&machine);
-    let mut believer = Believer::new(&machine, &writer.engine);
+    let mut believer = Believer::new(&machine, &writer.server);
     writer.mkdir("/d/s");
     writer.make("/d/s/f");
     believer.look(named(&mut writer, "/d", "s"));
-    let mut reader = machine.connect(writer.engine.clone(), Caller::root());
+    let mut reader = machine.connect(writer.server.clone(), Caller::root());
     let rename = Rename { from: Target::path("/d/s"), to: Target::path("/d/t"), flags: 0 };
-    let renamed = writer.change(Op::Rename(rename));
+    let renamed = writer.send_txn(Op::Rename(rename));
     assert!(writer.answer(renamed).is_none(), "the believer may still show the old name");
 
     let asked =
         [stat("/d/s/f"), stat("/l/s/f"), stat("/d/t/f"), stat("/d/s")].map(|question| reader.send(question, &[], 0));
-    let removed = reader.change(remove("/d/s/f", false));
+    let removed = reader.send_txn(remove("/d/s/f", false));
     for id in asked {
         assert!(reader.answer(id).is_none(), "it tells where the directory is, or is not");
     }
@@ -237,19 +190,19 @@ fn an_answer_by_path_tells_that_a_name_on_the_way_is_gone_when_all_others_have_f
 }
 
 #[test]
-fn an_answer_tells_of_the_mode_of_a_directory_on_the_way_when_all_others_have_forgotten_the_old_one() {
-    let machine = Machine::new();
+fn an_answer_by_path_shows_a_new_mode_on_the_way_when_other_sessions_have_dropped_the_old_one() {
+    let machine = SimMachine::new(7);
     let mut writer = tree(&machine);
-    let mut believer = Believer::new(&machine, &writer.engine);
+    let mut believer = Believer::new(&machine, &writer.server);
     believer.look(Target::path("/d"));
     let someone = Caller { uid: 1000, gid: 1000, groups: Vec::new() };
-    let mut reader = machine.connect(writer.engine.clone(), someone);
-    let mut root = machine.connect(writer.engine.clone(), Caller::root());
-    let closed = writer.change_mode("/d", 0o700);
+    let mut reader = machine.connect(writer.server.clone(), someone);
+    let mut root = machine.connect(writer.server.clone(), Caller::root());
+    let closed = writer.send_chmod("/d", 0o700);
     assert!(writer.answer(closed).is_none(), "the believer may still show the old mode");
 
     let asked = reader.send(stat("/d/f"), &[], 0);
-    let removed = reader.change(remove("/d/f", false));
+    let removed = reader.send_txn(remove("/d/f", false));
     assert!(reader.answer(asked).is_none() && reader.answer(removed).is_none(), "both tell that it is closed");
     let unmoved = root.send(stat("/d/f"), &[], 0);
     root.answer(unmoved).expect("the superuser learns nothing of modes").0.expect("is there");
@@ -262,18 +215,18 @@ fn an_answer_tells_of_the_mode_of_a_directory_on_the_way_when_all_others_have_fo
 }
 
 #[test]
-fn a_write_that_was_on_its_way_when_somebody_began_to_cache_is_answered_when_he_has_forgotten() {
-    let machine = Machine::new();
+fn a_write_in_flight_when_a_session_began_to_cache_waits_for_its_recall() {
+    let machine = SimMachine::new(7);
     let mut writer = machine.serve();
     let file = writer.make("/f");
     writer.seq += 1;
-    let write = Served::write_request(&file, Some(0), Durability::Sync);
+    let write = TestConnection::write_request(&file, Some(0), Durability::Sync);
     let written = writer.send(write, b"bytes", writer.seq);
     assert!(writer.answer(written).is_none(), "it is not on the disk yet");
-    let mut believer = Believer::new(&machine, &writer.engine);
+    let mut believer = Believer::new(&machine, &writer.server);
     believer.look(Target::path("/f"));
 
-    writer.engine.planes.flush().expect("flushes");
+    writer.server.flush().expect("flushes");
     assert!(writer.answer(written).is_none(), "the believer may still show an empty file");
     believer.forget();
     writer.answer(written).expect("answered").0.expect("written");
@@ -282,13 +235,13 @@ fn a_write_that_was_on_its_way_when_somebody_began_to_cache_is_answered_when_he_
 /// A server can recall leases of sessions that it recovered, or took over, only when these have listed their open
 /// files: if that listing waited for another session's recall, each would wait for the other.
 #[test]
-fn whoever_says_what_is_open_waits_for_nobody() {
-    let machine = Machine::new();
+fn a_report_of_an_open_file_waits_for_no_recall() {
+    let machine = SimMachine::new(7);
     let mut writer = tree(&machine);
     let open = writer.open("/d/f").expect("opens");
-    let mut believer = Believer::new(&machine, &writer.engine);
+    let mut believer = Believer::new(&machine, &writer.server);
     believer.look(Target::path("/d/f"));
-    let changed = writer.change_mode("/d/f", 0o600);
+    let changed = writer.send_chmod("/d/f", 0o600);
     assert!(writer.answer(changed).is_none(), "the believer may still show the old mode");
     let read = |offset, len| Request::Read(Read { capability: open.clone(), offset, len, ..Read::default() });
     for len in [8, 0] {
@@ -393,27 +346,23 @@ impl DiskFile for HookedFile {
 }
 
 #[test]
-fn nobody_is_granted_what_a_file_was_while_a_write_to_it_is_being_published() {
-    let machine = Machine::new();
+fn no_lease_is_granted_on_a_file_while_a_write_to_it_is_published() {
+    let machine = SimMachine::new(7);
     let meanwhile = Arc::new(Meanwhile::default());
     let disk = Arc::new(HookedDisk(machine.disk.clone(), meanwhile.clone()));
-    let engine = Arc::new(machine.open_on(disk, Box::new(machine.store.clone())).unwrap());
-    let mut writer = machine.connect(engine.clone(), Caller::root());
+    let server = machine.open_on(disk, Box::new(machine.store.clone())).unwrap();
+    let mut writer = machine.connect(server.clone(), Caller::root());
     let file = writer.make("/f");
     writer.make("/g");
-    let believer = Arc::new(Mutex::new(Believer::new(&machine, &engine)));
+    let believer = Arc::new(Mutex::new(Believer::new(&machine, &server)));
     let looking = believer.clone();
     let look = move || ["/f", "/g"].into_iter().for_each(|path| looking.lock().unwrap().look(Target::path(path)));
     assert!(meanwhile.act.set(Box::new(look)).is_ok());
     meanwhile.armed.store(true, Ordering::Relaxed);
-    assert_eq!(engine.service.sessions.grants(), 0);
+    assert_eq!(server.cache_leases(), 0);
     writer.write(&file, Some(0), b"bytes").expect("nobody is in the way of the answer");
     assert!(!meanwhile.armed.load(Ordering::Relaxed), "the believer has looked");
-    assert_eq!(
-        engine.service.sessions.grants(),
-        1,
-        "of the other file only: this one was not yet what the answer tells of"
-    );
+    assert_eq!(server.cache_leases(), 1, "of the other file only: this one was not yet what the answer tells of");
     believer.lock().unwrap().look(Target::path("/f"));
-    assert_eq!(engine.service.sessions.grants(), 2, "now it is");
+    assert_eq!(server.cache_leases(), 2, "now it is");
 }

@@ -43,9 +43,9 @@ pub(super) struct Packet {
 
 /// The network.
 #[derive(Default)]
-pub(super) struct Net(Mutex<VecDeque<Packet>>);
+pub(super) struct PacketQueue(Mutex<VecDeque<Packet>>);
 
-impl Net {
+impl PacketQueue {
     pub(super) fn queue(&self) -> std::sync::MutexGuard<'_, VecDeque<Packet>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,7 +53,7 @@ impl Net {
 
 struct Line {
     from: NodeId,
-    net: Arc<Net>,
+    net: Arc<PacketQueue>,
     plane: Arc<Mutex<Weak<DataPlane>>>,
 }
 
@@ -70,7 +70,7 @@ impl Peers for Line {
 }
 
 /// A node: its durable state, and its process.
-pub(super) struct Node {
+pub(super) struct PlaneNode {
     pub(super) id: NodeId,
     pub(super) disk: SimDisk,
     pub(super) time: SimTime,
@@ -81,8 +81,8 @@ pub(super) struct Node {
     lives: u64,
 }
 
-impl Node {
-    fn open(&mut self, net: &Arc<Net>, shares: &Shares) {
+impl PlaneNode {
+    fn open(&mut self, net: &Arc<PacketQueue>, shares: &Shares) {
         self.lives += 1;
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let (identity, file) = match Identity::load(&*disk).expect("a readable state") {
@@ -147,9 +147,9 @@ impl Node {
 pub(super) type Outcome = Arc<Mutex<Option<Result<WriteResult, Fault>>>>;
 
 /// The whole cluster.
-pub(super) struct World {
-    pub(super) net: Arc<Net>,
-    pub(super) nodes: Vec<Node>,
+pub(super) struct ReplicaCluster {
+    pub(super) net: Arc<PacketQueue>,
+    pub(super) nodes: Vec<PlaneNode>,
     pub(super) rng: Rng,
     /// One message in so many is lost, and as many are duplicated; 0: none.
     pub(super) lossy: u64,
@@ -162,17 +162,17 @@ pub(super) struct World {
     next_seq: u64,
 }
 
-impl World {
+impl ReplicaCluster {
     /// Nodes 1 to `count`, running; node 1 is the only member of the chains.
-    pub(super) fn new(count: u32, seed: u64) -> World {
+    pub(super) fn new(count: u32, seed: u64) -> ReplicaCluster {
         let mut rng = Rng::new(seed);
         let shares = MemoryDemand::default().divide().expect("memory");
-        let net = Arc::new(Net::default());
+        let net = Arc::new(PacketQueue::default());
         let nodes = (1..=count)
             .map(|id| {
                 let time = SimTime::new(1_800_000_000_000_000 + rng.below(5_000));
                 let reports = Arc::default();
-                Node {
+                PlaneNode {
                     id: NodeId(id),
                     disk: SimDisk::new(rng.next()),
                     time,
@@ -184,7 +184,7 @@ impl World {
             })
             .collect();
         let alone = Configuration { epoch: ChainEpoch(2), members: vec![NodeId(1)], ..Configuration::default() };
-        let mut world = World {
+        let mut cluster = ReplicaCluster {
             net,
             nodes,
             rng,
@@ -196,9 +196,9 @@ impl World {
             next_seq: 0,
         };
         for id in 1..=count {
-            world.start(id);
+            cluster.start(id);
         }
-        world
+        cluster
     }
 
     pub(super) fn start(&mut self, id: u32) {
@@ -447,4 +447,33 @@ pub(super) fn bytes_of(seq: Seq, len: usize) -> Vec<u8> {
 
 pub(super) fn outcome(outcome: &Outcome) -> Option<Result<WriteResult, Fault>> {
     outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// A cluster of three members, in this order.
+pub(super) fn three() -> ReplicaCluster {
+    three_of(1)
+}
+
+pub(super) fn three_of(seed: u64) -> ReplicaCluster {
+    let mut cluster = ReplicaCluster::new(3, seed);
+    cluster.configure_all(&[1]);
+    for chain in 0..2 {
+        cluster.bring_in(chain, 2);
+        cluster.bring_in(chain, 3);
+    }
+    cluster
+}
+
+/// The chain of chunk 0.
+pub(super) fn chain() -> u32 {
+    LAYOUT.chain(0).0
+}
+
+/// Chunk 0 with these writes, each of offset, length and number.
+pub(super) fn chunk(writes: &[(u64, usize, frieze_base::Seq)]) -> Vec<u8> {
+    let mut bytes = vec![0; CHUNK_BYTES as usize];
+    for (offset, len, seq) in writes {
+        bytes[*offset as usize..*offset as usize + len].copy_from_slice(&bytes_of(*seq, *len));
+    }
+    bytes
 }

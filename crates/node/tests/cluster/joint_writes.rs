@@ -4,12 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use frieze_base::{Fault, InodeId, NodeId};
 use frieze_disk::CrashKind;
+use frieze_testkit::cluster::{FailoverClient, TestCluster};
 use frieze_wire::edit::{CopyRange, Undo};
 use frieze_wire::message::{Reply, Request};
 use frieze_wire::txn::{MakeNameless, Op, Target};
 
-use crate::client::Client;
-use crate::world::World;
 use crate::writers::{CHUNK, file, head, offset, three};
 use crate::{ONE, THREE, TWO};
 
@@ -17,7 +16,7 @@ use crate::{ONE, THREE, TWO};
 type Part<'a> = (&'a [u8], u64, &'a [u8]);
 
 /// The bytes wait at the heads of a file without a name; the request shows them.
-fn wait_together(client: &mut Client, beside: InodeId, parts: &[Part<'_>]) -> Request {
+fn wait_together(client: &mut FailoverClient, beside: InodeId, parts: &[Part<'_>]) -> Request {
     let waiting = client.txn(Op::MakeNameless(MakeNameless { beside: beside.0 })).unwrap();
     let id = InodeId(waiting.id);
     client.grant(id, 0, 8);
@@ -47,7 +46,7 @@ fn wait_together(client: &mut Client, beside: InodeId, parts: &[Part<'_>]) -> Re
 
 /// Old bytes in two files, one of them over chunks of two heads, and what is to be there together.
 struct Stage {
-    client: Client,
+    client: FailoverClient,
     files: [(&'static str, Vec<u8>); 2],
     ask: Request,
 }
@@ -56,8 +55,8 @@ const LEN: usize = 40_000;
 /// Where in the first file: over the boundary of its first two chunks.
 const AT: u64 = CHUNK - 20_000;
 
-fn stage(world: &Arc<World>) -> Stage {
-    let mut client = Client::new(world);
+fn stage(cluster: &Arc<TestCluster>) -> Stage {
+    let mut client = FailoverClient::new(cluster);
     let ((one, a), (other, b)) = (file(&mut client, "one"), file(&mut client, "other"));
     client.grant(one, 0, 2);
     let half = LEN / 2;
@@ -69,7 +68,7 @@ fn stage(world: &Arc<World>) -> Stage {
 }
 
 /// Which of the two states all places show, read of now at one server.
-fn shown(client: &mut Client, node: NodeId, files: &[(&str, Vec<u8>)]) -> Result<u8, Fault> {
+fn shown(client: &mut FailoverClient, node: NodeId, files: &[(&str, Vec<u8>)]) -> Result<u8, Fault> {
     let mut all = Vec::new();
     for ((_, capability), at) in files.iter().zip([AT, 0]) {
         all.extend(client.read_from(node, capability, at, LEN as u32)?);
@@ -81,13 +80,13 @@ fn shown(client: &mut Client, node: NodeId, files: &[(&str, Vec<u8>)]) -> Result
 
 #[test]
 fn what_is_written_together_is_shown_so_by_every_server_at_every_instant() {
-    let world = three(81);
-    let Stage { mut client, files, ask } = stage(&world);
+    let cluster = three(81);
+    let Stage { mut client, files, ask } = stage(&cluster);
     assert_eq!(shown(&mut client, TWO, &files), Ok(1));
     let Ok(Reply::Edited(reply)) = client.change(&ask) else { panic!("refused") };
     assert_eq!(reply.len, 2 * LEN as u64);
     for node in [ONE, TWO, THREE] {
-        world.run(100);
+        cluster.run(100);
         assert_eq!(shown(&mut client, node, &files), Ok(2), "node {node}");
         for (at, wanted) in [(reply.stamp - 1, 1), (reply.stamp, 2)] {
             for ((path, _), from) in files.iter().zip([AT, 0]) {
@@ -100,8 +99,8 @@ fn what_is_written_together_is_shown_so_by_every_server_at_every_instant() {
 
 #[test]
 fn what_was_written_together_is_undone_together_and_its_length_too() {
-    let world = three(95);
-    let (mut client, mut other) = (Client::new(&world), Client::new(&world));
+    let cluster = three(95);
+    let (mut client, mut other) = (FailoverClient::new(&cluster), FailoverClient::new(&cluster));
     let (one, a) = file(&mut client, "f");
     client.write_at(head(one, 0), &a, 0, b"begin").unwrap();
     let (_, b) = other.open("f");
@@ -116,31 +115,31 @@ fn what_was_written_together_is_undone_together_and_its_length_too() {
 /// The server that is asked, or one with a chunk of the waiting bytes or of their destination, is lost after any number
 /// of steps.
 #[test]
-fn whoever_is_lost_on_the_way_all_of_it_is_shown_or_nothing() {
+fn a_joint_write_shows_whole_or_not_at_all_after_the_loss_of_any_server() {
     let (mut shown_late, mut never) = (0, 0);
     for lost in [ONE, TWO, THREE] {
         for after in 0..12u64 {
-            let world = three(100 + 20 * u64::from(lost.0) + after);
-            let Stage { mut client, files, ask } = stage(&world);
-            let (weak, mut steps) = (Arc::downgrade(&world), 0);
-            world.set_hook(Some(Box::new(move |_| {
+            let cluster = three(100 + 20 * u64::from(lost.0) + after);
+            let Stage { mut client, files, ask } = stage(&cluster);
+            let (weak, mut steps) = (Arc::downgrade(&cluster), 0);
+            cluster.set_step_hook(Some(Box::new(move |_| {
                 steps += 1;
                 if steps == after * 4 + 1
-                    && let Some(world) = weak.upgrade()
+                    && let Some(cluster) = weak.upgrade()
                 {
-                    world.cut_off(lost);
+                    cluster.isolate(lost);
                     let rest: Vec<u32> = [1, 2, 3].into_iter().filter(|node| *node != lost.0).collect();
-                    world.share_chains(&[&rest[..], &rest[..], &rest[..]]);
+                    cluster.set_chain_members(&[&rest[..], &rest[..], &rest[..]]);
                 }
             })));
             let answer = client.change_once(ONE, &ask);
-            world.run(after * 4 + 1);
-            world.set_hook(None);
-            world.crash(lost, CrashKind::Power);
-            world.until("somebody leads", || world.leader().is_some());
-            world.run(300);
+            cluster.run(after * 4 + 1);
+            cluster.set_step_hook(None);
+            cluster.crash(lost, CrashKind::Power);
+            cluster.until("somebody leads", || cluster.leader().is_some());
+            cluster.run(300);
             // Before the retry: all remaining servers show the same state.
-            let left = world.alive().into_iter().map(|(node, _)| node);
+            let left = cluster.alive().into_iter().map(|(node, _)| node);
             let states: Vec<u8> = left.map(|node| shown(&mut client, node, &files).unwrap()).collect();
             assert_eq!(states[0], states[1], "{lost} lost after {after}");
             match (&answer, states[0]) {
@@ -156,7 +155,7 @@ fn whoever_is_lost_on_the_way_all_of_it_is_shown_or_nothing() {
             }
             let Ok(Reply::Edited(third)) = client.change_again(&ask) else { panic!("refused") };
             assert_eq!((third.stamp, third.repeated), (again.stamp, true));
-            let node = world.alive()[0].0;
+            let node = cluster.alive()[0].0;
             assert_eq!(shown(&mut client, node, &files), Ok(2));
             for (at, wanted) in [(again.stamp - 1, 1), (again.stamp, 2)] {
                 let found = client.read_past(node, "one", at, AT, LEN as u32).unwrap();
@@ -173,8 +172,8 @@ fn whoever_is_lost_on_the_way_all_of_it_is_shown_or_nothing() {
 fn what_others_write_beyond_meanwhile_is_neither_hidden_nor_forgotten() {
     let (mut decided, mut asked_again) = (0, 0);
     for after in 1..24 {
-        let world = three(200 + after);
-        let (mut client, mut other) = (Client::new(&world), Client::new(&world));
+        let cluster = three(200 + after);
+        let (mut client, mut other) = (FailoverClient::new(&cluster), FailoverClient::new(&cluster));
         let (one, a) = file(&mut client, "f");
         let far = (4..64).find(|index| head(one, *index) == TWO).unwrap();
         let (_, b) = other.open("f");
@@ -183,26 +182,26 @@ fn what_others_write_beyond_meanwhile_is_neither_hidden_nor_forgotten() {
         // The first write under a configuration looks at everything that was ordered before.
         other.write_at(TWO, &b, offset(far) + 50, b"early").unwrap();
         let ask = wait_together(&mut client, one, &[(&a, 2, b"gone"), (&a, offset(far) + 50, b"more")]);
-        world.time(ONE).jump_wall_us(300_000);
-        world.run(50);
-        let (weak, mut steps, again, seq) = (Arc::downgrade(&world), 0, ask.clone(), client.seq() + 1);
+        cluster.time(ONE).jump_wall_us(300_000);
+        cluster.run(50);
+        let (weak, mut steps, again, seq) = (Arc::downgrade(&cluster), 0, ask.clone(), client.seq() + 1);
         let mut hands = Some((other, client.twin(seq)));
         let done = Arc::new(Mutex::new(None));
         let to = done.clone();
-        world.set_hook(Some(Box::new(move |_| {
+        cluster.set_step_hook(Some(Box::new(move |_| {
             steps += 1;
-            let Some(world) = weak.upgrade() else { return };
+            let Some(cluster) = weak.upgrade() else { return };
             if steps == after {
-                world.deafen(ONE, TWO);
+                cluster.cut_link(ONE, TWO);
             }
             if steps == after + 2
                 && let Some((mut other, mut twin)) = hands.take()
             {
                 // Acknowledged, perhaps below the stamp of the change, and not known to the server that ran it.
                 other.write_at(TWO, &b, offset(far) + 60, b"beyond").unwrap();
-                world.deafen(THREE, TWO);
+                cluster.cut_link(THREE, TWO);
                 let answer = twin.change_again_at(ONE, &again);
-                world.heal();
+                cluster.heal();
                 if answer.is_ok() {
                     // Begun after the answer: it lies above.
                     other.write_at(TWO, &b, offset(far) + 50, b"after").unwrap();
@@ -211,8 +210,8 @@ fn what_others_write_beyond_meanwhile_is_neither_hidden_nor_forgotten() {
             }
         })));
         let answer = client.change_once(ONE, &ask);
-        world.until("others have written", || done.lock().unwrap().is_some());
-        world.set_hook(None);
+        cluster.until("others have written", || done.lock().unwrap().is_some());
+        cluster.set_step_hook(None);
         let (mut other, is_over) = done.lock().unwrap().take().unwrap();
         let Ok(Reply::Edited(reply)) = client.change_again(&ask) else { panic!("refused") };
         if !is_over {

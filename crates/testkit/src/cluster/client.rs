@@ -1,7 +1,6 @@
 //! A client that asks one server after the other, under one session and number, until one answers.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use frieze_base::{ErrorKind, Fault, InodeId, NodeId, Seq, SessionId, crc32c};
 use frieze_node::{Conn, Responder, Scratch};
@@ -12,24 +11,13 @@ use frieze_wire::message::{
 };
 use frieze_wire::txn::{Caller, Grant, Make, MakeKind, Op, OpenSession, Rename, Target};
 
-use crate::world::World;
+use super::TestCluster;
+use crate::server::{ReplyAndPayload, ReplyLog};
 
-type Answer = (Result<Reply, Fault>, Vec<u8>);
-
-#[derive(Default)]
-struct Answers(Mutex<BTreeMap<u64, Answer>>, Mutex<Holds>);
-
-impl Responder for Answers {
-    fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], _: u32) {
-        let before = self.0.lock().unwrap().insert(request.request_id, (result, payload.to_vec()));
-        *self.1.lock().unwrap() = request.holds;
-        assert!(before.is_none(), "request {} was answered twice", request.request_id);
-    }
-}
-
-pub(crate) struct Client {
-    world: Arc<World>,
-    answers: Arc<Answers>,
+/// A client of a cluster, with one session.
+pub struct FailoverClient {
+    cluster: Arc<TestCluster>,
+    answers: Arc<ReplyLog>,
     next: u64,
     session: SessionId,
     seq: u64,
@@ -38,15 +26,16 @@ pub(crate) struct Client {
     /// It caches what it may.
     keeps: bool,
     /// Requests that had to be sent again.
-    pub(crate) again: u64,
+    pub again: u64,
     /// Where it believes that the file which it appends to ends.
-    pub(crate) end: u64,
+    pub end: u64,
 }
 
-impl Client {
-    pub(crate) fn new(world: &Arc<World>) -> Client {
-        Client {
-            world: world.clone(),
+impl FailoverClient {
+    /// A client without a session.
+    pub fn new(cluster: &Arc<TestCluster>) -> FailoverClient {
+        FailoverClient {
+            cluster: cluster.clone(),
             answers: Arc::default(),
             next: 1,
             session: SessionId(0),
@@ -59,23 +48,24 @@ impl Client {
     }
 
     /// The same client once more: its next request is the number `seq` of this one.
-    pub(crate) fn twin(&self, seq: u64) -> Client {
-        let Client { world, session, at, keeps, .. } = self;
-        Client { seq, session: *session, at: *at, keeps: *keeps, ..Client::new(world) }
+    pub fn twin(&self, seq: u64) -> FailoverClient {
+        let FailoverClient { cluster, session, at, keeps, .. } = self;
+        FailoverClient { seq, session: *session, at: *at, keeps: *keeps, ..FailoverClient::new(cluster) }
     }
 
-    pub(crate) fn session(&self) -> SessionId {
+    /// The session.
+    pub fn session(&self) -> SessionId {
         self.session
     }
 
     /// The number of the last change.
-    pub(crate) fn seq(&self) -> u64 {
+    pub fn seq(&self) -> u64 {
         self.seq
     }
 
     /// Asks one server once.
-    pub(crate) fn ask_at(&mut self, node: NodeId, request: Request, payload: &[u8], seq: u64) -> Answer {
-        let engine = self.world.engine(node);
+    pub fn ask_at(&mut self, node: NodeId, request: Request, payload: &[u8], seq: u64) -> ReplyAndPayload {
+        let server = self.cluster.server(node);
         let conn = Conn::new(Some(Caller::root()), [3; 32]);
         let responder: Arc<dyn Responder> = self.answers.clone();
         let mut id = 0;
@@ -96,23 +86,23 @@ impl Client {
                 ..FrameHeader::of(FrameKind::Request)
             };
             let body = RequestBody { caller: None, request: Some(request) };
-            engine.handle(&conn, &header, body, payload.into(), &responder, &mut Scratch::default());
+            server.handle(&conn, &header, body, payload.into(), &responder, &mut Scratch::default());
             id
         };
         send(Request::Hello(Hello::default()), &[], SessionId(0));
         let id = send(request, payload, session);
-        self.world.until("a request is answered", || {
+        self.cluster.until("a request is answered", || {
             // Only what waits for a flush gets one.
-            let answered = || self.answers.0.lock().unwrap().contains_key(&id);
-            answered() || (engine.planes.flush().is_ok() && answered())
+            let answered = || self.answers.has(id);
+            answered() || (server.flush().is_ok() && answered())
         });
-        engine.service.sessions.disconnected(&conn);
-        self.answers.0.lock().unwrap().remove(&id).unwrap()
+        server.disconnected(&conn);
+        self.answers.take(id).unwrap()
     }
 
     /// A connection to one server that stays.
-    pub(crate) fn stay_at(&mut self, node: NodeId) -> Conn {
-        let engine = self.world.engine(node);
+    pub fn stay_at(&mut self, node: NodeId) -> Conn {
+        let server = self.cluster.server(node);
         let conn = Conn::new(Some(Caller::root()), [3; 32]);
         let responder: Arc<dyn Responder> = self.answers.clone();
         for (request, session) in
@@ -122,18 +112,18 @@ impl Client {
             self.next += 1;
             let header = FrameHeader { request_id: id, session, ..FrameHeader::of(FrameKind::Request) };
             let body = RequestBody { caller: None, request: Some(request) };
-            engine.handle(&conn, &header, body, (&[][..]).into(), &responder, &mut Scratch::default());
-            self.world.until("it is answered", || self.answers.0.lock().unwrap().contains_key(&id));
+            server.handle(&conn, &header, body, (&[][..]).into(), &responder, &mut Scratch::default());
+            self.cluster.until("it is answered", || self.answers.has(id));
         }
         conn
     }
 
     /// Asks one server after the other, until one answers.
-    pub(crate) fn ask(&mut self, request: &Request, seq: u64) -> Answer {
+    pub fn ask(&mut self, request: &Request, seq: u64) -> ReplyAndPayload {
         let mut last = None;
         for _ in 0..2000 {
-            let alive: Vec<NodeId> = self.world.alive().into_iter().map(|(id, _)| id).collect();
-            let node = self.world.leader().filter(|_| self.again % 3 != 2).unwrap_or(self.at);
+            let alive: Vec<NodeId> = self.cluster.alive().into_iter().map(|(id, _)| id).collect();
+            let node = self.cluster.leader().filter(|_| self.again % 3 != 2).unwrap_or(self.at);
             let node = if alive.contains(&node) { node } else { alive[0] };
             let answer = self.ask_at(node, request.clone(), &[], seq);
             match &answer.0 {
@@ -141,15 +131,16 @@ impl Client {
                     last = Some(fault.clone());
                     self.again += 1;
                     self.at = alive[self.again as usize % alive.len()];
-                    self.world.run(10);
+                    self.cluster.run(10);
                 }
                 _ => return answer,
             }
         }
-        panic!("nobody answers {request:?}: {last:?}; {:?}", self.world.statuses());
+        panic!("no server answers {request:?}: {last:?}; {:?}", self.cluster.statuses());
     }
 
-    pub(crate) fn open_session(&mut self) {
+    /// Opens a session, if there is none.
+    pub fn open_session(&mut self) {
         if self.session == SessionId(0) {
             let open =
                 Op::OpenSession(OpenSession { command: "test".into(), host: "here".into(), uid: 0, keeps: self.keeps });
@@ -161,7 +152,7 @@ impl Client {
     }
 
     /// Begins a session that caches what it may.
-    pub(crate) fn keep(&mut self) {
+    pub fn keep(&mut self) {
         self.keeps = true;
         self.open_session();
         let recalls = Request::Recalls(Recalls { acked: 0, life: 0, ..Recalls::default() });
@@ -169,13 +160,17 @@ impl Client {
     }
 
     /// How long the leader lets the session cache the attributes of a name.
-    pub(crate) fn may_keep_ms(&mut self, path: &str) -> u16 {
+    pub fn may_keep_ms(&mut self, path: &str) -> u16 {
         let stat = Stat { target: Target::path(path), view: View::NOW, ..Stat::default() };
         self.ask(&Request::Stat(stat), 0).0.unwrap();
-        self.answers.1.lock().unwrap().files_ms
+        self.answers.leases().files_ms
     }
 
-    pub(crate) fn txn(&mut self, op: Op) -> Result<TxnReply, Fault> {
+    /// Changes names at any server that answers.
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn txn(&mut self, op: Op) -> Result<TxnReply, Fault> {
         self.open_session();
         self.seq += 1;
         match self.ask(&Request::Txn(Txn { durability: 0, op: Some(op) }), self.seq).0? {
@@ -185,7 +180,10 @@ impl Client {
     }
 
     /// A change asked of one server, once.
-    pub(crate) fn txn_once(&mut self, node: NodeId, op: Op) -> Result<TxnReply, Fault> {
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn txn_once(&mut self, node: NodeId, op: Op) -> Result<TxnReply, Fault> {
         self.open_session();
         self.seq += 1;
         match self.ask_at(node, Request::Txn(Txn { durability: 0, op: Some(op) }), &[], self.seq).0? {
@@ -195,7 +193,10 @@ impl Client {
     }
 
     /// Repeats the last change, under its number, at any server that answers.
-    pub(crate) fn txn_again(&mut self, op: Op) -> Result<TxnReply, Fault> {
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn txn_again(&mut self, op: Op) -> Result<TxnReply, Fault> {
         match self.ask(&Request::Txn(Txn { durability: 0, op: Some(op) }), self.seq).0? {
             Reply::Txn(reply) => Ok(reply),
             other => panic!("{other:?}"),
@@ -203,45 +204,67 @@ impl Client {
     }
 
     /// A change at any server that answers; it is repeated until one does.
-    pub(crate) fn change(&mut self, request: &Request) -> Result<Reply, Fault> {
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn change(&mut self, request: &Request) -> Result<Reply, Fault> {
         self.seq += 1;
         self.change_again(request)
     }
 
     /// The last change, under its number.
-    pub(crate) fn change_again(&mut self, request: &Request) -> Result<Reply, Fault> {
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn change_again(&mut self, request: &Request) -> Result<Reply, Fault> {
         self.ask(request, self.seq).0
     }
 
     /// A change asked of one server, once.
-    pub(crate) fn change_once(&mut self, node: NodeId, request: &Request) -> Result<Reply, Fault> {
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn change_once(&mut self, node: NodeId, request: &Request) -> Result<Reply, Fault> {
         self.seq += 1;
         self.change_again_at(node, request)
     }
 
     /// The last change, under its number, asked of one server once.
-    pub(crate) fn change_again_at(&mut self, node: NodeId, request: &Request) -> Result<Reply, Fault> {
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn change_again_at(&mut self, node: NodeId, request: &Request) -> Result<Reply, Fault> {
         self.ask_at(node, request.clone(), &[], self.seq).0
     }
 
     /// Makes a file that must not be there: run twice, it fails.
-    pub(crate) fn make(&mut self, path: &str) -> Result<TxnReply, Fault> {
-        self.txn(make(path, MakeKind::File(true)))
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn make(&mut self, path: &str) -> Result<TxnReply, Fault> {
+        self.txn(make_op(path, MakeKind::File(true)))
     }
 
-    pub(crate) fn rename(&mut self, from: &str, to: &str) -> Result<TxnReply, Fault> {
+    /// Renames.
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn rename(&mut self, from: &str, to: &str) -> Result<TxnReply, Fault> {
         self.txn(Op::Rename(Rename { from: Target::path(from), to: Target::path(to), flags: 0 }))
     }
 
     /// Writes at one server.
-    pub(crate) fn write_at(&mut self, node: NodeId, capability: &[u8], offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn write_at(&mut self, node: NodeId, capability: &[u8], offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.seq += 1;
         let write = Write { capability: capability.to_vec(), offset, ..Write::default() };
         self.ask_at(node, Request::Write(write), bytes, self.seq).0.map(drop)
     }
 
     /// Writes over a connection to one server, and does not wait for an answer.
-    pub(crate) fn begin_write_at(&mut self, conn: &Conn, node: NodeId, capability: &[u8], offset: u64, bytes: &[u8]) {
+    pub fn begin_write_at(&mut self, conn: &Conn, node: NodeId, capability: &[u8], offset: u64, bytes: &[u8]) {
         self.seq += 1;
         self.next += 1;
         let header = FrameHeader {
@@ -255,35 +278,32 @@ impl Client {
         let write = Write { capability: capability.to_vec(), offset, ..Write::default() };
         let body = RequestBody { caller: None, request: Some(Request::Write(write)) };
         let responder: Arc<dyn Responder> = self.answers.clone();
-        self.world.engine(node).handle(conn, &header, body, bytes.into(), &responder, &mut Scratch::default());
+        self.cluster.server(node).handle(conn, &header, body, bytes.into(), &responder, &mut Scratch::default());
     }
 
     /// The last write, once more.
-    pub(crate) fn write_again(
-        &mut self,
-        node: NodeId,
-        capability: &[u8],
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn write_again(&mut self, node: NodeId, capability: &[u8], offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         let write = Write { capability: capability.to_vec(), offset, ..Write::default() };
         self.ask_at(node, Request::Write(write), bytes, self.seq).0.map(drop)
     }
 
     /// Appends at one server; `end` is where the file is believed to end.
-    pub(crate) fn append_at(
-        &mut self,
-        node: NodeId,
-        capability: &[u8],
-        end: u64,
-        bytes: &[u8],
-    ) -> Result<WriteReply, Fault> {
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn append_at(&mut self, node: NodeId, capability: &[u8], end: u64, bytes: &[u8]) -> Result<WriteReply, Fault> {
         self.seq += 1;
         self.append_again(node, capability, end, bytes)
     }
 
     /// The last append, once more.
-    pub(crate) fn append_again(
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn append_again(
         &mut self,
         node: NodeId,
         capability: &[u8],
@@ -298,7 +318,7 @@ impl Client {
     }
 
     /// Opens a file to read and write it.
-    pub(crate) fn open(&mut self, path: &str) -> (InodeId, Vec<u8>) {
+    pub fn open(&mut self, path: &str) -> (InodeId, Vec<u8>) {
         self.open_session();
         let open = Open { target: Target::path(path), read: true, write: true, view: View::NOW, ..Open::default() };
         let Ok(Reply::Open(reply)) = self.ask(&Request::Open(open), 0).0 else { panic!("{path} is not opened") };
@@ -306,16 +326,17 @@ impl Client {
     }
 
     /// Gets the right to write chunks.
-    pub(crate) fn grant(&mut self, inode: InodeId, first: u32, count: u32) {
+    pub fn grant(&mut self, inode: InodeId, first: u32, count: u32) {
         self.txn(Op::Grant(Grant { inode: inode.0, first, count })).unwrap();
     }
 
     /// Gets the right to append, which says that records may reach over the ends of chunks.
-    pub(crate) fn grant_append(&mut self, inode: InodeId, first: u32, count: u32) {
+    pub fn grant_append(&mut self, inode: InodeId, first: u32, count: u32) {
         self.txn(Op::GrantAppend(Grant { inode: inode.0, first, count })).unwrap();
     }
 
-    pub(crate) fn len(&mut self, path: &str) -> u64 {
+    /// Length of a file, bytes.
+    pub fn len(&mut self, path: &str) -> u64 {
         let stat = Stat { target: Target::path(path), view: View::NOW, ..Stat::default() };
         match self.ask(&Request::Stat(stat), 0).0 {
             Ok(Reply::Stat(reply)) => reply.attr.size,
@@ -323,24 +344,26 @@ impl Client {
         }
     }
 
-    pub(crate) fn read_at(&mut self, node: NodeId, capability: &[u8], len: u32) -> Result<Vec<u8>, Fault> {
+    /// Reads the start of an open file at one server.
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn read_at(&mut self, node: NodeId, capability: &[u8], len: u32) -> Result<Vec<u8>, Fault> {
         self.read_from(node, capability, 0, len)
     }
 
-    pub(crate) fn read_from(
-        &mut self,
-        node: NodeId,
-        capability: &[u8],
-        offset: u64,
-        len: u32,
-    ) -> Result<Vec<u8>, Fault> {
+    /// Reads a part of an open file at one server.
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn read_from(&mut self, node: NodeId, capability: &[u8], offset: u64, len: u32) -> Result<Vec<u8>, Fault> {
         let read = Read { capability: capability.to_vec(), offset, len, ..Read::default() };
         let (result, payload) = self.ask_at(node, Request::Read(read), &[], 0);
         result.map(|_| payload)
     }
 
     /// True if the answer to a read of this file, as it is now, says that something may be missing.
-    pub(crate) fn may_lack(&mut self, node: NodeId, capability: &[u8], offset: u64, len: u32) -> bool {
+    pub fn may_lack(&mut self, node: NodeId, capability: &[u8], offset: u64, len: u32) -> bool {
         let read = Read { capability: capability.to_vec(), offset, len, ..Read::default() };
         match self.ask_at(node, Request::Read(read), &[], 0).0 {
             Ok(Reply::Read(reply)) => reply.answered.incomplete,
@@ -349,14 +372,10 @@ impl Client {
     }
 
     /// Reads a file as it was.
-    pub(crate) fn read_past(
-        &mut self,
-        node: NodeId,
-        path: &str,
-        at: u64,
-        offset: u64,
-        len: u32,
-    ) -> Result<Vec<u8>, Fault> {
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn read_past(&mut self, node: NodeId, path: &str, at: u64, offset: u64, len: u32) -> Result<Vec<u8>, Fault> {
         let view = View { at: Some(at), user_at: None };
         let open = Open { target: Target::path(path), read: true, view, ..Open::default() };
         let Reply::Open(opened) = self.ask(&Request::Open(open), 0).0? else { panic!("{path} is not opened") };
@@ -364,18 +383,23 @@ impl Client {
     }
 
     /// The names in the root directory.
-    pub(crate) fn names(&mut self) -> Vec<String> {
+    pub fn names(&mut self) -> Vec<String> {
         let list = List { target: Target::path("/"), count_max: 10_000, ..List::default() };
         let Ok(Reply::List(reply)) = self.ask(&Request::List(list), 0).0 else { panic!("no listing") };
         reply.entries.iter().map(|entry| String::from_utf8(entry.name.clone()).unwrap()).collect()
     }
 
-    pub(crate) fn stat_at(&mut self, node: NodeId, path: &str, view: View) -> Result<Reply, Fault> {
+    /// Attributes, from one server.
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn stat_at(&mut self, node: NodeId, path: &str, view: View) -> Result<Reply, Fault> {
         let stat = Stat { target: Target::path(path), view, ..Stat::default() };
         self.ask_at(node, Request::Stat(stat), &[], 0).0
     }
 }
 
-pub(crate) fn make(path: &str, kind: MakeKind) -> Op {
+/// The operation that makes a name, which must not be there.
+pub fn make_op(path: &str, kind: MakeKind) -> Op {
     Op::Make(Make { target: Target::path(path), mode: 0o644, or_open: false, kind: Some(kind), ..Make::default() })
 }

@@ -28,7 +28,7 @@ pub const CHUNK: u64 = 4 << 20;
 
 /// One request as the server received it.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// The server that received it.
     pub node: u32,
     pub connection: usize,
@@ -40,7 +40,7 @@ pub struct Seen {
     pub again: bool,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub fn op(&self) -> Option<&Op> {
         match &self.request {
             Request::Txn(txn) => txn.op.as_ref(),
@@ -59,7 +59,7 @@ impl Seen {
 
 /// What the server does with a request.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub enum FakeAnswer {
     /// Run it and answer.
     Answer,
     /// Run it, and the connection breaks before the answer.
@@ -80,14 +80,14 @@ pub enum Act {
     Instead(Reply),
 }
 
-type Plan = Box<dyn FnMut(&Seen) -> Act + Send>;
+type AnswerPlan = Box<dyn FnMut(&ReceivedRequest) -> FakeAnswer + Send>;
 
 /// The state that survives a restart of the server.
 #[derive(Clone)]
-pub struct World(Arc<Mutex<State>>);
+pub struct FakeStore(Arc<Mutex<FakeStoreState>>);
 
-pub struct State {
-    pub seen: Vec<Seen>,
+pub struct FakeStoreState {
+    pub received: Vec<ReceivedRequest>,
     pub files: BTreeMap<u64, Content>,
     pub runs: BTreeMap<(u64, u64), u32>,
     pub connections: usize,
@@ -104,20 +104,20 @@ pub struct State {
     names: BTreeMap<Vec<u8>, u64>,
     grants: BTreeSet<(u64, u64, u32)>,
     stamp: u64,
-    plan: Plan,
+    plan: AnswerPlan,
 }
 
-pub struct Server {
+pub struct FakeServer {
     pub addr: ServerAddr,
-    world: World,
+    store: FakeStore,
     listener: Arc<Listener>,
     streams: Arc<Mutex<Vec<Stream>>>,
 }
 
-impl World {
-    pub fn new() -> World {
-        World(Arc::new(Mutex::new(State {
-            seen: Vec::new(),
+impl FakeStore {
+    pub fn new() -> FakeStore {
+        FakeStore(Arc::new(Mutex::new(FakeStoreState {
+            received: Vec::new(),
             files: BTreeMap::new(),
             runs: BTreeMap::new(),
             connections: 0,
@@ -132,36 +132,36 @@ impl World {
             names: BTreeMap::new(),
             grants: BTreeSet::new(),
             stamp: 1000,
-            plan: Box::new(|_| Act::Answer),
+            plan: Box::new(|_| FakeAnswer::Answer),
         })))
     }
 
-    pub fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+    pub fn with<T>(&self, look: impl FnOnce(&mut FakeStoreState) -> T) -> T {
         look(&mut self.0.lock().unwrap())
     }
 
-    pub fn plan(&self, plan: impl FnMut(&Seen) -> Act + Send + 'static) {
+    pub fn plan(&self, plan: impl FnMut(&ReceivedRequest) -> FakeAnswer + Send + 'static) {
         self.with(|state| state.plan = Box::new(plan));
     }
 
     /// The next `count` requests that `pick` picks get `act`; everything else is answered.
-    pub fn plan_for(&self, count: usize, act: Act, pick: impl Fn(&Seen) -> bool + Send + 'static) {
+    pub fn plan_for(&self, count: usize, act: FakeAnswer, pick: impl Fn(&ReceivedRequest) -> bool + Send + 'static) {
         let mut left = count;
-        self.plan(move |seen| {
-            if left > 0 && pick(seen) {
+        self.plan(move |received| {
+            if left > 0 && pick(received) {
                 left -= 1;
                 return act.clone();
             }
-            Act::Answer
+            FakeAnswer::Answer
         });
     }
 
-    pub fn seen(&self, pick: impl Fn(&Seen) -> bool) -> Vec<Seen> {
-        self.with(|state| state.seen.iter().filter(|seen| pick(seen)).cloned().collect())
+    pub fn received(&self, pick: impl Fn(&ReceivedRequest) -> bool) -> Vec<ReceivedRequest> {
+        self.with(|state| state.received.iter().filter(|received| pick(received)).cloned().collect())
     }
 
     pub fn ops(&self) -> Vec<Op> {
-        self.seen(|seen| seen.op().is_some()).iter().filter_map(|seen| seen.op().cloned()).collect()
+        self.received(|received| received.op().is_some()).iter().filter_map(|received| received.op().cloned()).collect()
     }
 
     pub fn file(&self, path: &str) -> Vec<u8> {
@@ -173,30 +173,30 @@ impl World {
         self.with(|state| state.grants.clear());
     }
 
-    pub fn serve(&self) -> Server {
+    pub fn serve(&self) -> FakeServer {
         self.serve_at(&"127.0.0.1:0".parse().unwrap())
     }
 
-    pub fn serve_at(&self, addr: &ServerAddr) -> Server {
+    pub fn serve_at(&self, addr: &ServerAddr) -> FakeServer {
         self.serve_as(1, addr)
     }
 
     /// Serves as one of several servers with one state.
-    pub fn serve_as(&self, node: u32, addr: &ServerAddr) -> Server {
+    pub fn serve_as(&self, node: u32, addr: &ServerAddr) -> FakeServer {
         let listener = Arc::new(Listener::bind(addr).unwrap());
         let streams = Arc::new(Mutex::new(Vec::new()));
-        let server = Server {
+        let server = FakeServer {
             addr: listener.addr().clone(),
-            world: self.clone(),
+            store: self.clone(),
             listener: listener.clone(),
             streams: streams.clone(),
         };
-        let world = self.clone();
+        let store = self.clone();
         thread::spawn(move || {
             while let Ok(Some(stream)) = listener.accept() {
                 streams.lock().unwrap().push(stream.clone());
-                let world = world.clone();
-                thread::spawn(move || world.converse(node, stream));
+                let store = store.clone();
+                thread::spawn(move || store.converse(node, stream));
             }
         });
         server
@@ -237,18 +237,22 @@ impl World {
         nonces: &mut Option<(Vec<u8>, Vec<u8>)>,
     ) -> bool {
         let (act, outcome, hlc) = self.with(|state| {
-            let numbered = |seen: &Seen| {
-                header.seq.0 != 0 && seen.header.seq == header.seq && seen.header.session == header.session
+            let numbered = |received: &ReceivedRequest| {
+                header.seq.0 != 0 && received.header.seq == header.seq && received.header.session == header.session
             };
-            let again = state.seen.iter().any(numbered);
+            let again = state.received.iter().any(numbered);
             let payload_len = payload.len();
-            let seen = Seen { node, connection, header, request: request.clone(), caller, payload_len, again };
-            state.seen.push(seen.clone());
-            let act = (state.plan)(&seen);
-            let runs = matches!(act, Act::Answer | Act::RunThenClose | Act::RunThenHalf | Act::RunThenHang);
+            let received =
+                ReceivedRequest { node, connection, header, request: request.clone(), caller, payload_len, again };
+            state.received.push(received.clone());
+            let act = (state.plan)(&received);
+            let runs = matches!(
+                act,
+                FakeAnswer::Answer | FakeAnswer::RunThenClose | FakeAnswer::RunThenHalf | FakeAnswer::RunThenHang
+            );
             let outcome = match &act {
-                Act::Refuse(reason) => Err(Fault::from(*reason)),
-                Act::Instead(reply) => Ok((reply.clone(), Vec::new())),
+                FakeAnswer::Refuse(reason) => Err(Fault::from(*reason)),
+                FakeAnswer::Instead(reply) => Ok((reply.clone(), Vec::new())),
                 _ if runs => state.run(&header, request, payload, nonces),
                 _ => Err(Reason::Internal.into()),
             };
@@ -262,24 +266,24 @@ impl World {
             ..FrameHeader::of(FrameKind::Reply)
         };
         match act {
-            Act::Close | Act::RunThenClose => return false,
-            Act::RunThenHang => return true,
-            Act::Bytes(bytes) => {
+            FakeAnswer::Close | FakeAnswer::RunThenClose => return false,
+            FakeAnswer::RunThenHang => return true,
+            FakeAnswer::Bytes(bytes) => {
                 write_raw(stream, &bytes);
                 return true;
             }
-            Act::RefuseConnection(reason) => {
+            FakeAnswer::RefuseConnection(reason) => {
                 let header = FrameHeader { request_id: 0, ..FrameHeader::of(FrameKind::Refusal) };
                 let _ = writer.send(header, &Refusal::from(Fault::from(reason)).encode_to_vec(), FramePayload::None);
                 return false;
             }
-            Act::RunThenHalf => {
+            FakeAnswer::RunThenHalf => {
                 let frame = FrameHeader { body_len: 100, ..base };
                 write_raw(stream, &frame.encode());
                 write_raw(stream, &[0; 50]);
                 return false;
             }
-            Act::Answer | Act::Refuse(_) | Act::Instead(_) => {}
+            FakeAnswer::Answer | FakeAnswer::Refuse(_) | FakeAnswer::Instead(_) => {}
         }
         match outcome {
             Ok((reply, payload)) => {
@@ -294,7 +298,7 @@ impl World {
     }
 }
 
-impl State {
+impl FakeStoreState {
     fn run(
         &mut self,
         header: &FrameHeader,
@@ -492,7 +496,7 @@ impl State {
 
     fn hello(&self) -> HelloReply {
         HelloReply {
-            software: "world".into(),
+            software: "store".into(),
             cluster: "00".into(),
             node: 1,
             challenge: Vec::new(),
@@ -507,7 +511,7 @@ impl State {
     }
 }
 
-impl Server {
+impl FakeServer {
     pub fn options(&self) -> Options {
         Options {
             server: self.addr.clone(),
@@ -528,12 +532,12 @@ impl Server {
         self.addr.clone()
     }
 
-    pub fn world(&self) -> &World {
-        &self.world
+    pub fn store(&self) -> &FakeStore {
+        &self.store
     }
 }
 
-impl Drop for Server {
+impl Drop for FakeServer {
     fn drop(&mut self) {
         self.listener.stop();
         self.streams.lock().unwrap().drain(..).for_each(|stream| stream.shutdown());

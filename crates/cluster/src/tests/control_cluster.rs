@@ -6,6 +6,10 @@
 //! gets its tail's log at some moment, a restarting one loses the end of its own. The test checks what the control
 //! plane has to guarantee: a node that may answer has every acknowledged write.
 
+mod chains;
+mod checks;
+mod faults;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Rng};
@@ -14,9 +18,9 @@ use frieze_wire::chain::Configuration;
 use super::STAMP;
 use super::states::GIB;
 use crate::{
-    Assignment, ChainStep, ClusterChange, ClusterState, Controller, ControllerEffect, ControllerInput, Decision,
-    Heartbeat, LeaseGrant, NodeDevice, NodeInfo, NodeLease, NodeLeaseEffect, NodeLeaseInput, NodeState, OperatorReply,
-    OperatorRequest, ProcessIdentity, ReplicaEvent, Settings, TargetRole, WallMoment,
+    Assignment, ClusterChange, ClusterState, Controller, ControllerEffect, ControllerInput, Decision, Heartbeat,
+    LeaseGrant, NodeDevice, NodeInfo, NodeLease, NodeLeaseEffect, NodeLeaseInput, OperatorReply, OperatorRequest,
+    ProcessIdentity, ReplicaEvent, Settings, WallMoment,
 };
 
 pub(super) const MS: u64 = 1_000_000;
@@ -48,7 +52,7 @@ struct Replica {
 }
 
 /// A machine and the process on it.
-struct Machine {
+struct ControlMachine {
     node: Option<NodeId>,
     is_up: bool,
     is_destroyed: bool,
@@ -68,14 +72,14 @@ struct Machine {
     next_tick: u64,
 }
 
-pub(super) struct World {
+pub(super) struct ControlCluster {
     pub(super) rng: Rng,
     settings: Settings,
     now: u64,
     packets: BTreeMap<(u64, u64), (usize, usize, Packet)>,
     sent: u64,
     pub(super) is_faulty: bool,
-    machines: Vec<Machine>,
+    machines: Vec<ControlMachine>,
     cut: BTreeSet<(usize, usize)>,
     /// The leader of the metalog, and its term.
     leader: Option<usize>,
@@ -160,11 +164,11 @@ fn settings() -> Settings {
     }
 }
 
-impl World {
-    pub(super) fn new(seed: u64) -> World {
+impl ControlCluster {
+    pub(super) fn new(seed: u64) -> ControlCluster {
         let mut rng = Rng::new(seed);
         let settings = settings();
-        let mut world = World {
+        let mut cluster = ControlCluster {
             settings,
             now: 1_000 * MS,
             packets: BTreeMap::new(),
@@ -188,15 +192,15 @@ impl World {
             rng: rng.split(),
         };
         let (machines, chain_count) = (rng.between(3, 6), rng.between(8, 32) as u32);
-        (0..machines).for_each(|_| world.add_machine());
-        let first = world.newcomer(0);
+        (0..machines).for_each(|_| cluster.add_machine());
+        let first = cluster.newcomer(0);
         let epoch = ChainEpoch(rng.between(1, 9));
         let replicas = rng.between(2, 3) as u32;
-        world.machines[0].node = Some(NodeId(1));
-        world.start(0);
-        world.append(Decision::Found { cluster: ClusterId(7), replicas, chain_count, epoch, first, gaps: vec![] });
-        world.elect(0);
-        world
+        cluster.machines[0].node = Some(NodeId(1));
+        cluster.start(0);
+        cluster.append(Decision::Found { cluster: ClusterId(7), replicas, chain_count, epoch, first, gaps: vec![] });
+        cluster.elect(0);
+        cluster
     }
 
     fn add_machine(&mut self) {
@@ -204,7 +208,7 @@ impl World {
         // The fastest against the slowest stays within the error.
         let half = self.settings.rate_error_ppm * 45 / 100;
         let rng = &mut self.rng;
-        self.machines.push(Machine {
+        self.machines.push(ControlMachine {
             node: None,
             is_up: true,
             is_destroyed: false,
@@ -241,7 +245,7 @@ impl World {
     }
 
     fn moment(&self, at: usize) -> WallMoment {
-        let Machine { offset, rate_ppm, .. } = self.machines[at];
+        let ControlMachine { offset, rate_ppm, .. } = self.machines[at];
         let mono = self.now as i64 + (self.now / 1_000_000) as i64 * rate_ppm;
         WallMoment { mono: MonoTime(offset + mono as u64), wall_us: self.now / 1000 }
     }
@@ -535,391 +539,6 @@ impl World {
         machine.controller = Controller::new(node, settings);
         (machine.leads, machine.term) = (0, 0);
         self.announce(at);
-    }
-
-    // ---- chains ----
-
-    /// True if the process may answer reads of now of the chain.
-    fn may_answer(&self, at: usize, chain: ChainId) -> bool {
-        let machine = &self.machines[at];
-        let (Some(node), Some(tenant), Some(replica)) = (machine.node, &machine.tenant, machine.chains.get(&chain))
-        else {
-            return false;
-        };
-        self.is_awake(at) && replica.installed.may_answer(node) && tenant.holds(self.moment(at).mono)
-    }
-
-    /// Something happens to a chain: a write, a read, or a sync.
-    fn work(&mut self, at: usize) {
-        let chains = self.truth.chains().count() as u64;
-        if chains == 0 || !self.is_awake(at) {
-            return;
-        }
-        let chain = ChainId(self.rng.below(chains) as u32);
-        match self.rng.below(6) {
-            0 | 1 => self.write(at, chain),
-            2 => self.read(at, chain),
-            3 => {
-                let Some(replica) = self.machines[at].chains.get_mut(&chain) else { return };
-                replica.durable = replica.log.len();
-            }
-            _ => {
-                let all: Vec<_> = self.machines[at].chains.keys().copied().collect();
-                all.into_iter().for_each(|chain| self.advance_newcomer(at, chain));
-            }
-        }
-    }
-
-    fn write(&mut self, at: usize, chain: ChainId) {
-        if !self.may_answer(at, chain) {
-            return;
-        }
-        let head = &self.machines[at].chains[&chain];
-        let installed = head.installed.clone();
-        if installed.members.first() != self.machines[at].node.as_ref() {
-            return;
-        }
-        self.written += 1;
-        let mut log = head.log.clone();
-        log.push((installed.epoch, self.written));
-        let reach = if self.rng.chance(4) { self.rng.between(1, installed.members.len() as u64) as usize } else { 99 };
-        for (place, member) in installed.members.iter().enumerate() {
-            let Some(to) = self.of(*member) else { return };
-            let is_cut = self.cut.contains(&(at, to)) || self.cut.contains(&(to, at));
-            let replica = self.machines[to].chains.get(&chain);
-            if place >= reach
-                || is_cut
-                || !self.is_awake(to)
-                || replica.is_none_or(|replica| replica.installed != installed)
-            {
-                return;
-            }
-            let replica = self.machines[to].chains.get_mut(&chain).expect("looked at above");
-            assert!(log.starts_with(&replica.log), "{member} of {installed:?}: its log is no prefix of the head's");
-            replica.log.clone_from(&log);
-        }
-        if let Some(to) = installed.syncing.and_then(|node| self.of(node))
-            && self.caught_up.contains(&(chain, installed.epoch, installed.syncing.expect("it is there")))
-            && let Some(replica) = self.machines[to].chains.get_mut(&chain)
-            && replica.installed == installed
-        {
-            replica.log = log;
-        }
-        self.acknowledged.entry(chain).or_default().push(self.written);
-        self.counts.writes += 1;
-    }
-
-    fn read(&mut self, at: usize, chain: ChainId) {
-        if !self.may_answer(at, chain) {
-            self.counts.refused_reads += 1;
-            return;
-        }
-        self.counts.reads += 1;
-        let replica = &self.machines[at].chains[&chain];
-        let has: BTreeSet<u64> = replica.log.iter().map(|(_, id)| *id).collect();
-        for id in self.acknowledged.get(&chain).into_iter().flatten() {
-            assert!(
-                has.contains(id),
-                "machine {at} answers for chain {chain} under {:?} without write {id}; now {:?}",
-                replica.installed,
-                self.truth.chain(chain)
-            );
-        }
-    }
-
-    /// A tail brings the one behind it up to date; a joining one gets what its predecessor has.
-    fn advance_newcomer(&mut self, at: usize, chain: ChainId) {
-        let installed = self.machines[at].chains[&chain].installed.clone();
-        let epoch = installed.epoch;
-        let Some(node) = self.machines[at].node else { return };
-        let is_last = installed.members.last() == Some(&node);
-        let (from, to) = if is_last && !installed.joining {
-            (at, installed.syncing.and_then(|node| self.of(node)))
-        } else if is_last {
-            let before = installed.members.len().checked_sub(2).map(|before| installed.members[before]);
-            let Some(before) = before.and_then(|node| self.of(node)) else { return };
-            (before, Some(at))
-        } else {
-            return;
-        };
-        let Some(to) = to else { return };
-        let is_same =
-            |at: usize| self.machines[at].chains.get(&chain).is_some_and(|replica| replica.installed == installed);
-        let is_cut = self.cut.contains(&(from, to)) || self.cut.contains(&(to, from));
-        if !is_same(from) || !is_same(to) || !self.is_awake(from) || !self.is_awake(to) || is_cut {
-            return;
-        }
-        let log = self.machines[from].chains[&chain].log.clone();
-        let replica = self.machines[to].chains.get_mut(&chain).expect("it has installed it");
-        replica.durable = replica.durable.min(log.len());
-        replica.log = log;
-        if installed.joining {
-            self.ready.insert((chain, epoch, node));
-            self.step_node_lease(at, NodeLeaseInput::Replica { chain, event: ReplicaEvent::Ready { epoch } });
-        } else {
-            let node = installed.syncing.expect("looked at above");
-            self.caught_up.insert((chain, epoch, node));
-            self.step_node_lease(at, NodeLeaseInput::Replica { chain, event: ReplicaEvent::CaughtUp { node, epoch } });
-        }
-    }
-
-    // ---- faults and operators ----
-
-    /// A fault happens, or an operator's request arrives.
-    pub(super) fn trouble(&mut self) {
-        let at = self.pick();
-        match self.rng.below(20) {
-            0..=2 => self.crash(at),
-            3..=6 => self.restart(at),
-            7..=8 => self.machines[at].asleep_until = self.now + self.rng.below(6_000) * MS,
-            9 => {
-                let to = self.pick();
-                self.cut.insert((at, to));
-                if self.rng.chance(2) {
-                    self.cut.insert((to, at));
-                }
-            }
-            10 | 11 => self.cut.clear(),
-            12 if self.rng.chance(4) => (0..self.machines.len()).for_each(|at| self.crash(at)),
-            12 | 13 => {
-                let up: Vec<usize> = (0..self.machines.len()).filter(|at| self.may_lead(*at)).collect();
-                if !up.is_empty() {
-                    let next = *self.rng.choose(&up);
-                    // Now and then it leads for a while only, and the one before hears of it when it leads again.
-                    let before = self.leader.filter(|before| *before != next && self.rng.chance(2));
-                    let after = self.rng.between(1_500, 4_500) * MS;
-                    self.again = before.map(|before| (self.now + after, before));
-                    self.elect(next);
-                }
-            }
-            14 if self.machines.len() < 7 && self.rng.chance(3) => self.add_machine(),
-            14 => self.resign(at),
-            _ => self.operate(at),
-        }
-    }
-
-    fn may_lead(&self, at: usize) -> bool {
-        let machine = &self.machines[at];
-        machine.is_up && machine.node.is_some_and(|node| self.truth.node(node).is_ok())
-    }
-
-    fn crash(&mut self, at: usize) {
-        self.machines[at].is_up = false;
-        if self.leader == Some(at) {
-            self.leader = None;
-        }
-    }
-
-    fn restart(&mut self, at: usize) {
-        if self.machines[at].is_destroyed || self.machines[at].node.is_none() {
-            self.machines[at].is_up |= !self.machines[at].is_destroyed;
-            return;
-        }
-        self.crash(at);
-        let machine = &mut self.machines[at];
-        (machine.is_up, machine.asleep_until) = (true, 0);
-        machine.incarnation += 1;
-        for replica in machine.chains.values_mut() {
-            let kept = self.rng.between(replica.durable as u64, replica.log.len() as u64) as usize;
-            replica.log.truncate(kept);
-            (replica.durable, replica.installed) = (kept, Configuration::default());
-        }
-        self.start(at);
-    }
-
-    /// A process ends on purpose.
-    fn resign(&mut self, at: usize) {
-        if self.is_awake(at) {
-            self.step_node_lease(at, NodeLeaseInput::Resign);
-            if self.rng.chance(2) {
-                self.crash(at);
-            }
-        }
-    }
-
-    fn operate(&mut self, at: usize) {
-        let Some(node) = self.machines[at].node else { return };
-        let up = self.machines.iter().filter(|machine| !machine.is_destroyed && machine.node.is_some()).count();
-        let (fewer, on) = (self.rng.chance(2), self.rng.chance(3));
-        match self.rng.below(9) {
-            0 => self.ask(OperatorRequest::Drain { node, fewer }),
-            1 => self.ask(OperatorRequest::Undrain(node)),
-            2 => self.ask(OperatorRequest::Remove(node)),
-            3 if self.rng.chance(4) && up > 3 && self.leader != Some(at) => {
-                self.crash(at);
-                self.machines[at].is_destroyed = true;
-            }
-            3 | 4 => self.declare_dead_node(),
-            5 => self.ask(OperatorRequest::Balance(on)),
-            6 => {
-                let replicas = self.rng.between(1, 3) as u32;
-                self.ask(OperatorRequest::Replicas(replicas));
-            }
-            _ => self.ask(OperatorRequest::Balance(true)),
-        }
-    }
-
-    /// Operators tell of machines that will never come back.
-    fn declare_dead_node(&mut self) {
-        let gone: Vec<NodeId> =
-            self.machines.iter().filter(|machine| machine.is_destroyed).filter_map(|machine| machine.node).collect();
-        for node in gone {
-            if self.truth.node_state(node) == Some(NodeState::Offline) {
-                self.declared_dead.insert(node);
-                self.ask(OperatorRequest::DeclareDead { node, with_loss: true });
-            }
-        }
-    }
-
-    fn ask(&mut self, ask: OperatorRequest) {
-        let Some(to) = self.leader else { return };
-        self.asked += 1;
-        self.send(to, to, Packet::Ask(self.asked, ask));
-    }
-
-    // ---- what always holds ----
-
-    /// A decision that has an effect rests on what is true.
-    fn check_decision(&mut self, before: &ClusterState, decision: &Decision) {
-        if let Decision::Node { step, .. } = decision {
-            self.counts.offline += u64::from(matches!(step, crate::NodeStep::Offline));
-            self.counts.returned += u64::from(matches!(step, crate::NodeStep::Return { .. }));
-            self.counts.removed += u64::from(matches!(step, crate::NodeStep::Remove));
-        }
-        let Decision::Chain { chain: id, step, .. } = decision else { return };
-        let (was, node) = (before.chain(*id).expect("it has an effect"), step.node());
-        match *step {
-            ChainStep::Join(_) => assert!(self.caught_up.contains(&(*id, was.epoch, node)), "{node} has not caught up"),
-            ChainStep::Serve(_) => {
-                self.counts.served += 1;
-                assert!(self.ready.contains(&(*id, was.epoch, node)), "{node} is not ready");
-            }
-            ChainStep::TakeOut(_) => self.counts.taken_out += 1,
-            ChainStep::Left(_) => self.counts.left += 1,
-            ChainStep::Retire(_) => self.counts.moved += 1,
-            ChainStep::Resume { incarnation, is_missing, .. } => {
-                self.counts.resumed += 1;
-                let at = self.of(node).expect("it is a node");
-                let is_dead = was.serving().any(|member| self.declared_dead.contains(&member.node));
-                let waited = self.now - self.stuck[id];
-                let patience = self.settings.return_patience_ns / 100 * 98;
-                assert!(!is_missing || is_dead || waited >= patience, "it did not wait for the others");
-                for member in was.serving() {
-                    let machine = &self.machines[self.of(member.node).expect("it is a node")];
-                    let is_dead = self.declared_dead.contains(&member.node);
-                    assert!(machine.incarnation != member.incarnation || is_dead, "{} kept its memory", member.node);
-                    let process = before.node(member.node).expect("it is a node").incarnation();
-                    if !is_missing && machine.incarnation == process {
-                        let newer = machine.chains.get(id).map(Replica::last)
-                            > self.machines[at].chains.get(id).map(Replica::last);
-                        assert!(
-                            !newer || self.machines[at].incarnation != incarnation,
-                            "the log of {} is newer",
-                            member.node
-                        );
-                    }
-                }
-                // What its log does not have was in memory only, of processes that are gone.
-                let has = self.machines[at].chains.get(id).map(|replica| replica.log.clone()).unwrap_or_default();
-                if let Some(acknowledged) = self.acknowledged.get_mut(id) {
-                    acknowledged.retain(|write| has.iter().any(|(_, id)| id == write));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// A node that may answer has a role in the newest configuration in use.
-    fn check_parts(&self) {
-        let mut newest: BTreeMap<ChainId, &Configuration> = BTreeMap::new();
-        for machine in self.machines.iter().filter(|machine| machine.is_up) {
-            for (id, replica) in &machine.chains {
-                if machine.node.is_some_and(|node| replica.installed.names(node)) {
-                    let newest = newest.entry(*id).or_insert(&replica.installed);
-                    if replica.installed.epoch > newest.epoch {
-                        *newest = &replica.installed;
-                    }
-                }
-            }
-        }
-        for (at, machine) in self.machines.iter().enumerate() {
-            for (id, replica) in &machine.chains {
-                let Some(now) = newest.get(id).filter(|now| now.epoch > replica.installed.epoch) else { continue };
-                let node = machine.node.expect("it has a replica");
-                assert!(
-                    now.members.contains(&node) || !self.may_answer(at, *id),
-                    "{node} answers for chain {id} under {:?}, others act under {now:?}",
-                    replica.installed
-                );
-            }
-        }
-    }
-
-    /// Faults stop, and everything is as it is wanted.
-    pub(super) fn finish(&mut self) {
-        self.is_faulty = false;
-        self.cut.clear();
-        for at in 0..self.machines.len() {
-            self.machines[at].asleep_until = 0;
-            // A node that has resigned has to be started again.
-            if !self.machines[at].is_destroyed {
-                self.restart(at);
-            }
-        }
-        let mut quiet = 0;
-        for round in 0..40_000 {
-            if round % 50 == 0 {
-                if self.leader.is_none_or(|leader| !self.may_lead(leader)) {
-                    let next = (0..self.machines.len()).find(|at| self.may_lead(*at));
-                    self.elect(next.expect("somebody is there"));
-                }
-                self.declare_dead_node();
-                quiet = if self.is_whole().is_ok() { quiet + 1 } else { 0 };
-            }
-            if quiet == 5 {
-                break;
-            }
-            self.play();
-        }
-        self.is_whole().unwrap();
-        for at in 0..self.machines.len() {
-            self.catch_up(at);
-            assert_eq!(self.machines[at].state.encode(), self.truth.encode());
-        }
-        for chain in self.truth.chains().map(|chain| chain.id).collect::<Vec<_>>() {
-            for node in self.truth.chain(chain).expect("it is there").configuration().members {
-                let at = self.of(node).expect("it is a node");
-                self.read(at, chain);
-            }
-        }
-    }
-
-    /// What is not as it is wanted.
-    fn is_whole(&self) -> Result<(), String> {
-        let truth = &self.truth;
-        let there = || truth.nodes().filter(|node| !node.is_dead && !node.is_offline);
-        let stay = there().filter(|node| !node.is_draining).count();
-        let stay = if stay == 0 { there().count() } else { stay };
-        let wanted = stay.clamp(1, truth.replicas() as usize);
-        for chain in truth.chains() {
-            let name = format!("chain {chain:?}");
-            let kept = chain.serving().filter(|target| truth.is_alive(target)).count();
-            if kept != wanted || chain.newcomer().is_some() || !chain.leaving.is_empty() {
-                return Err(format!("{name}: {kept} of {wanted}"));
-            }
-            let is_odd = |target: &crate::ChainTarget| target.role == TargetRole::Out || target.is_retiring;
-            if wanted == truth.replicas() as usize && chain.targets.iter().any(is_odd) {
-                return Err(format!("{name}: a target is left over"));
-            }
-            for node in chain.configuration().members {
-                let at = self.of(node).ok_or("a member that is no node")?;
-                if !self.may_answer(at, chain.id) || self.machines[at].chains[&chain.id].installed.epoch != chain.epoch
-                {
-                    return Err(format!("{name}: {node} does not serve"));
-                }
-            }
-        }
-        if truth.is_balancing() { Err("it is still balancing".to_owned()) } else { Ok(()) }
     }
 }
 

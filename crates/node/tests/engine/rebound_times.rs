@@ -4,7 +4,7 @@ use frieze_base::{Reason, Rng};
 use frieze_wire::message::View;
 use frieze_wire::txn::{Op, SetXattr, Settle, Target};
 
-use super::{Machine, Served};
+use super::{SimMachine, TestConnection};
 
 /// A table: its text, and its content after each change.
 #[derive(Clone)]
@@ -14,14 +14,14 @@ struct Sheet {
     states: Vec<(u64, String)>,
 }
 
-fn bind(served: &mut Served, plugin: &str) {
-    served.mkdir("/s");
+fn bind(client: &mut TestConnection, plugin: &str) {
+    client.mkdir("/s");
     let (target, name) = (Target::path("/s"), b"user.frieze.time".to_vec());
-    served.txn(Op::SetXattr(SetXattr { target, name, value: plugin.as_bytes().to_vec(), flags: 0 })).unwrap();
+    client.txn(Op::SetXattr(SetXattr { target, name, value: plugin.as_bytes().to_vec(), flags: 0 })).unwrap();
 }
 
-fn cut(served: &mut Served, path: &str, at: Option<u64>, user: i64) -> Result<String, Reason> {
-    let read = served.read(path, View { at, user_at: Some(user) });
+fn cut(client: &mut TestConnection, path: &str, at: Option<u64>, user: i64) -> Result<String, Reason> {
+    let read = client.read(path, View { at, user_at: Some(user) });
     read.map(|bytes| String::from_utf8(bytes).unwrap()).map_err(|fault| fault.reason)
 }
 
@@ -46,17 +46,17 @@ fn newest(text: &str) -> i64 {
 fn a_table_shows_its_text_by_user_time_however_it_came_about() {
     for seed in 0..60 {
         let mut rng = Rng::new(seed);
-        let machine = Machine::new();
-        let mut served = machine.serve();
-        bind(&mut served, "csv:1,unit=ns");
-        served.make("/s/0");
+        let machine = SimMachine::new(7);
+        let mut client = machine.serve();
+        bind(&mut client, "csv:1,unit=ns");
+        client.make("/s/0");
         let mut sheets = vec![Sheet { path: "/s/0".into(), text: String::new(), states: Vec::new() }];
         for _ in 0..50 {
             let index = rng.below(sheets.len() as u64) as usize;
             if sheets.len() < 4 && rng.chance(8) && !sheets[index].states.is_empty() {
                 let (at, text) = rng.choose(&sheets[index].states).clone();
                 let path = format!("/s/{}", sheets.len());
-                let stamp = served.clone_tree(&sheets[index].path, at, &path).unwrap().stamp;
+                let stamp = client.clone_tree(&sheets[index].path, at, &path).unwrap().stamp;
                 sheets.push(Sheet { path, states: vec![(stamp, text.clone())], text });
                 continue;
             }
@@ -65,11 +65,11 @@ fn a_table_shows_its_text_by_user_time_however_it_came_about() {
             let stamp = match rng.below(10) {
                 0 | 1 => {
                     sheet.text.clear();
-                    served.cut_to(&path, 0)
+                    client.truncate(&path, 0)
                 }
                 2 | 3 if !sheet.states.is_empty() => {
                     let (at, text) = rng.choose(&sheet.states).clone();
-                    let stamp = served.restore(&path, at, false).unwrap().stamp;
+                    let stamp = client.restore(&path, at, false).unwrap().stamp;
                     // 0: nothing differed. But its times may have.
                     if stamp == 0 {
                         continue;
@@ -86,13 +86,13 @@ fn a_table_shows_its_text_by_user_time_however_it_came_about() {
                         last += rng.below(3) as i64;
                         more += &format!("{last}\n");
                     }
-                    let file = served.open(&path).unwrap();
-                    let (stamp, _) = served.write(&file, None, more.as_bytes()).unwrap();
+                    let file = client.open(&path).unwrap();
+                    let (stamp, _) = client.write(&file, None, more.as_bytes()).unwrap();
                     sheet.text += &more;
                     if last > 0 {
                         // One row that runs backwards is refused, whatever came before.
                         let row = format!("{}\n", last - 1);
-                        let refused = served.write(&file, None, row.as_bytes()).unwrap_err();
+                        let refused = client.write(&file, None, row.as_bytes()).unwrap_err();
                         assert_eq!(refused.reason, Reason::BackwardUserTime, "seed {seed}: {}", sheet.text);
                     }
                     stamp
@@ -100,21 +100,21 @@ fn a_table_shows_its_text_by_user_time_however_it_came_about() {
             };
             sheet.states.push((stamp, sheet.text.clone()));
             if rng.chance(12) {
-                served.fsync();
-                let (session, seq) = (served.session, served.seq);
-                drop(served);
-                served = machine.serve();
-                (served.session, served.seq) = (session, seq);
+                client.fsync();
+                let (session, seq) = (client.session, client.seq);
+                drop(client);
+                client = machine.serve();
+                (client.session, client.seq) = (session, seq);
             }
         }
         for sheet in &sheets {
             for user in -1..=newest(&sheet.text) + 1 {
-                let found = cut(&mut served, &sheet.path, None, user);
+                let found = cut(&mut client, &sheet.path, None, user);
                 assert_eq!(found, expected(&sheet.text, user), "seed {seed}, {} now, at {user}", sheet.path);
                 let Some((at, text)) = sheet.states.get(rng.below(sheet.states.len().max(1) as u64) as usize) else {
                     continue;
                 };
-                let found = cut(&mut served, &sheet.path, Some(*at), user);
+                let found = cut(&mut client, &sheet.path, Some(*at), user);
                 assert_eq!(found, expected(text, user), "seed {seed}, {} at {at}, at {user}", sheet.path);
             }
         }
@@ -136,91 +136,92 @@ fn a_table_that_is_cut_to_nothing_takes_rows_that_are_older_than_those_of_before
         ("binary:unit=ns,size=16", &record),
     ];
     for (plugin, row) in shapes {
-        let mut served = Machine::new().serve();
-        bind(&mut served, plugin);
-        let file = served.make("/s/f");
+        let mut client = SimMachine::new(7).serve();
+        bind(&mut client, plugin);
+        let file = client.make("/s/f");
         let file_of = |times: &[u64]| times.iter().flat_map(|time| row(*time)).collect::<Vec<u8>>();
         for time in [50, 60, 70] {
-            served.write(&file, None, &row(time)).unwrap();
+            client.write(&file, None, &row(time)).unwrap();
         }
-        let before = served.engine.planes.newest().0;
-        let read = |served: &mut Served, at, user: i64| served.read("/s/f", View { at, user_at: Some(user) }).unwrap();
-        let then: Vec<_> = (0..80).map(|user| read(&mut served, Some(before), user)).collect();
-        served.cut_to("/s/f", 0);
-        let empty = served.read("/s/f", View { at: None, user_at: Some(100) }).unwrap_err();
+        let before = client.server.newest().0;
+        let read =
+            |client: &mut TestConnection, at, user: i64| client.read("/s/f", View { at, user_at: Some(user) }).unwrap();
+        let then: Vec<_> = (0..80).map(|user| read(&mut client, Some(before), user)).collect();
+        client.truncate("/s/f", 0);
+        let empty = client.read("/s/f", View { at: None, user_at: Some(100) }).unwrap_err();
         assert_eq!(empty.reason, Reason::NoUserTime, "{plugin}: as one that was just made");
         // Twice, as programs do, and once more what was empty.
-        served.cut_to("/s/f", 0);
+        client.truncate("/s/f", 0);
         for time in [10, 20, 65] {
-            served.write(&file, None, &row(time)).unwrap();
+            client.write(&file, None, &row(time)).unwrap();
         }
-        let refused = served.write(&file, None, &row(64)).unwrap_err();
+        let refused = client.write(&file, None, &row(64)).unwrap_err();
         assert_eq!(refused.reason, Reason::BackwardUserTime, "{plugin}: {refused}");
         for (user, times) in [(9, &[][..]), (10, &[10]), (19, &[10]), (20, &[10, 20]), (65, &[10, 20, 65])] {
-            assert_eq!(read(&mut served, None, user), file_of(times), "{plugin} at {user}");
+            assert_eq!(read(&mut client, None, user), file_of(times), "{plugin} at {user}");
         }
-        assert_eq!(read(&mut served, None, 60), file_of(&[10, 20]), "{plugin}: what was before is not found");
-        let open = |served: &mut Served, user: i64| {
+        assert_eq!(read(&mut client, None, 60), file_of(&[10, 20]), "{plugin}: what was before is not found");
+        let open = |client: &mut TestConnection, user: i64| {
             let view = View { at: None, user_at: Some(user) };
-            served.stat("/s/f", view).unwrap().answered.user_time_open
+            client.stat("/s/f", view).unwrap().answered.user_time_open
         };
-        assert_eq!((open(&mut served, 64), open(&mut served, 65)), (false, true), "{plugin}");
+        assert_eq!((open(&mut client, 64), open(&mut client, 65)), (false, true), "{plugin}");
         for (user, shown) in then.iter().enumerate() {
-            assert_eq!(read(&mut served, Some(before), user as i64), *shown, "{plugin} at {user} before");
+            assert_eq!(read(&mut client, Some(before), user as i64), *shown, "{plugin} at {user} before");
         }
     }
 }
 
 #[test]
 fn a_table_goes_on_from_what_was_restored_or_undone() {
-    let mut served = Machine::new().serve();
-    bind(&mut served, "csv:1,unit=ns");
-    let file = served.make("/s/f");
-    let (good, _) = served.write(&file, None, b"10\n20\n").unwrap();
-    served.write(&file, None, b"90\n").unwrap();
-    let bad = served.engine.planes.newest().0;
-    served.restore("/s/f", good, false).unwrap();
-    served.write(&file, None, b"30\n").unwrap();
+    let mut client = SimMachine::new(7).serve();
+    bind(&mut client, "csv:1,unit=ns");
+    let file = client.make("/s/f");
+    let (good, _) = client.write(&file, None, b"10\n20\n").unwrap();
+    client.write(&file, None, b"90\n").unwrap();
+    let bad = client.server.newest().0;
+    client.restore("/s/f", good, false).unwrap();
+    client.write(&file, None, b"30\n").unwrap();
     for (user, text) in [(9, ""), (10, "10\n"), (25, "10\n20\n"), (30, "10\n20\n30\n"), (90, "10\n20\n30\n")] {
-        assert_eq!(cut(&mut served, "/s/f", None, user).unwrap(), text, "at {user}");
+        assert_eq!(cut(&mut client, "/s/f", None, user).unwrap(), text, "at {user}");
     }
-    assert_eq!(cut(&mut served, "/s/f", Some(bad), 90).unwrap(), "10\n20\n90\n");
-    let refused = served.write(&file, None, b"29\n").unwrap_err();
+    assert_eq!(cut(&mut client, "/s/f", Some(bad), 90).unwrap(), "10\n20\n90\n");
+    let refused = client.write(&file, None, b"29\n").unwrap_err();
     assert_eq!(refused.reason, Reason::BackwardUserTime);
     // Another session overwrites it, and that is undone.
-    let inode = served.inode("/s/f", View::NOW).unwrap();
-    served.txn(Op::Settle(Settle { inode, ..Settle::default() })).unwrap();
-    let first = (served.session, served.seq);
-    served.session = frieze_base::SessionId(0);
-    served.open_session();
-    served.cut_to("/s/f", 0);
-    let other = served.open("/s/f").unwrap();
-    served.write(&other, None, b"5\n6\n").unwrap();
-    served.txn(Op::Settle(Settle { inode, ..Settle::default() })).unwrap();
-    let sessions = [served.session.0];
-    (served.session, served.seq) = first;
-    served.undo(&sessions).unwrap();
-    assert_eq!(served.read("/s/f", View::NOW).unwrap(), b"10\n20\n30\n");
-    assert_eq!(cut(&mut served, "/s/f", None, 25).unwrap(), "10\n20\n");
-    let file = served.open("/s/f").unwrap();
-    let refused = served.write(&file, None, b"29\n").unwrap_err();
+    let inode = client.inode("/s/f", View::NOW).unwrap();
+    client.txn(Op::Settle(Settle { inode, ..Settle::default() })).unwrap();
+    let first = (client.session, client.seq);
+    client.session = frieze_base::SessionId(0);
+    client.open_session();
+    client.truncate("/s/f", 0);
+    let other = client.open("/s/f").unwrap();
+    client.write(&other, None, b"5\n6\n").unwrap();
+    client.txn(Op::Settle(Settle { inode, ..Settle::default() })).unwrap();
+    let sessions = [client.session.0];
+    (client.session, client.seq) = first;
+    client.undo(&sessions).unwrap();
+    assert_eq!(client.read("/s/f", View::NOW).unwrap(), b"10\n20\n30\n");
+    assert_eq!(cut(&mut client, "/s/f", None, 25).unwrap(), "10\n20\n");
+    let file = client.open("/s/f").unwrap();
+    let refused = client.write(&file, None, b"29\n").unwrap_err();
     assert_eq!(refused.reason, Reason::BackwardUserTime);
-    served.write(&file, None, b"31\n").unwrap();
-    assert_eq!(cut(&mut served, "/s/f", None, 31).unwrap(), "10\n20\n30\n31\n");
+    client.write(&file, None, b"31\n").unwrap();
+    assert_eq!(cut(&mut client, "/s/f", None, 31).unwrap(), "10\n20\n30\n31\n");
 }
 
 /// After a truncate in the middle of a table, nothing says which rows are left: new rows continue behind all it had.
 #[test]
 fn a_table_that_is_cut_shorter_goes_on_behind_the_rows_that_it_lost() {
-    let mut served = Machine::new().serve();
-    bind(&mut served, "csv:1,unit=ns");
-    let file = served.make("/s/f");
-    served.write(&file, None, b"10\n20\n").unwrap();
-    served.write(&file, None, b"90\n").unwrap();
-    served.cut_to("/s/f", 6);
-    let refused = served.write(&file, None, b"30\n").unwrap_err();
+    let mut client = SimMachine::new(7).serve();
+    bind(&mut client, "csv:1,unit=ns");
+    let file = client.make("/s/f");
+    client.write(&file, None, b"10\n20\n").unwrap();
+    client.write(&file, None, b"90\n").unwrap();
+    client.truncate("/s/f", 6);
+    let refused = client.write(&file, None, b"30\n").unwrap_err();
     assert_eq!(refused.reason, Reason::BackwardUserTime);
-    served.write(&file, None, b"91\n").unwrap();
-    assert_eq!(served.read("/s/f", View::NOW).unwrap(), b"10\n20\n91\n");
-    assert_eq!(cut(&mut served, "/s/f", None, 91).unwrap(), "10\n20\n91\n");
+    client.write(&file, None, b"91\n").unwrap();
+    assert_eq!(client.read("/s/f", View::NOW).unwrap(), b"10\n20\n91\n");
+    assert_eq!(cut(&mut client, "/s/f", None, 91).unwrap(), "10\n20\n91\n");
 }
