@@ -72,7 +72,7 @@ levels! {
     RemainingSpace in "service": "space of chains that moved away, as far as it is counted";
     DeadRecords in "planes": "dead records, and space of them that is not freed yet";
     HistoryExpiry in "service", held in waits: "readers are edits under way, the writer is an expiry of history";
-    FlushState in "planes": "the flush under way: one at a time";
+    FlushState in "planes", held in waits: "the flush under way: one at a time";
     ControlState in "node": "this server's part in the control plane";
     FileLocks in "service": "locks that clients have on files";
     OpenConnections in "node": "open connections";
@@ -102,6 +102,11 @@ levels! {
     VersionOverlay in "metadata": "versions that are not in the store yet";
     UnsettledChanges in "metadata": "the same in the order of the log";
     MemoryStore in "metadata": "the store of the simulator and of tests";
+    PeerLinks in "node": "connections to other servers";
+    ByteLinks in "node": "those of them that carry bytes";
+    RecordProgress in "node": "how much of a record was sent to another server";
+    LinkQueue in "node": "messages that wait on a connection to another server";
+    SendTurn in "net": "one sender on a socket at a time";
     ImageSlots in "storage": "one writer or evictor of images at a time, and free slots";
     IndexEviction in "storage": "one eviction of index memory at a time, or a reader that prevents it";
     ConfigStore in "replication": "the configuration of each chain, and its file";
@@ -131,10 +136,6 @@ levels! {
     ReaderStreams in "storage": "sequential readers, for reading ahead";
     SpanChecksums in "storage": "verified checksums of spans";
     ReadErrors in "storage": "segments with reads that failed";
-    PeerLinks in "node": "connections to other servers";
-    ByteLinks in "node": "those of them that carry bytes";
-    RecordProgress in "node": "how much of a record was sent to another server";
-    LinkQueue in "node": "messages that wait on a connection to another server";
     NodeClock in "storage": "the clock";
     IdentityRecord in "storage": "the identity of the directory, and its file";
     DurableEnd in "planes": "the end of what is durable";
@@ -174,7 +175,6 @@ levels! {
     SimDisk in "disk": "the simulated disk";
     SimTime in "disk": "the simulated clock";
     Admission in "net": "places of open connections";
-    SendTurn in "net": "one sender on a socket at a time";
     PostedFrames in "net": "frames that the socket did not take at once";
     Inbox in "net": "replies of a connection within the process";
     BufferPool in "net": "free buffers for payloads";
