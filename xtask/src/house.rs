@@ -39,13 +39,13 @@ pub(crate) struct Ratchets {
 pub(crate) const RATCHETS: Ratchets = Ratchets {
     node_lines: 7289,
     server_crate_lines: 12991,
-    ring: 6,
+    ring: 2,
     shared_names: 35,
     riddles: 1,
     wide_source: 1,
     wide_docs: 0,
     long_files: 1,
-    bad_names: 27,
+    bad_names: 26,
     std_locks: 0,
 };
 

@@ -3,7 +3,7 @@
 //! Guarantees: an interval is closed before it is read, so the pages of an answer are one answer; the rights of then
 //! and of now both decide what of the past is visible. A page costs its own events and the others of its time, each
 //! directory on the way up once; the next page begins where it ended.
-//! Leaves to others: the changes (`timeline`), the meaning of a change (`differences`), deleted names (`gone`).
+//! Leaves to others: the changes (`change_feed`), the meaning of a change (`diff`), deleted names (`deleted`).
 
 use std::collections::BTreeSet;
 
@@ -11,15 +11,16 @@ use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{MAY_READ, PastSession, TreeAt, TxnChanges};
 use frieze_planes::Principal;
-use frieze_wire::message::{FileKind, InstantInfo, View};
+use frieze_wire::message::{FileKind, InstantInfo};
 use frieze_wire::timeline::{
     CONTENT, ChangedSpan, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Story, StoryReply,
 };
 use frieze_wire::txn::Caller;
 
 use crate::history::History;
-use crate::history::change_feed::{FileChange, Interval, Written};
-use crate::history::diff::{IfForgotten, SPANS_MAX};
+use crate::history::change_feed::{FileChange, Written};
+use crate::history::diff::{IfForgotten, SPANS_MAX, apart};
+use crate::history::interval::{Interval, exact};
 use crate::history::scope::{Area, Scope, records_max, scope_of};
 use crate::history::tree_pair::CutPair;
 use crate::history::unshown::{Page, UnshownKey};
@@ -292,7 +293,6 @@ impl History {
     /// The writes of sessions, each run as one event with its bytes, in no order.
     ///
     /// `passing`: inodes that were within the scope at some instant between its ends.
-    /// `passing` was within the scope at some instant between its ends.
     fn runs(
         &self,
         caller: &Caller,
@@ -557,27 +557,6 @@ fn runs_of(file: &FileChange) -> Vec<Run> {
         run.writes.push((*last, ChangedSpan { offset: range.start(), len: range.len() }));
     }
     runs
-}
-
-/// The same bytes as spans in order that do not touch.
-pub(crate) fn apart(mut spans: Vec<ChangedSpan>) -> Vec<ChangedSpan> {
-    spans.retain(|span| span.len > 0);
-    spans.sort_unstable_by_key(|span| span.offset);
-    let mut kept: Vec<ChangedSpan> = Vec::new();
-    for span in spans {
-        match kept.last_mut() {
-            Some(last) if last.offset + last.len >= span.offset => {
-                last.len = last.len.max(span.offset + span.len - last.offset);
-            }
-            _ => kept.push(span),
-        }
-    }
-    kept
-}
-
-/// An exact instant as a view.
-pub(crate) fn exact(at: Hlc) -> View {
-    View { at: Some(at.0), user_at: None }
 }
 
 /// Approximate size in an answer.

@@ -3,7 +3,7 @@
 //!
 //! Guarantees: complete for a closed interval, and the same at every query; the work grows with the changes of the
 //! interval and not with the tree.
-//! Leaves to others: what a caller may see of it (`differences`), undoing changes.
+//! Leaves to others: what a caller may see of it (`diff`), undoing changes.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use frieze_multilog::{RecordKind, RecordMeta};
 use frieze_namespace::{PlaceName, SubjectChange, TxnChanges};
 
 use crate::history::History;
-use crate::history::activity::exact;
+use crate::history::interval::{Interval, exact};
 use crate::history::scope::{Area, Scope, Within, is_name};
 use crate::history::tree_pair::CutPair;
 
@@ -21,15 +21,6 @@ use crate::history::tree_pair::CutPair;
 pub(crate) const CHANGES_MAX: usize = 1 << 20;
 /// Most records of one file in a feed.
 const RECORDS_MAX: usize = 1 << 20;
-
-/// (after, upto]: what was stamped later than the one and not later than the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interval {
-    /// Exclusive start.
-    pub(crate) after: Hlc,
-    /// Inclusive end.
-    pub(crate) upto: Hlc,
-}
 
 /// Granularity of a file's writes in a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

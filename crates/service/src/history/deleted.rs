@@ -1,7 +1,7 @@
 //! Queries about deleted names: when and by whose request each was removed, and how much space its history uses.
 //!
 //! Guarantees: a name that the caller could not have listed then, or could not list now, is not in the answer. Leaves
-//! to others: the events in between (`story`).
+//! to others: the events in between (`activity`).
 
 use std::collections::BTreeSet;
 
@@ -85,7 +85,7 @@ impl History {
             return Err(Fault::new(Reason::InvalidArgument, "a path of plain names from the root is needed"));
         }
         let now = self.planes.clock.newest();
-        self.planes.answer(crate::history::activity::exact(now))?;
+        self.planes.answer(crate::history::interval::exact(now))?;
         let target = Target { follow: false, ..Target::path(ask.path.clone()) };
         let refused = match self.planes.resolve_at(principal, &target, now) {
             Ok(found) => {

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a name in a directory that the caller may not read, at that instant and now, is not in the answer; an
 //! object that is the same at both ends is left out, whatever happened in between. Leaves to others: reading the feed
-//! (`timeline`), pages and sessions (`story`).
+//! (`change_feed`), pages and sessions (`activity`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -16,8 +16,8 @@ use frieze_wire::timeline::{ACL, CONTENT, ChangedSpan, Difference, MODE, OWNER, 
 use frieze_wire::txn::Caller;
 
 use crate::history::History;
-use crate::history::activity::{apart, exact};
-use crate::history::change_feed::{Changes, FileChange, Interval};
+use crate::history::change_feed::{Changes, FileChange};
+use crate::history::interval::{Interval, exact};
 use crate::history::scope::Scope;
 use crate::history::tree_pair::CutPair;
 
@@ -393,6 +393,22 @@ pub(crate) fn spans_of(
     let ranges = written.chain(decided).chain([(old.min(new), longer)]);
     let spans = ranges.map(|(start, end)| ChangedSpan { offset: start, len: end.min(longer).saturating_sub(start) });
     apart(spans.collect())
+}
+
+/// The same bytes as spans in order that do not touch.
+pub(crate) fn apart(mut spans: Vec<ChangedSpan>) -> Vec<ChangedSpan> {
+    spans.retain(|span| span.len > 0);
+    spans.sort_unstable_by_key(|span| span.offset);
+    let mut kept: Vec<ChangedSpan> = Vec::new();
+    for span in spans {
+        match kept.last_mut() {
+            Some(last) if last.offset + last.len >= span.offset => {
+                last.len = last.len.max(span.offset + span.len - last.offset);
+            }
+            _ => kept.push(span),
+        }
+    }
+    kept
 }
 
 impl History {

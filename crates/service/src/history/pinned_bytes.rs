@@ -11,9 +11,9 @@ use frieze_planes::Seen;
 use frieze_wire::message::FileKind;
 
 use crate::history::History;
-use crate::history::activity::exact;
-use crate::history::change_feed::{CHANGES_MAX, Detail, Interval};
+use crate::history::change_feed::{CHANGES_MAX, Detail};
 use crate::history::diff::spans_of;
+use crate::history::interval::{Interval, exact};
 
 /// Files that are looked at for one instant.
 const FILES_MAX: usize = 20_000;

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a query about a small part costs the changes in it, however many there were in other trees; one about a
 //! large part costs all changes anywhere, each once.
-//! Leaves to others: the changes (`timeline`), their meaning (`differences`).
+//! Leaves to others: the changes (`change_feed`), their meaning (`diff`).
 
 use frieze_base::{FastMap, Fault, InodeId};
 use frieze_hlc::Hlc;
@@ -10,7 +10,7 @@ use frieze_namespace::{ChangeSubject, PlaceName, Resolved, TreeAt, TreeExtent};
 use frieze_storage::Device;
 
 use crate::history::History;
-use crate::history::change_feed::Interval;
+use crate::history::interval::Interval;
 use crate::history::tree_pair::CutPair;
 
 /// Records read for each event of a page of activity, and at least for a page: most are part of a longer run of writes,

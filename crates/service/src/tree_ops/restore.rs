@@ -19,8 +19,9 @@ use frieze_wire::txn::{Caller, Target};
 
 use super::names::{NameKey, Paths};
 use super::{Naming, Plan, attribute_words};
-use crate::history::change_feed::{FileChange, Interval};
+use crate::history::change_feed::FileChange;
 use crate::history::diff::spans_of;
+use crate::history::interval::Interval;
 use crate::history::scope::Scope;
 use crate::history::tree_pair::CutPair;
 use crate::tree_ops::TreeOps;

@@ -26,7 +26,7 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, Op, Transaction};
 
-use crate::history::activity::exact;
+use crate::history::interval::exact;
 use crate::upkeep::Upkeep;
 use crate::write::check_numbered;
 

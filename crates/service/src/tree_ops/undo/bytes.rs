@@ -10,8 +10,8 @@ use frieze_planes::not_whole_here;
 use frieze_wire::edit::{ActionKind, Share};
 use frieze_wire::message::FileKind;
 
-use super::Actor;
-use crate::history::change_feed::Interval;
+use super::actor::Actor;
+use crate::history::interval::Interval;
 use crate::tree_ops::names::Paths;
 use crate::tree_ops::{Plan, TreeOps};
 
