@@ -17,7 +17,7 @@ use frieze_metadata::{MissingGrant, OtherWriter, WriteRight, WriteTarget, holds_
 use frieze_namespace::{Cached, Inode};
 use frieze_net::ReceivedPayload;
 use frieze_planes::{
-    Elsewhere, Files, Planes, Principal, Seen, chains_of_extent, granted_chains, layout_of, spread_of,
+    FileVersion, Files, Planes, Principal, RemoteReach, chains_of_extent, granted_chains, layout_of, spread_of,
 };
 use frieze_replication::{
     Content, Gather, WriteAsk, WriteCallback as Answer, WritePlace, WriteResult, in_one_record, split,
@@ -168,10 +168,10 @@ impl Writers {
         let elsewhere = match (ask.append, at_end) {
             (true, Some(chain)) => match self.end_elsewhere(id, chain) {
                 // A retry gets the stored result, wherever the file ends by now.
-                Err(_) if self.planes.data.has_record(header.session, header.seq) => Elsewhere::default(),
+                Err(_) if self.planes.data.has_record(header.session, header.seq) => RemoteReach::default(),
                 elsewhere => check!(elsewhere),
             },
-            _ => Elsewhere::default(),
+            _ => RemoteReach::default(),
         };
         if ask.append {
             // A record needs the right to its own chunk; it may reach over the end of that chunk.
@@ -191,7 +191,7 @@ impl Writers {
             self.files.check_caught_up(&looked)?;
             let (offset, above, inode) = match (ask.append, at_end) {
                 (true, Some(chain)) => {
-                    let mut seen = Seen::at(id, self.planes.meta.writable_inode(id)?, None);
+                    let mut seen = FileVersion::at(id, self.planes.meta.writable_inode(id)?, None);
                     let (offset, above) = self.files.append_end(&mut seen, chain, &elsewhere)?;
                     // If this server left a chain since the remote ends were collected, no member of that chain was
                     // asked. Without a lease the chain may have another head, so the file may be longer.
@@ -199,7 +199,7 @@ impl Writers {
                     (offset, above, Some(seen.inode))
                 }
                 (true, None) => {
-                    let seen = Seen::at(id, self.planes.meta.writable_inode(id)?, Some(Hlc::MAX));
+                    let seen = FileVersion::at(id, self.planes.meta.writable_inode(id)?, Some(Hlc::MAX));
                     let offset = self.files.look_with(&[&seen], &[], elsewhere.clone())?.extent(&seen).size;
                     (offset, Hlc::ZERO, Some(seen.inode))
                 }
@@ -260,23 +260,23 @@ impl Writers {
 
     /// The end of a file according to other servers, before an append to a chunk of `chain`. Writes in flight through
     /// other chains of this server are looked at here.
-    fn end_elsewhere(&self, id: InodeId, chain: ChainId) -> Result<Elsewhere, Fault> {
+    fn end_elsewhere(&self, id: InodeId, chain: ChainId) -> Result<RemoteReach, Fault> {
         let inode = self.planes.current(id)?;
         let elsewhere = self.files.written_remotely(id, &inode)?;
         let mut others = granted_chains(id, &inode);
         others.retain(|other| *other != chain && self.planes.data.is_member(*other));
         if self.planes.data.has_to_query_tail(others.iter().copied())
-            && self.files.append_end(&mut Seen::at(id, inode.clone(), None), chain, &elsewhere).is_err()
+            && self.files.append_end(&mut FileVersion::at(id, inode.clone(), None), chain, &elsewhere).is_err()
         {
             self.planes.data.await_tails(others.into_iter())?;
         }
-        let tail_of = |elsewhere: &Elsewhere, upto| {
-            elsewhere.of(&Seen::at(id, inode.clone(), upto)).and_then(|(_, tail)| tail.highest)
+        let tail_of = |elsewhere: &RemoteReach, upto| {
+            elsewhere.of(&FileVersion::at(id, inode.clone(), upto)).and_then(|(_, tail)| tail.highest)
         };
         if let Some(last) = tail_of(&elsewhere, Some(Hlc::MAX))
             && u64::from(last.0) * inode.chunk_bytes() + u64::from(last.1)
                 >= self.files.current_extent_with(id, &inode, elsewhere.clone())?.0
-            && tail_of(&self.files.reach_elsewhere(&[&Seen::at(id, inode.clone(), None)])?, None) < Some(last)
+            && tail_of(&self.files.remote_reach(&[&FileVersion::at(id, inode.clone(), None)])?, None) < Some(last)
         {
             let words = "what the file ends with is not committed yet where it is: try again";
             return Err(Fault::new(Reason::Unavailable, words));
@@ -286,11 +286,11 @@ impl Writers {
 
     /// Checks that this server has all user times of a file: its own and those of its clone origin.
     fn check_times_here(&self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
-        self.files.check_whole_here(&Seen::at(id, inode.clone(), None))?;
+        self.files.check_whole_here(&FileVersion::at(id, inode.clone(), None))?;
         let Some((from, then)) = inode.origin() else { return Ok(()) };
         // The origin's times count even if the origin may no longer be read.
         let origin = self.planes.meta.inode(from, Some(then))?;
-        self.files.check_whole_here(&Seen::at(from, origin, None))
+        self.files.check_whole_here(&FileVersion::at(from, origin, None))
     }
 
     /// Ensures that this server, one of several, knows the file and the session's right to write there, if the leader
@@ -334,7 +334,7 @@ impl Writers {
         session: SessionId,
         id: InodeId,
         len: u64,
-        elsewhere: &Elsewhere,
+        elsewhere: &RemoteReach,
     ) -> Result<(), Fault> {
         let inode = self.planes.current(id)?;
         let (size, _, _) = self.files.current_extent_with(id, &inode, elsewhere.clone())?;
@@ -611,7 +611,7 @@ impl Writers {
     /// all waiting requests.
     pub(crate) fn sync(&self, header: &FrameHeader, id: InodeId, responder: &Arc<dyn Responder>) {
         let (request, reply_to) = (*header, responder.clone());
-        let away = self.files.chains_elsewhere(None);
+        let away = self.files.remote_chains(None);
         // Both sets come from one look: each chain is either asked about or one of this node's.
         let (asked, here) = match away.is_empty() {
             true => (BTreeSet::new(), None),
@@ -621,7 +621,7 @@ impl Writers {
                 (self.files.chains_of_file(id).intersection(&away).copied().collect(), Some(here))
             }
         };
-        if let Err(fault) = self.files.persist_elsewhere(asked) {
+        if let Err(fault) = self.files.persist_remote(asked) {
             return reply_to.respond(&request, Err(fault), &[], 0);
         }
         let reply = move |result: Result<(), Fault>| reply_to.respond(&request, result.map(|()| done()), &[], 0);

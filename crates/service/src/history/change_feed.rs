@@ -170,8 +170,8 @@ impl History {
     ) -> Result<(BTreeSet<InodeId>, u64), Fault> {
         let (touched, looked_at) = self.planes.data.device().files_written(interval.after, interval.upto, is_asked)?;
         let mut files: BTreeSet<InodeId> = touched.into_iter().collect();
-        let elsewhere = self.files.touched_elsewhere(interval.after, interval.upto)?;
-        files.extend(elsewhere.into_iter().filter(|inode| is_asked(*inode)));
+        let remote = self.files.touched_remotely(interval.after, interval.upto)?;
+        files.extend(remote.into_iter().filter(|inode| is_asked(*inode)));
         Ok((files, looked_at))
     }
 
@@ -195,7 +195,7 @@ impl History {
             .log_of([inode])?
             .dropped_records(inode, interval.after, interval.upto)
             .is_empty()
-            || self.files.may_be_forgotten_elsewhere(inode, interval.after);
+            || self.files.may_be_forgotten_remotely(inode, interval.after);
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,

@@ -11,7 +11,7 @@ use frieze_namespace::{EntryVersion, MAY_READ, NoReadSet, PlaceName, Resolved, T
 use frieze_planes::Principal;
 use frieze_wire::message::FileKind;
 use frieze_wire::timeline::{
-    Deleted, DeletedObject, DeletedReply, LastSeen, LastSeenReply, Usage, UsageDirectory, UsageReply,
+    Deleted, DeletedObject, DeletedReply, LastExistence, LastExistenceReply, Usage, UsageDirectory, UsageReply,
 };
 use frieze_wire::txn::{Caller, Target};
 
@@ -78,7 +78,11 @@ impl Back<'_> {
 }
 
 impl History {
-    pub(crate) fn last_seen(&self, principal: &Principal, ask: &LastSeen) -> Result<LastSeenReply, Fault> {
+    pub(crate) fn last_existence(
+        &self,
+        principal: &Principal,
+        ask: &LastExistence,
+    ) -> Result<LastExistenceReply, Fault> {
         let names: Vec<&[u8]> = ask.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
         let plain = |name: &&[u8]| *name != b"." && *name != b".." && name.len() <= NAME_BYTES_MAX;
         if ask.path.len() > PATH_BYTES_MAX || names.is_empty() || !names.iter().all(plain) {
@@ -92,7 +96,7 @@ impl History {
                 let mut cut = self.planes.meta.history().tree_at(now, &principal.caller);
                 let named = PlaceName { parent: found.parent, name: found.name };
                 let was = self.deleted_object(&mut cut, &named, found.id)?.ok_or(Reason::AccessDenied)?;
-                return Ok(LastSeenReply { at: 0, was, sessions: Vec::new() });
+                return Ok(LastExistenceReply { at: 0, was, sessions: Vec::new() });
             }
             Err(fault) if fault.reason == Reason::NotFound => fault,
             Err(fault) => return Err(fault),
@@ -116,7 +120,7 @@ impl History {
             let below = names[depth + 1..].iter().flat_map(|name| [b"/", *name].concat());
             was.moved_to.extend(below.collect::<Vec<u8>>());
         }
-        Ok(LastSeenReply { at: found.at.0, sessions: self.infos(principal, [was.session].into_iter())?, was })
+        Ok(LastExistenceReply { at: found.at.0, sessions: self.infos(principal, [was.session].into_iter())?, was })
     }
 
     /// The newest instant in `span` at which the names resolved, from the root on. Rights are not checked.

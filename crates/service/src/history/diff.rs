@@ -316,7 +316,7 @@ impl Differ<'_, '_> {
         let range = |span: &ChangedSpan| ByteRange::new(span.offset, span.offset + span.len);
         let kept = ByteRange::new(0, both);
         let ranges: Vec<ByteRange> = spans.iter().map(|span| range(span).intersect(kept)).collect();
-        let differing = self.history.read.differing(&before?, &after?, &ranges)?;
+        let differing = self.history.read.differing([&before?, &after?], &ranges)?;
         let mut found = Vec::new();
         for span in spans.iter().map(range) {
             let parts = differing.iter().map(|part| part.intersect(span));

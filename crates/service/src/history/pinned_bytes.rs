@@ -7,7 +7,7 @@ use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::PieceSource;
 use frieze_namespace::{ChangeSubject, Inode};
-use frieze_planes::Seen;
+use frieze_planes::FileVersion;
 use frieze_wire::message::FileKind;
 
 use crate::history::History;
@@ -84,7 +84,7 @@ impl History {
 
     /// Bytes of `range` that hold data at an instant.
     fn data_in(&self, id: InodeId, inode: &Inode, at: Hlc, range: ByteRange) -> Result<u64, Fault> {
-        let seen = Seen::at(id, inode.clone(), Some(at));
+        let seen = FileVersion::at(id, inode.clone(), Some(at));
         let sources = self.files.sources(inode, range.start(), range.end())?;
         let mut pieces = Vec::new();
         self.files.look_through(&[&seen], &[&sources])?.plan(&seen, &sources, range, &mut pieces)?;

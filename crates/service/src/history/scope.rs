@@ -100,7 +100,7 @@ impl History {
     /// Stamps of the writes to the files of an extent; `None` if they are too many, or other servers have some of them.
     fn records_within(&self, extent: &TreeExtent, interval: Interval) -> Result<Option<Vec<Hlc>>, Fault> {
         let (Interval { after, upto }, device) = (interval, self.planes.data.device());
-        if !self.files.chains_elsewhere(Some(upto)).is_empty() {
+        if !self.files.remote_chains(Some(upto)).is_empty() {
             return Ok(None);
         }
         let (files, _) = device.files_written(after, upto, &|inode| extent.holds(inode))?;

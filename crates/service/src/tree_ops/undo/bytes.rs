@@ -72,7 +72,7 @@ impl TreeOps {
         change: Option<&SubjectChange>,
     ) -> Result<FileEvents, Fault> {
         let (records, gone) = {
-            if self.files.may_be_forgotten_elsewhere(id, after) {
+            if self.files.may_be_forgotten_remotely(id, after) {
                 return Err(not_whole_here(id));
             }
             let records = self.files.records(id, after, upto, RECORDS_MAX + 1)?;
