@@ -31,7 +31,7 @@ const ROOMS: &[ServiceRoom] = &[
     ServiceRoom { name: "history", may_use: &["read", "session"] },
     ServiceRoom { name: "write", may_use: &["read", "session", "time_plugin"] },
     ServiceRoom { name: "read", may_use: &["session", "time_plugin"] },
-    ServiceRoom { name: "session", may_use: &[] },
+    ServiceRoom { name: "session", may_use: &["time_plugin"] },
     ServiceRoom { name: "time_plugin", may_use: &[] },
 ];
 

@@ -132,8 +132,8 @@ levels! {
     SpanChecksums in "storage": "verified checksums of spans";
     ReadErrors in "storage": "segments with reads that failed";
     PeerLinks in "node": "connections to other servers";
-    RecordProgress in "node": "how much of a record was sent to another server";
     ByteLinks in "node": "those of them that carry bytes";
+    RecordProgress in "node": "how much of a record was sent to another server";
     LinkQueue in "node": "messages that wait on a connection to another server";
     NodeClock in "storage": "the clock";
     IdentityRecord in "storage": "the identity of the directory, and its file";

@@ -18,7 +18,7 @@ pub struct ChunkLayout {
     pub chain_count: u32,
 }
 
-/// What a write asks of its file before anything else.
+/// A file as the writes of one session see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteTarget {
     /// What it is.
@@ -27,19 +27,41 @@ pub struct WriteTarget {
     pub layout: ChunkLayout,
     /// The whole inode if the file has a time plug-in.
     pub timed: Option<Inode>,
-}
-
-/// The right of a session to write some chunks of a file, and where the user times of the file begin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteRight {
-    /// The first of the chunks that the session may not write.
-    pub missing: Option<MissingGrant>,
+    /// The chunks that the session may write.
+    pub granted: Vec<Range<u32>>,
+    /// The session is open. All grants of a session end with it.
+    pub is_open: bool,
+    /// As [`Inode::reaches_from`].
+    pub reaches_from: Option<u32>,
     /// As [`Inode::origin`].
     pub origin: Option<(InodeId, Hlc)>,
     /// As [`Inode::times_after`].
     pub times_after: Hlc,
-    /// The whole inode, if it was asked for.
-    pub inode: Option<Inode>,
+    /// [`Metadata::change_count`] of the look: all of this holds until it is another.
+    ///
+    /// [`Metadata::change_count`]: crate::Metadata::change_count
+    pub change_count: u64,
+}
+
+impl WriteTarget {
+    /// The first of these chunks that the session may not write.
+    pub fn missing_grant(&self, mut chunks: impl Iterator<Item = u32>) -> Option<MissingGrant> {
+        let chunk = chunks.find(|chunk| !self.granted.iter().any(|granted| granted.contains(chunk)))?;
+        Some(MissingGrant { chunk, is_open: self.is_open })
+    }
+
+    /// True if the session may write the bytes from `offset` on, `len` of them; if it `appends`: the chunk of the first
+    /// one, and over the end of that chunk where the bytes reach over it.
+    pub fn may_write_range(&self, (offset, len): (u64, u64), appends: bool) -> bool {
+        let chunk_bytes = self.layout.chunk_bytes.max(1);
+        let (first, last) = (offset / chunk_bytes, offset.saturating_add(len.max(1) - 1) / chunk_bytes);
+        let may = |chunk| u32::try_from(chunk).is_ok_and(|chunk| self.missing_grant(std::iter::once(chunk)).is_none());
+        let reaches = || first == last || self.reaches_from.is_some_and(|from| u64::from(from) <= first);
+        match appends {
+            true => may(first) && reaches(),
+            false => (first..=last).all(may),
+        }
+    }
 }
 
 /// A chunk that a session may not write.

@@ -36,9 +36,7 @@ mod store;
 mod survivor;
 mod writers;
 
-pub use facts::{
-    ChunkLayout, FileChunks, InodeHome, MissingGrant, OpenSessions, OtherWriter, TreeNode, WriteRight, WriteTarget,
-};
+pub use facts::{ChunkLayout, FileChunks, InodeHome, MissingGrant, OpenSessions, OtherWriter, TreeNode, WriteTarget};
 pub use history::{NameHistory, VisitAuthorship, VisitName, WantsSubject};
 pub use host::{MetadataHost, RecoverUpto};
 pub use metadata::{Metadata, PeerMetalog};

@@ -33,6 +33,8 @@ pub(super) struct AppliedState {
     /// Every transaction stamped up to it has been executed, as far as that is known: what was in the store at the
     /// start counts as nothing.
     executed: AtomicU64,
+    /// Count of entries executed and states received, changed under the lock of the namespace.
+    change_count: AtomicU64,
 }
 
 impl AppliedState {
@@ -53,6 +55,7 @@ impl AppliedState {
             control: RwLock::new(control),
             news: Mutex::default(),
             executed: AtomicU64::new(0),
+            change_count: AtomicU64::new(0),
         })
     }
 
@@ -159,7 +162,13 @@ impl AppliedState {
         self.decide(&batch.decisions, Hlc(last), &mut changes);
         self.versions.add(index, changes);
         self.executed.store(last, Ordering::Release);
+        self.change_count.fetch_add(1, Ordering::Release);
         outcomes
+    }
+
+    /// Count of entries executed and states received.
+    pub(super) fn change_count(&self) -> u64 {
+        self.change_count.load(Ordering::Acquire)
     }
 
     /// Stamp of the last transaction that was executed since the start.
@@ -211,6 +220,7 @@ impl AppliedState {
         self.versions.install_snapshot(applied, name)?;
         *self.control.write() = control;
         std::mem::swap(&mut *namespace, &mut other);
+        self.change_count.fetch_add(1, Ordering::Release);
         // The old one is dropped without the lock.
         drop(namespace);
         Ok(())

@@ -4,63 +4,47 @@
 
 use frieze_base::{ChunkId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Inode, MAY_WRITE, Namespace, SessionState, check_access};
+use frieze_namespace::{Inode, MAY_WRITE, SessionState, check_access};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
 
-use super::facts::{
-    ChunkLayout, FileChunks, MissingGrant, OpenSessions, OtherWriter, SessionGrants, WriteRight, WriteTarget,
-};
+use super::facts::{ChunkLayout, FileChunks, MissingGrant, OpenSessions, OtherWriter, SessionGrants, WriteTarget};
 use super::metadata::Metadata;
 
 /// What sessions may write.
 impl Metadata {
-    /// What a write asks of its file first. As [`Metadata::open_inode`], without a copy of the inode.
-    ///
-    /// # Errors
-    /// As [`Metadata::open_inode`].
-    pub fn write_target(&self, id: InodeId) -> Result<WriteTarget, Fault> {
-        let of = |inode: &Inode| WriteTarget {
-            kind: inode.kind(),
-            layout: ChunkLayout::of(inode),
-            timed: (!inode.plugin().is_empty()).then(|| inode.clone()),
-        };
-        let namespace = self.state.read();
-        match namespace.current(id) {
-            Some(inode) => Ok(of(inode)),
-            None if namespace.horizons().is_wholly_expired(id) => {
-                namespace.inode(&self.state.versions, id, None).map(|inode| of(&inode))
-            }
-            None => Err(Reason::StaleHandle.into()),
-        }
-    }
-
-    /// Whether `session` may write these chunks of a file now. `wants_inode`: with a copy of the inode.
+    /// A file as the writes of `session` see it, without a copy of the inode unless the file has a time plug-in.
     ///
     /// # Errors
     /// `HistoryExpired` if the file was forgotten whole, `StaleHandle` if there is none.
-    pub fn write_right(
-        &self,
-        id: InodeId,
-        session: SessionId,
-        chunks: impl Iterator<Item = u32>,
-        wants_inode: bool,
-    ) -> Result<WriteRight, Fault> {
+    pub fn write_target(&self, id: InodeId, session: SessionId) -> Result<WriteTarget, Fault> {
         let namespace = self.state.read();
         namespace.check_kept(id, None)?;
         let inode = namespace.current(id).ok_or(Reason::StaleHandle)?;
-        Ok(WriteRight {
-            missing: missing_grant(&namespace, inode, session, chunks),
+        let grants = inode.grants().iter().filter(|grant| grant.session == session && !grant.is_stopped);
+        Ok(WriteTarget {
+            kind: inode.kind(),
+            layout: ChunkLayout::of(inode),
+            timed: (!inode.plugin().is_empty()).then(|| inode.clone()),
+            granted: grants.flat_map(|grant| grant.chunks.iter().cloned()).collect(),
+            is_open: namespace.session(session).is_some(),
+            reaches_from: inode.reaches_from(),
             origin: inode.origin(),
             times_after: inode.times_after(),
-            inode: wants_inode.then(|| inode.clone()),
+            // Changed under the lock that is held.
+            change_count: self.change_count(),
         })
+    }
+
+    /// Count of changes that were executed here since the start. While it is the same, so are names and inodes.
+    pub fn change_count(&self) -> u64 {
+        self.state.change_count()
     }
 
     /// A copy of the inode of a file that is about to be written.
     ///
     /// # Errors
-    /// As [`Metadata::write_right`].
+    /// As [`Metadata::write_target`].
     pub fn writable_inode(&self, id: InodeId) -> Result<Inode, Fault> {
         let namespace = self.state.read();
         namespace.check_kept(id, None)?;
@@ -76,21 +60,6 @@ impl Metadata {
     ) -> Option<MissingGrant> {
         let chunk = chunks.find(|chunk| !inode.may_write_chunk(session, *chunk))?;
         Some(MissingGrant { chunk, is_open: self.has_session(session) })
-    }
-
-    /// True if `session` may write the bytes from `offset` on, `len` of them; if it `appends`: the chunk of the first
-    /// one, and over the end of that chunk where the bytes reach over it.
-    pub fn may_write_range(&self, id: InodeId, session: SessionId, (offset, len): (u64, u64), appends: bool) -> bool {
-        let namespace = self.state.read();
-        let Some(inode) = namespace.current(id) else { return false };
-        let chunk_bytes = inode.layout.chunk_bytes.max(1);
-        let (first, last) = (offset / chunk_bytes, offset.saturating_add(len.max(1) - 1) / chunk_bytes);
-        let may = |chunk| u32::try_from(chunk).is_ok_and(|chunk| inode.may_write_chunk(session, chunk));
-        let reaches = || first == last || u32::try_from(first).is_ok_and(|chunk| inode.reaches_over(chunk));
-        match appends {
-            true => may(first) && reaches(),
-            false => (first..=last).all(may),
-        }
     }
 
     /// True if `session` may write that chunk now.
@@ -193,14 +162,4 @@ impl Metadata {
 /// True if `session` has a write grant on a file, stopped or not.
 pub fn holds_grant(inode: &Inode, session: SessionId) -> bool {
     inode.grants().iter().any(|grant| grant.session == session)
-}
-
-fn missing_grant(
-    namespace: &Namespace,
-    inode: &Inode,
-    session: SessionId,
-    mut chunks: impl Iterator<Item = u32>,
-) -> Option<MissingGrant> {
-    let chunk = chunks.find(|chunk| !inode.may_write_chunk(session, *chunk))?;
-    Some(MissingGrant { chunk, is_open: namespace.session(session).is_some() })
 }

@@ -4,7 +4,6 @@ pub mod activity;
 pub mod change_feed;
 mod deleted;
 pub mod diff;
-pub mod interval;
 mod log;
 mod pinned_bytes;
 pub mod scope;

@@ -9,6 +9,7 @@ pub mod request_class;
 pub mod responder;
 pub mod scratch;
 pub mod state;
+pub(crate) mod write_context;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -233,7 +233,7 @@ impl TreeOps {
             }
             let now = self.planes.clock.now();
             let went = self.planes.data.detach_count();
-            self.planes.answer(View { at: Some(now.0), user_at: None })?;
+            self.planes.answer(View::exact(now))?;
             let plan = plan(now);
             if self.planes.has_lost_chains_since(went) {
                 continue;

@@ -226,28 +226,31 @@ fn what_a_session_may_write_is_said_chunk_by_chunk() {
     example.run(Op::Grant(Grant { inode: example.file.0, first: 0, count: 2 }));
     let other = open_session(&example.metadata, 8, false);
     let Example { metadata, writer, file, .. } = &example;
-    let target = metadata.write_target(*file).expect("a file");
+    let of = |session| metadata.write_target(*file, session).expect("a file");
+    let target = of(*writer);
     assert!(target.kind == FileKind::File && target.layout.chunk_bytes == CHUNK_BYTES && target.timed.is_none());
-    let right = |session, chunks: &[u32], wants| {
-        metadata.write_right(*file, session, chunks.iter().copied(), wants).expect("a file")
-    };
-    let whole = right(*writer, &[0, 1], true);
-    assert!(whole.missing.is_none() && whole.inode == metadata.current(*file));
-    assert_eq!(right(*writer, &[1, 2, 3], false).missing, Some(MissingGrant { chunk: 2, is_open: true }));
-    assert!(right(*writer, &[], false).inode.is_none());
-    assert_eq!(right(other, &[0], false).missing, Some(MissingGrant { chunk: 0, is_open: true }));
-    assert_eq!(right(SessionId(5), &[0], false).missing, Some(MissingGrant { chunk: 0, is_open: false }));
+    assert_eq!((target.granted.as_slice(), target.is_open), (std::slice::from_ref(&(0..2)), true));
+    assert_eq!(target.missing_grant([0, 1].into_iter()), None);
+    assert_eq!(target.missing_grant(1..4), Some(MissingGrant { chunk: 2, is_open: true }));
+    assert_eq!(of(other).missing_grant(0..1), Some(MissingGrant { chunk: 0, is_open: true }));
+    assert_eq!(of(SessionId(5)).missing_grant(0..1), Some(MissingGrant { chunk: 0, is_open: false }));
     let inode = metadata.writable_inode(*file).expect("a file");
     assert_eq!(metadata.missing_grant(&inode, *writer, 0..2), None);
     assert_eq!(metadata.missing_grant(&inode, other, 0..2), Some(MissingGrant { chunk: 0, is_open: true }));
-    assert!(metadata.may_write_range(*file, *writer, (0, 2 * CHUNK_BYTES), false));
-    assert!(!metadata.may_write_range(*file, *writer, (0, 2 * CHUNK_BYTES + 1), false));
-    assert!(metadata.may_write_range(*file, *writer, (CHUNK_BYTES, 10), true));
-    assert!(!metadata.may_write_range(*file, *writer, (CHUNK_BYTES, CHUNK_BYTES + 1), true), "no record reaches over");
+    assert!(target.may_write_range((0, 2 * CHUNK_BYTES), false));
+    assert!(!target.may_write_range((0, 2 * CHUNK_BYTES + 1), false));
+    assert!(target.may_write_range((CHUNK_BYTES, 10), true));
+    assert!(!target.may_write_range((CHUNK_BYTES, CHUNK_BYTES + 1), true), "no record reaches over");
     assert!(metadata.has_grant(*writer, ChunkId { inode: *file, index: 1 }));
     assert!(!metadata.has_grant(*writer, ChunkId { inode: *file, index: 2 }));
-    let never = metadata.write_right(InodeId(4711), *writer, [].into_iter(), false);
+    let never = metadata.write_target(InodeId(4711), *writer);
     assert_eq!(never.map_err(|fault| fault.reason), Err(Reason::StaleHandle));
+    assert_eq!(target.change_count, metadata.change_count());
+    let before = target.change_count;
+    example.run(Op::StopWriting(StopWriting { inodes: vec![example.file.0] }));
+    assert_ne!(example.metadata.change_count(), before, "a right that was looked up before may have ended");
+    let stopped = example.metadata.write_target(example.file, example.writer).expect("a file");
+    assert!(stopped.granted.is_empty());
 }
 
 #[test]
@@ -272,7 +275,7 @@ fn only_a_file_with_user_times_has_another_writer() {
     let timed = InodeId(example.run(make("/d/timed", MakeKind::File(true))).id);
     let expected = OtherWriter { session: example.writer, plugin: "lines of some form".to_owned() };
     assert_eq!(example.metadata.other_writer(timed, other), Some(expected));
-    assert!(example.metadata.write_target(timed).is_ok_and(|target| target.timed.is_some()));
+    assert!(example.metadata.write_target(timed, example.writer).is_ok_and(|target| target.timed.is_some()));
     assert_eq!(example.metadata.other_writer(timed, example.writer), None);
 }
 

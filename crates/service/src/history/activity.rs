@@ -11,7 +11,7 @@ use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{MAY_READ, PastSession, TreeAt, TxnChanges};
 use frieze_planes::Principal;
-use frieze_wire::message::{FileKind, InstantInfo};
+use frieze_wire::message::{FileKind, InstantInfo, View};
 use frieze_wire::timeline::{
     CONTENT, ChangedSpan, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Story, StoryReply,
 };
@@ -20,9 +20,8 @@ use frieze_wire::txn::Caller;
 use crate::history::History;
 use crate::history::change_feed::{FileChange, Written};
 use crate::history::diff::{IfForgotten, SPANS_MAX, apart};
-use crate::history::interval::{Interval, exact};
 use crate::history::scope::{Area, Scope, records_max, scope_of};
-use crate::history::tree_pair::CutPair;
+use crate::history::tree_pair::{CutPair, Interval};
 use crate::history::unshown::{Page, UnshownKey};
 use crate::read::page;
 use crate::session::cache_leases::CacheLeaseRequest;
@@ -42,7 +41,7 @@ impl History {
         if interval.after > interval.upto {
             return Err(Fault::new(Reason::InvalidArgument, "the interval ends before it begins: swap its ends"));
         }
-        let ends = [self.answer_start(interval.after)?, self.planes.answer(exact(interval.upto))?];
+        let ends = [self.answer_start(interval.after)?, self.planes.answer(View::exact(interval.upto))?];
         // Older instants show the same as this one: nothing.
         interval.after = interval.after.max(self.planes.earliest().previous());
         let found = match self.planes.resolve_at(principal, &ask.target, interval.upto) {
@@ -120,7 +119,7 @@ impl History {
     pub(crate) fn answer_start(&self, after: Hlc) -> Result<InstantInfo, Fault> {
         match after < self.planes.earliest() {
             true => Ok(InstantInfo::default()),
-            false => self.planes.answer(exact(after)),
+            false => self.planes.answer(View::exact(after)),
         }
     }
 
@@ -131,7 +130,7 @@ impl History {
         asking: &CacheLeaseRequest,
     ) -> Result<StoryReply, Fault> {
         let mut whole = Interval { after: Hlc(ask.after), upto: Hlc(ask.upto) };
-        self.planes.answer(exact(whole.upto))?;
+        self.planes.answer(View::exact(whole.upto))?;
         self.planes.answer(ask.view)?;
         let found = self.planes.resolve(principal, &ask.target, ask.view.instant(), asking.reads())?;
         if !found.inode.is_directory() {

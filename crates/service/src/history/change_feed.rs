@@ -11,11 +11,11 @@ use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
 use frieze_namespace::{PlaceName, SubjectChange, TxnChanges};
+use frieze_wire::message::View;
 
 use crate::history::History;
-use crate::history::interval::{Interval, exact};
 use crate::history::scope::{Area, Scope, Within, is_name};
-use crate::history::tree_pair::CutPair;
+use crate::history::tree_pair::{CutPair, Interval};
 
 /// Most changes of one feed: beyond, the caller asks for a shorter interval. About 200 bytes each: 200 MiB.
 pub(crate) const CHANGES_MAX: usize = 1 << 20;
@@ -83,7 +83,7 @@ impl History {
     /// The versions of what changed within the scope; to find these, the names below it if they are few
     /// ([`History::area`]), or else the changes of the interval in the whole file system.
     pub(crate) fn changes(&self, scope: Scope, interval: Interval, cuts: &mut CutPair<'_>) -> Result<Changes, Fault> {
-        self.planes.answer(exact(interval.upto))?;
+        self.planes.answer(View::exact(interval.upto))?;
         let history = self.planes.meta.history();
         // The names of the scope itself lie in directories above it.
         let own_names: Vec<PlaceName> = match scope {

@@ -11,7 +11,7 @@ use frieze_planes::Principal;
 use frieze_wire::message::{Log, LogReply, Version, VersionKind, View};
 
 use crate::history::History;
-use crate::history::interval::Interval;
+use crate::history::tree_pair::Interval;
 use crate::read::page;
 use crate::session::cache_leases::CacheLeaseRequest;
 

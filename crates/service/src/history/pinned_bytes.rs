@@ -8,12 +8,12 @@ use frieze_hlc::Hlc;
 use frieze_multilog::PieceSource;
 use frieze_namespace::{ChangeSubject, Inode};
 use frieze_planes::FileVersion;
-use frieze_wire::message::FileKind;
+use frieze_wire::message::{FileKind, View};
 
 use crate::history::History;
 use crate::history::change_feed::{CHANGES_MAX, Detail};
 use crate::history::diff::spans_of;
-use crate::history::interval::{Interval, exact};
+use crate::history::tree_pair::Interval;
 
 /// Files that are looked at for one instant.
 const FILES_MAX: usize = 20_000;
@@ -38,8 +38,8 @@ impl History {
     pub(crate) fn pinned_bytes(&self, at: Hlc) -> Result<PinnedBytes, Fault> {
         let now = self.planes.clock.newest().max(at);
         let interval = Interval { after: at, upto: now };
-        self.planes.answer(exact(at))?;
-        self.planes.answer(exact(now))?;
+        self.planes.answer(View::exact(at))?;
+        self.planes.answer(View::exact(now))?;
         let (mut files, _) = self.touched(interval, &|_| true)?;
         let mut held = PinnedBytes::default();
         let changed = self.planes.meta.history().changed((at, now), None, CHANGES_MAX, &mut |subject| {
@@ -69,7 +69,7 @@ impl History {
         }
         let now = self.planes.meta.inode(id, Some(interval.upto))?;
         if now.links == 0 {
-            return Ok(self.read.attr(id, &then, exact(interval.after))?.0.bytes_live);
+            return Ok(self.read.attr(id, &then, View::exact(interval.after))?.0.bytes_live);
         }
         let (old, new) = (self.size_at(id, &then, interval.after)?, self.size_at(id, &now, interval.upto)?);
         let (written, _) = self.written(id, interval, Detail::Runs)?;

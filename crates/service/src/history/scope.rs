@@ -10,8 +10,8 @@ use frieze_namespace::{ChangeSubject, PlaceName, Resolved, TreeAt, TreeExtent};
 use frieze_storage::Device;
 
 use crate::history::History;
-use crate::history::interval::Interval;
 use crate::history::tree_pair::CutPair;
+use crate::history::tree_pair::Interval;
 
 /// Records read for each event of a page of activity, and at least for a page: most are part of a longer run of writes,
 /// or lie outside the scope.

@@ -10,7 +10,14 @@ use frieze_metadata::NameHistory;
 use frieze_namespace::TreeAt;
 use frieze_wire::txn::Caller;
 
-use crate::history::interval::Interval;
+/// (after, upto]: what was stamped later than the one and not later than the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interval {
+    /// Exclusive start.
+    pub(crate) after: Hlc,
+    /// Inclusive end.
+    pub(crate) upto: Hlc,
+}
 
 /// The tree before and after what happened in an interval, as one caller may see it.
 pub(crate) struct CutPair<'a> {

@@ -13,8 +13,8 @@ use frieze_wire::timeline::Difference;
 use frieze_wire::txn::Caller;
 use prost::Message;
 
-use crate::history::interval::Interval;
 use crate::history::scope::Scope;
+use crate::history::tree_pair::Interval;
 
 /// The request, and what its answer depends on beside the past.
 #[derive(Clone, Debug, PartialEq, Eq)]

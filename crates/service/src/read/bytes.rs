@@ -121,7 +121,7 @@ impl Reader {
         };
         scratch.fetch.clear();
         device.request_images(&scratch.crowded);
-        let lease = self.make_ready(seen, range, who, &scratch.pieces);
+        let lease = self.prefetch(seen, range, who, &scratch.pieces);
         let len = range.len() as usize;
         if scratch.may_step && can_step(&scratch.pieces, len) {
             scratch.unread = Some(Unread { start: range.start(), len, lease });
@@ -136,13 +136,7 @@ impl Reader {
     /// Requests the parts of `pieces`, which are `range` of a file, that are not in memory, and the next range of the
     /// reader if it reads sequentially. The caller passes the result to
     /// [`Device::unpin`](frieze_storage::Device::unpin) after reading.
-    fn make_ready(
-        &self,
-        seen: &FileVersion,
-        range: ByteRange,
-        who: Option<ReaderKey>,
-        pieces: &[Piece],
-    ) -> PinnedPages {
+    fn prefetch(&self, seen: &FileVersion, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> PinnedPages {
         let device = self.planes.data.device();
         // Young records are in memory: no prefetch is needed.
         if !device.may_need_disk(pieces) {

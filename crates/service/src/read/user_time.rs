@@ -68,7 +68,7 @@ impl Reader {
                     (Some(seen), ..) => seen,
                     (_, None, _) => return Err(no_user_time(id, user)),
                     (_, Some(cut), Some(plugin)) => self.version_of_rows(plugin, id, inode, user, cut, &mut scratch)?,
-                    (_, Some(cut), None) => self.version_of_records(id, inode, at, cut)?,
+                    (_, Some(cut), None) => self.file_of_records(id, inode, at, cut)?,
                 };
                 let seen = match asked.filter(|_| seen.empty) {
                     // As old as the file itself, not as its origin.
@@ -191,22 +191,14 @@ impl Reader {
     }
 
     /// A file of records at a user time.
-    fn version_of_records(
-        &self,
-        id: InodeId,
-        inode: Inode,
-        at: Option<Hlc>,
-        cut: UserCut,
-    ) -> Result<FileVersion, Fault> {
+    fn file_of_records(&self, id: InodeId, inode: Inode, at: Option<Hlc>, cut: UserCut) -> Result<FileVersion, Fault> {
         let UserCut { stamp, open, .. } = cut;
         if stamp == Hlc::ZERO {
             return Ok(FileVersion { empty: true, user_time_open: open, ..FileVersion::at(id, inode, at) });
         }
         // A read at a user time is a read at the stamp of the last record that it needs.
-        Ok(FileVersion {
-            user_time_open: open,
-            ..FileVersion::at(id, self.planes.inode_at(id, Some(stamp))?, Some(stamp))
-        })
+        let inode = self.planes.inode_at(id, Some(stamp))?;
+        Ok(FileVersion { user_time_open: open, ..FileVersion::at(id, inode, Some(stamp)) })
     }
 
     /// A file of rows at a user time.

@@ -6,6 +6,7 @@ use frieze_storage::Device;
 use crate::session::cache_leases::CacheLeaseRequest;
 use crate::session::capability::Shown;
 use crate::session::reply_stream::{Steps, Unread};
+use crate::session::write_context::WriteContexts;
 
 /// Buffers of one connection, used again for every request.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub struct Scratch {
     pub(crate) fetch: Fetch,
     /// The capability that came with the last request.
     pub(crate) shown: Shown,
+    /// What the last writes looked up.
+    pub(crate) write_contexts: WriteContexts,
     /// The cache leases that the request may get for its session.
     pub(crate) asking: CacheLeaseRequest,
     /// The answer may go out before all of it is read.

@@ -21,9 +21,8 @@ use super::names::{NameKey, Paths};
 use super::{Naming, Plan, attribute_words};
 use crate::history::change_feed::FileChange;
 use crate::history::diff::spans_of;
-use crate::history::interval::Interval;
 use crate::history::scope::Scope;
-use crate::history::tree_pair::CutPair;
+use crate::history::tree_pair::{CutPair, Interval};
 use crate::tree_ops::TreeOps;
 
 /// Names of then that have another inode now, or none.
@@ -115,7 +114,7 @@ impl RestoreTrees<'_> {
 impl TreeOps {
     pub(crate) fn plan_restore(&self, principal: &Principal, ask: &Restore, now: Hlc) -> Result<Plan, Fault> {
         let at = Hlc(ask.at);
-        self.planes.answer(View { at: Some(at.0), user_at: None })?;
+        self.planes.answer(View::exact(at))?;
         let target = Target { follow: false, ..ask.target.clone() };
         let whole = target.path.iter().all(|&byte| byte == b'/');
         let (own, root_then, root_now) = match whole {

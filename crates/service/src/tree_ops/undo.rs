@@ -29,7 +29,7 @@ use self::units::{is_as_before, naming_of, undo_attributes, undo_name, undo_xatt
 use super::names::{NameKey, Paths};
 use super::{Naming, Plan};
 use crate::history::change_feed::CHANGES_MAX;
-use crate::history::interval::Interval;
+use crate::history::tree_pair::Interval;
 use crate::tree_ops::TreeOps;
 
 /// The changes in the interval that belong to the path, by subject.
@@ -87,7 +87,7 @@ impl TreeOps {
         }
         let upto = if ask.upto == 0 { now } else { Hlc(ask.upto) };
         if upto > now {
-            self.planes.answer(View { at: Some(upto.0), user_at: None })?;
+            self.planes.answer(View::exact(upto))?;
         }
         // A session made nothing before it was opened; its number is the stamp of its opening.
         let opened = ask.sessions.iter().min().map_or(0, |first| first.saturating_sub(1));

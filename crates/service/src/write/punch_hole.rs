@@ -22,6 +22,7 @@ use frieze_wire::txn::{Grant, Op};
 
 use crate::session::capability::Presenter;
 use crate::session::responder::Responder;
+use crate::session::write_context::WriteContexts;
 use crate::write::{GRANT_CHUNKS_MAX, Writers, check_granted, check_numbered, check_writable};
 
 /// Stretches of a file: first byte, end.
@@ -148,7 +149,8 @@ impl Writers {
         let capability = self.sessions.mint.open(&ask.capability, Presenter::of_any(header.session, principal.uid))?;
         check_writable(&capability)?;
         let id = capability.inode;
-        let looked = self.catch_up(id, header.session, (ask.offset, ask.len), false)?;
+        let range = (ask.offset, ask.len);
+        let (_, looked) = self.context(id, header.session, range, false, &mut WriteContexts::default())?;
         let inode = self.planes.current(id)?;
         if inode.kind() != FileKind::File {
             return Err(Reason::InvalidArgument.into());

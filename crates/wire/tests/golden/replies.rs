@@ -151,10 +151,7 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
                 incomplete: true,
             }),
         ),
-        (
-            "last_existence",
-            Reply::LastExistence(LastExistenceReply { at: AT, was: deleted(), sessions: vec![session()] }),
-        ),
+        ("last_existed", Reply::LastExisted(LastExistedReply { at: AT, was: deleted(), sessions: vec![session()] })),
         (
             "deleted",
             Reply::Deleted(DeletedReply { names: vec![deleted()], next: b"n".to_vec(), sessions: vec![session()] }),

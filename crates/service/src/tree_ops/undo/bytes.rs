@@ -11,7 +11,7 @@ use frieze_wire::edit::{ActionKind, Share};
 use frieze_wire::message::FileKind;
 
 use super::actor::Actor;
-use crate::history::interval::Interval;
+use crate::history::tree_pair::Interval;
 use crate::tree_ops::names::Paths;
 use crate::tree_ops::{Plan, TreeOps};
 

@@ -15,7 +15,7 @@ use frieze_wire::message::VersionKind;
 use frieze_wire::txn::{Caller, Target};
 
 use super::actor::Actor;
-use crate::history::interval::Interval;
+use crate::history::tree_pair::Interval;
 use crate::tree_ops::names::NameKey;
 use crate::tree_ops::{Naming, TreeOps};
 

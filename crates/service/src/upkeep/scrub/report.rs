@@ -127,8 +127,8 @@ impl Upkeep {
         found: &StoredFinding,
     ) -> Result<bool, Fault> {
         // The length of the file does not matter.
-        let look =
-            self.files.look_with(&[&FileVersion::at(id, inode.clone(), Some(at))], &[], RemoteReach::default())?;
+        let file = FileVersion::at(id, inode.clone(), Some(at));
+        let look = self.files.look_with(&[&file], &[], RemoteReach::default())?;
         let layer = Layer { id, inode, upto: Some(at) };
         let mut pieces = Vec::new();
         for (start, end, patch) in parts(inode, range.0, range.1) {
