@@ -223,7 +223,7 @@ pub(crate) fn name_of(reply: &Reply) -> &'static str {
         Reply::Lock(_) | Reply::TestLock(_) => "a lock",
         Reply::Diff(_) => "differences",
         Reply::Story(_) => "events",
-        Reply::LastSeen(_) => "when a name last existed",
+        Reply::LastExisted(_) => "when a name last existed",
         Reply::Deleted(_) => "deleted names",
         Reply::Sessions(_) => "sessions",
         Reply::Usage(_) => "the size of history",

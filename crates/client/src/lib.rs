@@ -84,8 +84,8 @@ pub use frieze_wire::message::{
 pub use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR};
 pub use frieze_wire::scrub::{Finding, FindingKind, ScrubAction, ScrubReply, ScrubState};
 pub use frieze_wire::timeline::{
-    ChangedSpan, DeletedObject, DeletedReply, DiffReply, Difference, LastSeenReply, SessionInfo, SessionsReply, Side,
-    StoryReply, UsageReply,
+    ChangedSpan, DeletedObject, DeletedReply, DiffReply, Difference, LastExistedReply, SessionInfo, SessionsReply,
+    Side, StoryReply, UsageReply,
 };
 pub use frieze_wire::txn::{Caller, SetAttr, Special, Target, TimeValue};
 pub use frieze_wire::writers::FileWriter;

@@ -3,7 +3,7 @@
 use frieze_hlc::Hlc;
 use frieze_wire::message::{Reply, Request};
 use frieze_wire::timeline::{
-    Deleted, DeletedReply, Diff, DiffReply, LastSeen, LastSeenReply, SessionInfo, Sessions, SessionsReply, Story,
+    Deleted, DeletedReply, Diff, DiffReply, LastExisted, LastExistedReply, SessionInfo, Sessions, SessionsReply, Story,
     StoryReply, Usage, UsageReply,
 };
 use frieze_wire::txn::Target;
@@ -83,9 +83,9 @@ impl Fs {
     ///
     /// # Errors
     /// `Refused` with `NotFound` if it never existed, or if the caller could not have read its directory.
-    pub fn last_seen(&self, path: &[u8]) -> Result<LastSeenReply, Error> {
-        match self.query(Request::LastSeen(LastSeen { path: path.to_vec() }))? {
-            Reply::LastSeen(reply) => Ok(reply),
+    pub fn last_existed(&self, path: &[u8]) -> Result<LastExistedReply, Error> {
+        match self.query(Request::LastExisted(LastExisted { path: path.to_vec() }))? {
+            Reply::LastExisted(reply) => Ok(reply),
             other => Err(self.unexpected("an instant", &other)),
         }
     }

@@ -39,7 +39,7 @@ impl RaftSender {
     pub(super) fn send(&mut self, way: &dyn Peers, message: &PeerMessage) {
         let (said, bytes) = to_wire(message, 0);
         if bytes.len() <= PART_BYTES {
-            return way.tell(message.to, ServerMessage::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });
+            return way.send(message.to, ServerMessage::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });
         }
         self.parted += 1;
         let parts = bytes.len().div_ceil(PART_BYTES) as u32;
@@ -47,7 +47,7 @@ impl RaftSender {
             let said = MetalogMessage { parted: self.parted, part, parts, ..said.clone() };
             let from = part as usize * PART_BYTES;
             let bytes = bytes.slice(from..bytes.len().min(from + PART_BYTES));
-            way.tell(message.to, ServerMessage::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });
+            way.send(message.to, ServerMessage::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });
         }
     }
 }

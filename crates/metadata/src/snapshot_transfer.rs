@@ -157,7 +157,7 @@ impl OutgoingSnapshot {
 }
 
 pub(super) fn send_piece(way: &dyn Peers, to: NodeId, piece: &MetalogPiece, bytes: &Bytes) {
-    way.tell(
+    way.send(
         to,
         ServerMessage::MetalogPiece(piece.clone()),
         PeerPayload { bytes: bytes.clone(), crc: Some(piece.crc), ahead: None },

@@ -11,12 +11,12 @@ use frieze_wire::peer::ServerMessage;
 /// those in flight when a connection breaks.
 pub trait Peers: Send + Sync {
     /// Sends a message to `to`, with a payload.
-    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload);
+    fn send(&self, to: NodeId, message: ServerMessage, payload: PeerPayload);
 
     /// The same for a caller that holds a contended lock, and calls [`Peers::go`] after its release: the message is
     /// queued now and sent then.
-    fn tell_soon(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
-        self.tell(to, told, payload);
+    fn queue(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
+        self.send(to, message, payload);
     }
 
     /// Sends the queued messages, as far as that is possible without waiting.
@@ -91,15 +91,15 @@ impl PeersCell {
 }
 
 impl Peers for PeersCell {
-    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
+    fn send(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
         if let Some(peers) = self.0.get() {
-            peers.tell(to, told, payload);
+            peers.send(to, message, payload);
         }
     }
 
-    fn tell_soon(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
+    fn queue(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
         if let Some(peers) = self.0.get() {
-            peers.tell_soon(to, told, payload);
+            peers.queue(to, message, payload);
         }
     }
 

@@ -467,7 +467,7 @@ impl Control {
     }
 
     fn send(&self, to: NodeId, told: ServerMessage) {
-        self.way.tell(to, told, PeerPayload::none());
+        self.way.send(to, told, PeerPayload::none());
     }
 }
 

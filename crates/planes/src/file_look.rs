@@ -5,10 +5,10 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::message::FileKind;
 
-use crate::file_version::{Seen, Sources, layout_of, parts};
+use crate::file_version::{FileVersion, Sources, layout_of, parts};
 use crate::file_view::{DEPTH_MAX, Look};
 use crate::files::Files;
-use crate::remote_reach::Elsewhere;
+use crate::remote_reach::RemoteReach;
 
 impl Files {
     /// Opens a consistent view of these files. Hold it only for queries that belong together: it keeps writers from
@@ -16,7 +16,7 @@ impl Files {
     ///
     /// # Errors
     /// Of the device, where the index of a file has to be fetched.
-    pub fn look(&self, seen: &[&Seen]) -> Result<Look<'_>, Fault> {
+    pub fn look(&self, seen: &[&FileVersion]) -> Result<Look<'_>, Fault> {
         self.look_through(seen, &[])
     }
 
@@ -24,20 +24,25 @@ impl Files {
     ///
     /// # Errors
     /// As [`Files::look`].
-    pub fn look_through(&self, seen: &[&Seen], sources: &[&Sources]) -> Result<Look<'_>, Fault> {
-        self.look_with(seen, sources, self.reach_elsewhere(seen)?)
+    pub fn look_through(&self, seen: &[&FileVersion], sources: &[&Sources]) -> Result<Look<'_>, Fault> {
+        self.look_with(seen, sources, self.remote_reach(seen)?)
     }
 
     /// As [`Files::look_through`], with the answers of other servers.
     ///
     /// # Errors
     /// As [`Files::look`].
-    pub fn look_with(&self, seen: &[&Seen], sources: &[&Sources], elsewhere: Elsewhere) -> Result<Look<'_>, Fault> {
+    pub fn look_with(
+        &self,
+        seen: &[&FileVersion],
+        sources: &[&Sources],
+        remote: RemoteReach,
+    ) -> Result<Look<'_>, Fault> {
         let files = seen.iter().filter(|seen| seen.inode.kind() == FileKind::File).map(|seen| seen.id);
         let shared = sources.iter().flat_map(|sources| sources.keys()).map(|(inode, _)| *inode);
         // In this order: a record that has to be hidden is hidden before it is published.
         let log = self.planes.data.device().log_of(files.chain(shared))?;
-        Ok(Look { log, cuts: self.planes.data.cuts(), data: &self.planes.data, dirty_of: None, elsewhere })
+        Ok(Look { log, cuts: self.planes.data.cuts(), data: &self.planes.data, dirty_of: None, remote })
     }
 
     /// Every state that `start..end` of a file may show.
@@ -90,12 +95,12 @@ impl Files {
     /// then.
     ///
     /// # Errors
-    /// As [`Files::reach_elsewhere`].
-    pub fn written_remotely(&self, id: InodeId, inode: &Inode) -> Result<Elsewhere, Fault> {
+    /// As [`Files::remote_reach`].
+    pub fn written_remotely(&self, id: InodeId, inode: &Inode) -> Result<RemoteReach, Fault> {
         if !self.planes.data.is_shared() {
-            return Ok(Elsewhere::default());
+            return Ok(RemoteReach::default());
         }
-        self.reach_elsewhere(&[&Seen::at(id, inode.clone(), Some(Hlc::MAX))])
+        self.remote_reach(&[&FileVersion::at(id, inode.clone(), Some(Hlc::MAX))])
     }
 
     /// Offset of an append to a chunk of `chain`, whose head is here, and the newest record before that offset.
@@ -105,15 +110,20 @@ impl Files {
     ///
     /// # Errors
     /// `Unavailable` if it is not committed yet. As [`Files::look`].
-    pub fn append_end(&self, seen: &mut Seen, chain: ChainId, elsewhere: &Elsewhere) -> Result<(u64, Hlc), Fault> {
+    pub fn append_end(
+        &self,
+        seen: &mut FileVersion,
+        chain: ChainId,
+        remote: &RemoteReach,
+    ) -> Result<(u64, Hlc), Fault> {
         seen.upto = Some(Hlc::MAX);
-        let extent = self.look_with(&[seen], &[], elsewhere.clone())?.extent(seen);
+        let extent = self.look_with(&[seen], &[], remote.clone())?.extent(seen);
         seen.upto = None;
         let (end, newest) = (extent.size, extent.data);
         let layout = layout_of(seen.id, &seen.inode);
         let is_own = layout.chain((end / layout.chunk_bytes) as u32) == chain;
         let sure = {
-            let mut look = self.look_with(&[seen], &[], elsewhere.of_now(seen.id))?;
+            let mut look = self.look_with(&[seen], &[], remote.of_now(seen.id))?;
             look.dirty_of = is_own.then_some(chain);
             look.extent(seen).size
         };
@@ -132,10 +142,10 @@ impl Files {
         &self,
         id: InodeId,
         inode: &Inode,
-        elsewhere: Elsewhere,
+        remote: RemoteReach,
     ) -> Result<(u64, i64, Option<Hlc>), Fault> {
-        let seen = Seen::at(id, inode.clone(), Some(Hlc::MAX));
-        let extent = self.look_with(&[&seen], &[], elsewhere)?.extent(&seen);
+        let seen = FileVersion::at(id, inode.clone(), Some(Hlc::MAX));
+        let extent = self.look_with(&[&seen], &[], remote)?.extent(&seen);
         Ok((extent.size, extent.mtime_ns, extent.data))
     }
 }

@@ -9,7 +9,7 @@ use frieze_namespace::Inode;
 use frieze_replication::Layout;
 
 /// An inode in the version that a read uses.
-pub struct Seen {
+pub struct FileVersion {
     /// The file.
     pub id: InodeId,
     /// Version whose size, patches and grants hold for the bytes.
@@ -24,10 +24,10 @@ pub struct Seen {
     pub user_time_open: bool,
 }
 
-impl Seen {
+impl FileVersion {
     /// An inode with its bytes at an instant (`None`: now), whatever their user time.
-    pub fn at(id: InodeId, inode: Inode, upto: Option<Hlc>) -> Seen {
-        Seen { id, inode, upto, empty: false, size_max: None, user_time_open: false }
+    pub fn at(id: InodeId, inode: Inode, upto: Option<Hlc>) -> FileVersion {
+        FileVersion { id, inode, upto, empty: false, size_max: None, user_time_open: false }
     }
 }
 
@@ -73,7 +73,7 @@ pub fn parts(inode: &Inode, start: u64, end: u64) -> Vec<(u64, u64, Option<friez
     parts
 }
 
-impl Seen {
+impl FileVersion {
     /// The part of it that a plan needs.
     pub fn layer(&self) -> Layer<'_> {
         Layer { id: self.id, inode: &self.inode, upto: self.upto }

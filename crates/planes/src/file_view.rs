@@ -16,9 +16,9 @@ use frieze_namespace::PatchSource;
 use frieze_replication::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use frieze_wire::message::FileKind;
 
-use crate::file_version::{Layer, Seen, Sources, layout_of, parts};
+use crate::file_version::{FileVersion, Layer, Sources, layout_of, parts};
 use crate::remote_chains::{Fetch, Wanted};
-use crate::remote_reach::{Elsewhere, not_whole_here};
+use crate::remote_reach::{RemoteReach, not_whole_here};
 
 /// Most states behind each other under one byte. An edit that would exceed it shares the state below instead.
 pub const DEPTH_MAX: u32 = 16;
@@ -33,7 +33,7 @@ pub struct Look<'a> {
     /// On this chain uncommitted records count too.
     pub(crate) dirty_of: Option<ChainId>,
     /// Answers of other servers about chains that are not here.
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) remote: RemoteReach,
 }
 
 /// What a plan for a read uses.
@@ -70,10 +70,10 @@ impl Look<'_> {
         if self.dirty_of == Some(chain) { Hlc::MAX } else { self.cuts.of(chain) }
     }
 
-    fn reach(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
+    fn reach(&self, seen: &FileVersion, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
         let log = &self.log;
         let after = seen.inode.size_as_of;
-        if let Some((away, _)) = self.elsewhere.of(seen) {
+        if let Some((away, _)) = self.remote.of(seen) {
             return self.reach_here(seen, layout, chunks, away);
         }
         if let Some(upto) = seen.upto {
@@ -100,7 +100,7 @@ impl Look<'_> {
     /// chunk below.
     fn reach_over(
         &self,
-        seen: &Seen,
+        seen: &FileVersion,
         layout: Layout,
         chunks: RangeInclusive<u32>,
         tail: frieze_multilog::Tail,
@@ -117,7 +117,7 @@ impl Look<'_> {
     /// theirs.
     fn reach_here(
         &self,
-        seen: &Seen,
+        seen: &FileVersion,
         layout: Layout,
         chunks: RangeInclusive<u32>,
         away: &BTreeSet<ChainId>,
@@ -137,7 +137,7 @@ impl Look<'_> {
     }
 
     /// Length and time of a file.
-    pub fn extent(&self, seen: &Seen) -> Extent {
+    pub fn extent(&self, seen: &FileVersion) -> Extent {
         let inode = &seen.inode;
         if seen.empty {
             return Extent { size: 0, mtime_ns: inode.born.unix_ns(), data: None };
@@ -154,7 +154,7 @@ impl Look<'_> {
             }
             extent.data = extent.data.max(tail.newest);
         }
-        if let Some((_, tail)) = self.elsewhere.of(seen) {
+        if let Some((_, tail)) = self.remote.of(seen) {
             if let Some((chunk, end)) = tail.highest {
                 extent.size = extent.size.max(u64::from(chunk) * layout.chunk_bytes + u64::from(end));
             }
@@ -172,7 +172,13 @@ impl Look<'_> {
     ///
     /// # Errors
     /// `Internal` if `sources` were not fetched for this range.
-    pub fn plan(&self, seen: &Seen, sources: &Sources, range: ByteRange, pieces: &mut Vec<Piece>) -> Result<(), Fault> {
+    pub fn plan(
+        &self,
+        seen: &FileVersion,
+        sources: &Sources,
+        range: ByteRange,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), Fault> {
         self.plan_layer(seen.layer(), sources, range, range.start(), &mut None, pieces)
     }
 
@@ -183,7 +189,7 @@ impl Look<'_> {
     /// As [`Look::plan`].
     pub fn plan_to_read(
         &self,
-        seen: &Seen,
+        seen: &FileVersion,
         sources: &Sources,
         range: ByteRange,
         through: ThroughImages<'_>,
@@ -268,7 +274,7 @@ impl Look<'_> {
     ///
     /// # Errors
     /// As [`Look::plan`].
-    pub fn next_written(&self, seen: &Seen, sources: &Sources, from: u64, end: u64) -> Result<u64, Fault> {
+    pub fn next_written(&self, seen: &FileVersion, sources: &Sources, from: u64, end: u64) -> Result<u64, Fault> {
         self.next_written_of(seen.layer(), sources, from, end)
     }
 
@@ -306,7 +312,7 @@ impl Look<'_> {
     }
 
     /// The instant at which chunk `index` of a file is read.
-    pub fn shown_upto(&self, seen: &Seen, index: u32) -> Hlc {
+    pub fn shown_upto(&self, seen: &FileVersion, index: u32) -> Hlc {
         self.shown_upto_of(seen.layer(), index)
     }
 

@@ -7,7 +7,7 @@ use frieze_base::{ChainEpoch, ChainId, Fault, InodeId};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, MutexGuard, levels};
 
-use crate::file_version::Seen;
+use crate::file_version::FileVersion;
 use crate::planes::Planes;
 
 /// For each chain the configuration under which this server has executed every earlier decision: a file may have been
@@ -39,8 +39,8 @@ impl Files {
     ///
     /// # Errors
     /// `HistoryExpired` for what was forgotten; those of the store.
-    pub fn version_at(&self, id: InodeId, at: Hlc) -> Result<Seen, Fault> {
+    pub fn version_at(&self, id: InodeId, at: Hlc) -> Result<FileVersion, Fault> {
         let inode = self.planes.inode_at(id, Some(at))?;
-        Ok(Seen::at(id, inode, Some(at)))
+        Ok(FileVersion::at(id, inode, Some(at)))
     }
 }

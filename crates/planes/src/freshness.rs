@@ -12,9 +12,9 @@ use frieze_wire::message::{Read, View};
 use crate::chain_parts::{
     chains_of_chunks, chains_of_grants, chains_of_range, chains_of_read, granted_chains, parts_before, parts_of,
 };
-use crate::file_version::{Seen, layout_of, spread_of};
+use crate::file_version::{FileVersion, layout_of, spread_of};
 use crate::files::Files;
-use crate::remote_reach::Elsewhere;
+use crate::remote_reach::RemoteReach;
 
 impl Files {
     /// Ensures that this server knows how far writers have extended a file by now.
@@ -33,10 +33,10 @@ impl Files {
     /// its chains: the read ends before the file does, and the writes in flight lie outside its range.
     pub fn is_clean_there(&self, id: InodeId, inode: Inode, ask: &Read) -> Result<bool, Fault> {
         let (start, end) = (ask.offset, ask.offset.saturating_add(ask.len.into()));
-        let seen = Seen::at(id, inode, None);
+        let seen = FileVersion::at(id, inode, None);
         // No server is asked for this: the file may be longer than this server knows, not shorter.
-        let elsewhere = Elsewhere::unasked(&seen, self.chains_elsewhere(None));
-        if ask.len == 0 || end > self.look_with(&[&seen], &[], elsewhere)?.extent(&seen).size {
+        let remote = RemoteReach::unasked(&seen, self.remote_chains(None));
+        if ask.len == 0 || end > self.look_with(&[&seen], &[], remote)?.extent(&seen).size {
             return Ok(false);
         }
         let layout = layout_of(id, &seen.inode);

@@ -5,14 +5,14 @@ use frieze_hlc::Hlc;
 use frieze_namespace::PatchSource;
 use frieze_wire::message::FileKind;
 
-use crate::file_version::{Seen, Sources, layout_of};
+use crate::file_version::{FileVersion, Sources, layout_of};
 use crate::file_view::Look;
 
 impl Look<'_> {
     /// Bytes of a file of `size` that hold data, shared ones included. Exact, unless more than [`PLANNED_BYTES_MAX`]
     /// lie in chunks of which only a plan can tell (an older instant, a truncate that cut off older bytes, shared
     /// bytes): beyond that, and of chunks that are not here, it is an upper bound.
-    pub fn bytes_live(&self, seen: &Seen, sources: &Sources, size: u64) -> Result<u64, Fault> {
+    pub fn bytes_live(&self, seen: &FileVersion, sources: &Sources, size: u64) -> Result<u64, Fault> {
         if seen.inode.kind() != FileKind::File {
             return Ok(size);
         }
@@ -45,7 +45,7 @@ impl Look<'_> {
     }
 
     /// Live bytes of a chunk by a plan; all of them if the shared bytes are not here.
-    fn shared_in(&self, seen: &Seen, sources: &Sources, at: u64, upto: u64) -> Result<u64, Fault> {
+    fn shared_in(&self, seen: &FileVersion, sources: &Sources, at: u64, upto: u64) -> Result<u64, Fault> {
         match self.data_in(seen.layer(), sources, at, upto) {
             Err(fault) if fault.reason == Reason::Unsupported => Ok(upto - at),
             live => live,
@@ -53,7 +53,7 @@ impl Look<'_> {
     }
 
     /// Live bytes of a chunk of which `at..upto` is wanted, if its index knows them; else the most they can be.
-    fn counted(&self, seen: &Seen, at: u64, upto: u64) -> Result<u64, u64> {
+    fn counted(&self, seen: &FileVersion, at: u64, upto: u64) -> Result<u64, u64> {
         let layout = layout_of(seen.id, &seen.inode);
         let index = (at / layout.chunk_bytes) as u32;
         let chunk_start = u64::from(index) * layout.chunk_bytes;
@@ -73,7 +73,7 @@ impl Look<'_> {
 }
 
 /// The end of the chunk that `at` lies in, or of the file.
-pub fn end_of_chunk(seen: &Seen, at: u64, size: u64) -> u64 {
+pub fn end_of_chunk(seen: &FileVersion, at: u64, size: u64) -> u64 {
     let chunk_bytes = seen.inode.chunk_bytes();
     ((at / chunk_bytes + 1) * chunk_bytes).min(size)
 }

@@ -7,11 +7,11 @@ use frieze_replication::REACH_BYTES_MAX;
 use frieze_wire::message::Read;
 
 use crate::chain_parts::{parts_before, parts_of};
-use crate::file_version::{Layer, Seen, Sources, layout_of, parts};
+use crate::file_version::{FileVersion, Layer, Sources, layout_of, parts};
 use crate::file_view::Look;
 use crate::files::Files;
 use crate::gaps::Losses;
-use crate::remote_reach::Elsewhere;
+use crate::remote_reach::RemoteReach;
 
 impl Files {
     /// True if a range of a file, as it is seen, may lack acknowledged bytes since a chain continued from a stale copy:
@@ -19,10 +19,10 @@ impl Files {
     ///
     /// # Errors
     /// Those of [`Files::sources`] and [`Files::look_with`].
-    pub fn may_lack(&self, losses: &Losses, seen: &Seen, ask: &Read) -> Result<bool, Fault> {
+    pub fn may_lack(&self, losses: &Losses, seen: &FileVersion, ask: &Read) -> Result<bool, Fault> {
         let end = ask.offset.saturating_add(ask.len.into());
         let sources = self.sources(&seen.inode, ask.offset, end)?;
-        let look = self.look_with(&[seen], &[&sources], Elsewhere::unasked(seen, self.chains_elsewhere(None)))?;
+        let look = self.look_with(&[seen], &[&sources], RemoteReach::unasked(seen, self.remote_chains(None)))?;
         Ok(losses
             .may_miss(&look, seen.layer(), &sources, (ask.offset, end), &|chain| self.planes.data.is_member(chain)))
     }

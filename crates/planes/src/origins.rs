@@ -5,7 +5,7 @@ use frieze_hlc::Hlc;
 use frieze_multilog::PieceSource;
 use frieze_namespace::{Inode, PatchSource};
 
-use crate::file_version::{Layer, Seen, Sources, parts};
+use crate::file_version::{FileVersion, Layer, Sources, parts};
 use crate::file_view::{DEPTH_MAX, Look, not_fetched};
 
 /// A range of the file asked for, and the state that shows it without sharing it from another.
@@ -30,7 +30,7 @@ impl Look<'_> {
     ///
     /// # Errors
     /// As [`Look::plan`].
-    pub fn origins(&self, seen: &Seen, sources: &Sources, range: ByteRange) -> Result<Vec<Origin>, Fault> {
+    pub fn origins(&self, seen: &FileVersion, sources: &Sources, range: ByteRange) -> Result<Vec<Origin>, Fault> {
         let mut found = Vec::new();
         self.origins_of(seen.layer(), sources, range, range.start(), 1, &mut found)?;
         Ok(found)

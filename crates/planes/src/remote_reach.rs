@@ -7,11 +7,11 @@ use frieze_base::{ChainId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::Tail;
 
-use crate::file_version::Seen;
+use crate::file_version::FileVersion;
 
 /// The answers of other servers about files, for one look at them.
 #[derive(Clone, Default)]
-pub struct Elsewhere {
+pub struct RemoteReach {
     /// By file and instant: the chains that are not read here.
     pub(crate) files: BTreeMap<(InodeId, Option<Hlc>), Away>,
     /// Records of remote chains stamped up to this are all counted; `None` if no server was asked.
@@ -26,27 +26,27 @@ pub(crate) struct Away {
     pub(crate) tail: Tail,
 }
 
-impl Elsewhere {
+impl RemoteReach {
     /// Remote chains about which no server was asked: the file may be longer.
-    pub fn unasked(seen: &Seen, chains: BTreeSet<ChainId>) -> Elsewhere {
+    pub fn unasked(seen: &FileVersion, chains: BTreeSet<ChainId>) -> RemoteReach {
         let away = Away { chains: Arc::new(chains), tail: Tail::default() };
-        Elsewhere { files: BTreeMap::from([((seen.id, seen.upto), away)]), complete: None }
+        RemoteReach { files: BTreeMap::from([((seen.id, seen.upto), away)]), complete: None }
     }
 
     /// An answer that counts all uncommitted records, as the answer for now.
-    pub fn of_now(&self, id: InodeId) -> Elsewhere {
+    pub fn of_now(&self, id: InodeId) -> RemoteReach {
         let files = self.files.get(&(id, Some(Hlc::MAX))).map(|away| ((id, None), away.clone()));
-        Elsewhere { files: files.into_iter().collect(), complete: self.complete }
+        RemoteReach { files: files.into_iter().collect(), complete: self.complete }
     }
 
     /// The chains of this file that are not read here, and how far it reaches in them; `None` if there is none.
-    pub fn of(&self, seen: &Seen) -> Option<(&BTreeSet<ChainId>, Tail)> {
+    pub fn of(&self, seen: &FileVersion) -> Option<(&BTreeSet<ChainId>, Tail)> {
         let away = self.files.get(&(seen.id, seen.upto))?;
         Some((&away.chains, away.tail))
     }
 
     /// True if this chain of the file is not read here.
-    pub fn has(&self, seen: &Seen, chain: ChainId) -> bool {
+    pub fn has(&self, seen: &FileVersion, chain: ChainId) -> bool {
         self.of(seen).is_some_and(|(chains, _)| chains.contains(&chain))
     }
 }

@@ -105,7 +105,7 @@ impl DataPlane {
                 if let ServerMessage::ChainRecord(record) = &mut message {
                     record.left_bytes = upto.max(clean).saturating_sub(sent) * mean;
                 }
-                self.peers.tell(to, message, PeerPayload { bytes: payload, crc: Some(crc), ahead: None });
+                self.peers.send(to, message, PeerPayload { bytes: payload, crc: Some(crc), ahead: None });
             }
         }
         Ok(sent)

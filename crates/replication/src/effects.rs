@@ -179,7 +179,7 @@ impl DataPlane {
     ) {
         out.queued = true;
         let Message::Record(record) = &message else {
-            return self.peers.tell_soon(to, to_wire(chain, epoch, message), PeerPayload::none());
+            return self.peers.queue(to, to_wire(chain, epoch, message), PeerPayload::none());
         };
         let n = record.header.n;
         let uncommitted = appender.states[chain.0 as usize].uncommitted.get_mut(&n);
@@ -196,11 +196,11 @@ impl DataPlane {
                 Err(fault) => return out.reports.push(ChainEvent::Damaged { chain, n, fault }),
             },
         };
-        self.peers.tell_soon(to, to_wire(chain, epoch, message), PeerPayload { bytes, crc: Some(crc), ahead });
+        self.peers.queue(to, to_wire(chain, epoch, message), PeerPayload { bytes, crc: Some(crc), ahead });
     }
 
     pub(crate) fn send_ask(&self, to: NodeId, chain: ChainId, epoch: ChainEpoch, question: ChainAskKind) {
-        self.peers.tell(to, ask(chain, epoch, question), PeerPayload::none());
+        self.peers.send(to, ask(chain, epoch, question), PeerPayload::none());
     }
 
     /// Removes records from the log that the chain does not have, and restarts the replica.

@@ -8,6 +8,7 @@
 
 mod admission;
 mod appender;
+mod appender_lock;
 mod barrier;
 mod bounds;
 mod catch_up;

@@ -14,7 +14,7 @@ use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_coherence::CacheKey;
 use frieze_hlc::Hlc;
 use frieze_namespace::{Cached, Inode, Resolved, SessionState};
-use frieze_planes::{Extent, Files, Planes, Principal, Seen};
+use frieze_planes::{Extent, FileVersion, Files, Planes, Principal};
 use frieze_wire::message::{
     Access, Attr, BytesReply, DirEntry, FileKind, GetXattr, List, ListReply, Open, OpenReply, PATH_XATTR, ReadLink,
     Stat, StatReply, View,
@@ -81,10 +81,10 @@ impl Reader {
     }
 
     /// The inode in the version whose bytes `view` reads.
-    fn version(&self, id: InodeId, inode: Inode, view: View) -> Result<Seen, Fault> {
+    fn version(&self, id: InodeId, inode: Inode, view: View) -> Result<FileVersion, Fault> {
         let at = view.instant();
         let Some(user) = view.user_time().filter(|_| inode.kind() == FileKind::File) else {
-            return Ok(Seen::at(id, inode, at));
+            return Ok(FileVersion::at(id, inode, at));
         };
         self.version_by_user_time(id, inode, user, at)
     }

@@ -26,7 +26,6 @@ use crate::read::Reader;
 use crate::session::cache_leases::CacheLeaseRequest;
 use crate::session::capability::Presenter;
 use crate::session::connection::Conn;
-use crate::session::reply_stream::Steps;
 use crate::session::request_class::{AnswerPlace, RequestClass, Sees};
 use crate::session::responder::Responder;
 use crate::session::scratch::Scratch;
@@ -221,7 +220,7 @@ impl Service {
         let late = self.sessions.late_gate(&header, responder).filter(|_| ungated);
         let answer = match (answer, scratch.unread.take()) {
             (Ok(reply), Some(unread)) => {
-                let mut steps = Steps::of(self.planes.data.device(), unread, scratch);
+                let mut steps = scratch.steps(self.planes.data.device(), unread);
                 return match late {
                     Some(gate) => gate.respond_in_steps(&header, reply, &mut steps),
                     None => responder.respond_in_steps(&header, reply, &mut steps),

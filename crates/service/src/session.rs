@@ -76,7 +76,7 @@ impl Sessions {
         self.attached_at.store(now.0, Ordering::Relaxed);
         let sessions: Vec<u64> = self.table.connected().into_iter().map(|session| session.0).collect();
         if !sessions.is_empty() {
-            self.planes.peers.tell(leader, ServerMessage::Attached(Attached { sessions }), PeerPayload::default());
+            self.planes.peers.send(leader, ServerMessage::Attached(Attached { sessions }), PeerPayload::default());
         }
     }
 

@@ -169,8 +169,8 @@ requests! {
         Some(service.history.diff(principal, &ask).map(Reply::Diff));
     Story(ask) => Row::files("history", ask.view.at.is_none(), Sees::Bytes),
         Some(service.history.story(principal, &ask, &call.scratch.asking).map(Reply::Story));
-    LastSeen(ask) => Row::files("history", true, Sees::Bytes).gated(Everything),
-        Some(service.history.last_seen(principal, &ask).map(Reply::LastSeen));
+    LastExisted(ask) => Row::files("history", true, Sees::Bytes).gated(Everything),
+        Some(service.history.last_existed(principal, &ask).map(Reply::LastExisted));
     Deleted(ask) => Row::names("history", ask.view.at.is_none()).gated(Everything).with_instants(),
         Some(service.history.deleted(principal, &ask).map(Reply::Deleted));
     Snapshots(ask) => Row::plain("status", header), Some(service.history.snapshots(&ask).map(Reply::Snapshots));

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PATCHES_MAX};
-use frieze_planes::{DEPTH_MAX, Files, Planes, Principal, Seen};
+use frieze_planes::{DEPTH_MAX, FileVersion, Files, Planes, Principal};
 use frieze_wire::acl::{ACCESS_ACL_XATTR, DEFAULT_ACL_XATTR};
 use frieze_wire::edit::{ActionKind, Edit, EditAction, EditKind, EditReply, NEW, NewInode, SetName, SetState, Share};
 use frieze_wire::frame::FrameHeader;
@@ -233,7 +233,7 @@ impl TreeOps {
             }
             let now = self.planes.clock.now();
             let went = self.planes.data.detach_count();
-            self.planes.answer(View { at: Some(now.0), user_at: None })?;
+            self.planes.answer(View::exact(now))?;
             let plan = plan(now);
             if self.planes.has_lost_chains_since(went) {
                 continue;
@@ -337,7 +337,7 @@ impl TreeOps {
             let log = self.planes.data.device().log_of(watched.iter().copied())?;
             watched.iter().any(|&id| log.newest_in(id, 0..=u32::MAX, now, Hlc::MAX).newest.is_some())
         };
-        if written || self.files.is_written_elsewhere_since(&watched, now)? {
+        if written || self.files.is_written_remotely_since(&watched, now)? {
             return Ok(None);
         }
         let outcome = self.planes.meta.execute(transaction, None)?;
@@ -355,7 +355,7 @@ impl TreeOps {
     ///
     /// # Errors
     /// Of the device, where the index of the file has to be fetched.
-    fn take_times(&self, plan: &mut Plan, then: &Seen, at: Hlc, version: &Inode) -> Result<(), Fault> {
+    fn take_times(&self, plan: &mut Plan, then: &FileVersion, at: Hlc, version: &Inode) -> Result<(), Fault> {
         if version.plugin().is_empty() {
             return Ok(());
         }
@@ -369,7 +369,7 @@ impl TreeOps {
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn shares(&self, seen: &Seen, range: ByteRange, to: u64) -> Result<Vec<Share>, Fault> {
+    pub(crate) fn shares(&self, seen: &FileVersion, range: ByteRange, to: u64) -> Result<Vec<Share>, Fault> {
         if range.is_empty() {
             return Ok(Vec::new());
         }

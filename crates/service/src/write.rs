@@ -86,7 +86,7 @@ impl Writers {
     /// all waiting requests.
     pub(crate) fn sync(&self, header: &FrameHeader, id: InodeId, responder: &Arc<dyn Responder>) {
         let (request, reply_to) = (*header, responder.clone());
-        let away = self.files.chains_elsewhere(None);
+        let away = self.files.remote_chains(None);
         // Both sets come from one look: each chain is either asked about or one of this node's.
         let (asked, here) = match away.is_empty() {
             true => (BTreeSet::new(), None),
@@ -96,7 +96,7 @@ impl Writers {
                 (self.files.chains_of_file(id).intersection(&away).copied().collect(), Some(here))
             }
         };
-        if let Err(fault) = self.files.persist_elsewhere(asked) {
+        if let Err(fault) = self.files.persist_remote(asked) {
             return reply_to.respond(&request, Err(fault), &[], 0);
         }
         let reply = move |result: Result<(), Fault>| reply_to.respond(&request, result.map(|()| done()), &[], 0);

@@ -187,7 +187,7 @@ impl Witness {
             (Request::Story(ask), result) => self.judge_story(ask, result),
             (Request::Deleted(ask), result) => self.judge_deleted(ask, result),
             (Request::Usage(ask), result) => self.judge_usage(ask, result),
-            (Request::LastSeen(ask), result) => self.judge_last_seen(ask, result),
+            (Request::LastExisted(ask), result) => self.judge_last_existed(ask, result),
             (Request::Sessions(ask), result) => self.judge_sessions(ask, result),
             (request, result) => broken(Rule::PromisedErrors, format!("{request:?} answered {result:?}")),
         }

@@ -88,7 +88,7 @@ impl<'a> Workload<'a> {
         (4, Self::diff),
         (2, Self::story),
         (1, Self::deleted),
-        (1, Self::last_seen),
+        (1, Self::last_existed),
         (1, Self::sessions),
         (2, Self::forget),
         (2, Self::usage),

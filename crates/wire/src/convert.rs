@@ -53,6 +53,11 @@ impl View {
     /// Now.
     pub const NOW: View = View { at: None, user_at: None };
 
+    /// The instant `at` of system time, whatever the user times.
+    pub const fn exact(at: Hlc) -> View {
+        View { at: Some(at.0), user_at: None }
+    }
+
     /// The instant of system time, if it is not now.
     pub fn instant(self) -> Option<Hlc> {
         self.at.map(Hlc)

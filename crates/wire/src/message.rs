@@ -22,8 +22,8 @@ pub use status::{Gap, ImageStatus, MemoryUse, ReplicaStatus, Status, StatusReply
 
 use crate::holding::{CancelLock, Lock, LockReply, Recalls, RecallsReply, TestLock, TestLockReply};
 use crate::timeline::{
-    Deleted, DeletedReply, Diff, DiffReply, LastSeen, LastSeenReply, Sessions, SessionsReply, Story, StoryReply, Usage,
-    UsageReply,
+    Deleted, DeletedReply, Diff, DiffReply, LastExisted, LastExistedReply, Sessions, SessionsReply, Story, StoryReply,
+    Usage, UsageReply,
 };
 use crate::txn::{Caller, Op};
 pub use crate::view::{Attr, FileKind, InstantInfo, View};
@@ -179,7 +179,7 @@ pub enum Request {
     Story(Story),
     /// The newest instant at which a path existed.
     #[prost(message, tag = "62")]
-    LastSeen(LastSeen),
+    LastExisted(LastExisted),
     /// Names that once were there.
     #[prost(message, tag = "63")]
     Deleted(Deleted),
@@ -289,9 +289,9 @@ pub enum Reply {
     /// To [`Story`].
     #[prost(message, tag = "61")]
     Story(StoryReply),
-    /// To [`LastSeen`].
+    /// To [`LastExisted`].
     #[prost(message, tag = "62")]
-    LastSeen(LastSeenReply),
+    LastExisted(LastExistedReply),
     /// To [`Deleted`].
     #[prost(message, tag = "63")]
     Deleted(DeletedReply),

@@ -220,7 +220,7 @@ pub struct StoryReply {
 
 /// Looks for the newest instant at which a path existed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct LastSeen {
+pub struct LastExisted {
     /// From the root; symbolic links on the way are not followed.
     #[prost(bytes = "vec", tag = "1")]
     pub path: Vec<u8>,
@@ -228,7 +228,7 @@ pub struct LastSeen {
 
 /// The newest instant at which a path existed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct LastSeenReply {
+pub struct LastExistedReply {
     /// Just before it went; 0 if it is there now.
     #[prost(uint64, tag = "1")]
     pub at: u64,

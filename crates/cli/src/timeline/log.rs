@@ -45,7 +45,7 @@ pub(crate) fn log(run: &mut CommandRun, args: &LogArgs) -> Result<()> {
     let found = match fs.stat(&target(&path, false)) {
         Err(error) if error.reason() == Reason::NotFound && asked_at.is_none() => {
             // A deleted name is looked up in the past.
-            match last_seen(run, &fs, &path, Commands::of(args.full)) {
+            match last_existed(run, &fs, &path, Commands::of(args.full)) {
                 Ok(at) => fs = fs.at(at),
                 Err(error) => return run.report(&path.to_string(), error),
             }
@@ -71,8 +71,8 @@ fn newest(run: &mut CommandRun) -> Result<(Hlc, bool)> {
 }
 
 /// Prints when a name last existed and which session removed it; returns the instant.
-fn last_seen(run: &mut CommandRun, fs: &Fs, path: &FsPath, commands: Commands) -> Result<Hlc> {
-    let reply = match fs.last_seen(path.as_bytes()) {
+fn last_existed(run: &mut CommandRun, fs: &Fs, path: &FsPath, commands: Commands) -> Result<Hlc> {
+    let reply = match fs.last_existed(path.as_bytes()) {
         Err(error) if error.reason() == Reason::NotFound => {
             return Err(Error::msg("there is and was no such file or directory"));
         }
@@ -230,7 +230,7 @@ impl LogPrinter {
             match self.pages(run, fs, interval, LogOrder::OldestFirst) {
                 // The name is removed: the events until then, and the removal, are all that there is to follow.
                 Err(error) if is_absent(&error) => {
-                    let at = last_seen(run, fs, &self.path, self.who.commands)?;
+                    let at = last_existed(run, fs, &self.path, self.who.commands)?;
                     return self.pages(run, &fs.at(at), interval, LogOrder::OldestFirst);
                 }
                 shown => shown?,

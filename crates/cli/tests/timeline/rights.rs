@@ -103,8 +103,9 @@ fn changes_show_only_where_the_modes_of_then_and_of_now_allow_it() {
     let names = stranger.deleted(&Target::path("/opened-since"), b"", 0).unwrap().names;
     assert!(names.is_empty(), "{names:?}");
     assert_eq!(fs.deleted(&Target::path("/opened-since"), b"", 0).unwrap().names.len(), 1);
-    let last =
-        |fs: &Fs, path: &str| fs.last_seen(path.as_bytes()).map(|reply| Hlc(reply.at)).map_err(|error| error.reason());
+    let last = |fs: &Fs, path: &str| {
+        fs.last_existed(path.as_bytes()).map(|reply| Hlc(reply.at)).map_err(|error| error.reason())
+    };
     assert!(last(&fs, "/opened-since/b").is_ok() && last(&fs, "/closed-since/a").is_ok());
     assert_eq!(last(&stranger, "/closed-since/a"), Err(Reason::AccessDenied), "as for any name in it");
     assert_eq!(last(&stranger, "/closed-since/never"), Err(Reason::AccessDenied));

@@ -69,7 +69,7 @@ impl RaftDriver {
         if let Some(leader) = core.member.leader().filter(|_| due) {
             core.asked_close = Some((core.wanted, now));
             let told = ServerMessage::MetalogClose(MetalogClose { at: core.wanted.0 });
-            self.way.tell(leader, told, PeerPayload::none());
+            self.way.send(leader, told, PeerPayload::none());
         }
     }
 

@@ -109,7 +109,7 @@ impl RaftDriver {
             true => MetalogHeld { transfer: piece.transfer, next: receiving.next, whole: receiving.whole },
             false => MetalogHeld { transfer: piece.transfer, next: 0, whole: false },
         };
-        self.way.tell(from, ServerMessage::MetalogHeld(held), PeerPayload::none());
+        self.way.send(from, ServerMessage::MetalogHeld(held), PeerPayload::none());
         Ok(())
     }
 

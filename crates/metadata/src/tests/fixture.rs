@@ -51,8 +51,8 @@ struct Port {
 }
 
 impl Peers for Port {
-    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
-        self.wire.queue().push_back(Letter { from: self.from, to, told, payload });
+    fn send(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
+        self.wire.queue().push_back(Letter { from: self.from, to, told: message, payload });
     }
 }
 

@@ -229,7 +229,7 @@ fn what_a_session_may_write_is_said_chunk_by_chunk() {
     let of = |session| metadata.write_target(*file, session).expect("a file");
     let target = of(*writer);
     assert!(target.kind == FileKind::File && target.layout.chunk_bytes == CHUNK_BYTES && target.timed.is_none());
-    assert_eq!((target.granted.as_slice(), target.is_open), ([0..2].as_slice(), true));
+    assert_eq!((target.granted.as_slice(), target.is_open), (std::slice::from_ref(&(0..2)), true));
     assert_eq!(target.missing_grant([0, 1].into_iter()), None);
     assert_eq!(target.missing_grant(1..4), Some(MissingGrant { chunk: 2, is_open: true }));
     assert_eq!(of(other).missing_grant(0..1), Some(MissingGrant { chunk: 0, is_open: true }));

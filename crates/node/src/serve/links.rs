@@ -261,11 +261,11 @@ impl Links {
 }
 
 impl Peers for Links {
-    fn tell(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
+    fn send(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
         self.enqueue(to, message, payload, PeerLink::send);
     }
 
-    fn tell_soon(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
+    fn queue(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
         match Lane::of(&message) {
             Lane::Bytes => self.enqueue(to, message, payload, PeerLink::enqueue),
             Lane::Orders => self.enqueue(to, message, payload, PeerLink::send),

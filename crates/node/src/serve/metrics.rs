@@ -195,15 +195,9 @@ impl Responder for TimedResponder {
         self.note(is_refused);
     }
 
-    fn respond_with(
-        &self,
-        request: &FrameHeader,
-        result: Result<Reply, Fault>,
-        payload: &mut Vec<u8>,
-        payload_crc: u32,
-    ) {
+    fn respond_with(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &mut Vec<u8>, crc: u32) {
         let is_refused = result.is_err();
-        self.responder.respond_with(request, result, payload, payload_crc);
+        self.responder.respond_with(request, result, payload, crc);
         self.note(is_refused);
     }
 

@@ -117,7 +117,7 @@ impl Files {
         let id = self.planes.peer_rpc.begin();
         let named = chains.iter().map(|chain| chain.0).collect();
         let question = PeerRequest { id, chains: named, at: ask.at.map(|at| at.0), about: Some((ask.about)(&chains)) };
-        self.planes.peers.tell(node, ServerMessage::Question(question), PeerPayload::none());
+        self.planes.peers.send(node, ServerMessage::Question(question), PeerPayload::none());
         Asked { id, node, chains, since: self.planes.clock.reading().mono }
     }
 

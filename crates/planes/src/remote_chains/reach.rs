@@ -11,9 +11,9 @@ use frieze_wire::message::FileKind;
 use frieze_wire::peer::{CloseAfter, FileReach, PeerRequestKind, PersistAsk, ReachAsk, TouchedAsk};
 
 use super::client::Inquiry;
-use crate::file_version::{Seen, layout_of, spread_of};
+use crate::file_version::{FileVersion, layout_of, spread_of};
 use crate::files::Files;
-use crate::remote_reach::{Away, Elsewhere, not_whole_here};
+use crate::remote_reach::{Away, RemoteReach, not_whole_here};
 
 /// Which records of a file count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ enum Counted {
 }
 
 impl Counted {
-    fn of(seen: &Seen) -> Counted {
+    fn of(seen: &FileVersion) -> Counted {
         match seen.upto {
             None => Counted::Committed,
             Some(Hlc::MAX) => Counted::All,
@@ -35,7 +35,7 @@ impl Counted {
         }
     }
 
-    /// As [`Seen::upto`].
+    /// As [`FileVersion::upto`].
     fn upto(self) -> Option<Hlc> {
         match self {
             Counted::Committed => None,
@@ -50,7 +50,7 @@ type Asked = (InodeId, FileReach, BTreeSet<ChainId>);
 
 impl Files {
     /// The chains that cannot be read here at `at`, or now.
-    pub fn chains_elsewhere(&self, at: Option<Hlc>) -> BTreeSet<ChainId> {
+    pub fn remote_chains(&self, at: Option<Hlc>) -> BTreeSet<ChainId> {
         let chains = (0..self.planes.data.chain_count()).map(ChainId);
         chains.filter(|chain| self.planes.data.check_here(*chain, at.filter(|at| *at != Hlc::MAX)).is_err()).collect()
     }
@@ -63,18 +63,18 @@ impl Files {
     /// # Cost
     /// None for files that no session may write, or whose writable chunks are all here; otherwise one round trip for
     /// all of them at one instant.
-    pub fn reach_elsewhere(&self, seen: &[&Seen]) -> Result<Elsewhere, Fault> {
-        let mut elsewhere = Elsewhere::default();
+    pub fn remote_reach(&self, seen: &[&FileVersion]) -> Result<RemoteReach, Fault> {
+        let mut remote = RemoteReach::default();
         let mut away: BTreeMap<Option<Hlc>, Arc<BTreeSet<ChainId>>> = BTreeMap::new();
         let mut asked: BTreeMap<Counted, Vec<Asked>> = BTreeMap::new();
-        let is_written = |seen: &&&Seen| seen.inode.kind() == FileKind::File && !seen.inode.grants().is_empty();
+        let is_written = |seen: &&&FileVersion| seen.inode.kind() == FileKind::File && !seen.inode.grants().is_empty();
         for seen in seen.iter().filter(is_written) {
-            let away = away.entry(seen.upto).or_insert_with(|| Arc::new(self.chains_elsewhere(seen.upto)));
+            let away = away.entry(seen.upto).or_insert_with(|| Arc::new(self.remote_chains(seen.upto)));
             if away.is_empty() {
                 continue;
             }
             let none = Away { chains: away.clone(), tail: Tail::default() };
-            elsewhere.files.insert((seen.id, seen.upto), none);
+            remote.files.insert((seen.id, seen.upto), none);
             let ranges = seen.inode.grants().iter().flat_map(|grant| &grant.chunks).filter(|chunks| !chunks.is_empty());
             let runs: Vec<(u32, u32)> = ranges.map(|chunks| (chunks.start, chunks.end - 1)).collect();
             let (file, chains) = file_of(layout_of(seen.id, &seen.inode), seen.inode.size_as_of, &runs, away);
@@ -85,40 +85,40 @@ impl Files {
         for (counted, files) in asked {
             let (tails, complete) = self.ask_reach(counted, &files)?;
             for (id, tail) in tails {
-                if let Some(away) = elsewhere.files.get_mut(&(id, counted.upto())) {
+                if let Some(away) = remote.files.get_mut(&(id, counted.upto())) {
                     away.tail = tail;
                 }
             }
-            elsewhere.complete = Some(elsewhere.complete.unwrap_or(Hlc::MAX).min(complete));
+            remote.complete = Some(remote.complete.unwrap_or(Hlc::MAX).min(complete));
         }
-        Ok(elsewhere)
+        Ok(remote)
     }
 
     /// The same for a caller that only needs to know whether the file reaches beyond `end`: no server is asked if this
     /// one knows.
     ///
     /// # Errors
-    /// As [`Files::reach_elsewhere`], and as [`Files::look`].
-    pub fn reach_elsewhere_upto(&self, seen: &Seen, end: u64) -> Result<Elsewhere, Fault> {
+    /// As [`Files::remote_reach`], and as [`Files::look`].
+    pub fn remote_reach_upto(&self, seen: &FileVersion, end: u64) -> Result<RemoteReach, Fault> {
         if seen.inode.grants().is_empty() {
-            return Ok(Elsewhere::default());
+            return Ok(RemoteReach::default());
         }
-        let away = self.chains_elsewhere(seen.upto);
+        let away = self.remote_chains(seen.upto);
         if away.is_empty() {
-            return Ok(Elsewhere::default());
+            return Ok(RemoteReach::default());
         }
-        let unasked = Elsewhere::unasked(seen, away);
+        let unasked = RemoteReach::unasked(seen, away);
         let known = self.look_with(&[seen], &[], unasked.clone())?.extent(seen).size;
-        if end < known { Ok(unasked) } else { self.reach_elsewhere(&[seen]) }
+        if end < known { Ok(unasked) } else { self.remote_reach(&[seen]) }
     }
 
     /// The chains that cannot be read here now, and how far a file reaches in all of its chunks on them, committed or
     /// not, counting records stamped after `after`.
     ///
     /// # Errors
-    /// As [`Files::reach_elsewhere`].
-    pub fn whole_reach_elsewhere(&self, layout: Layout, after: Hlc) -> Result<(BTreeSet<ChainId>, Tail), Fault> {
-        let away = self.chains_elsewhere(None);
+    /// As [`Files::remote_reach`].
+    pub fn whole_remote_reach(&self, layout: Layout, after: Hlc) -> Result<(BTreeSet<ChainId>, Tail), Fault> {
+        let away = self.remote_chains(None);
         let (file, chains) = file_of(layout, after, &[(0, u32::MAX)], &away);
         if chains.is_empty() {
             return Ok((away, Tail::default()));
@@ -130,11 +130,11 @@ impl Files {
     /// Whether the remote chains of one of these files have a record stamped after `since`.
     ///
     /// # Errors
-    /// As [`Files::reach_elsewhere`].
-    pub fn is_written_elsewhere_since(&self, files: &[InodeId], since: Hlc) -> Result<bool, Fault> {
+    /// As [`Files::remote_reach`].
+    pub fn is_written_remotely_since(&self, files: &[InodeId], since: Hlc) -> Result<bool, Fault> {
         for &id in files {
             let Some(layout) = self.planes.meta.current_layout(id) else { continue };
-            let (_, tail) = self.whole_reach_elsewhere(spread_of(id, layout), since)?;
+            let (_, tail) = self.whole_remote_reach(spread_of(id, layout), since)?;
             if tail.newest.is_some() {
                 return Ok(true);
             }
@@ -180,7 +180,7 @@ impl Files {
             // It was ordered when it ran ([`Files::hold_alone`]).
             return Ok(());
         }
-        let away = self.order_elsewhere(at, entry, chains)?;
+        let away = self.order_remote(at, entry, chains)?;
         let here: BTreeSet<ChainId> = chains.difference(&away).copied().collect();
         self.planes.data.order_change(at, entry, &here)
     }
@@ -189,13 +189,13 @@ impl Files {
     ///
     /// # Errors
     /// As [`Files::order`].
-    pub fn order_elsewhere(
+    pub fn order_remote(
         &self,
         at: Hlc,
         entry: LogIndex,
         chains: &BTreeSet<ChainId>,
     ) -> Result<BTreeSet<ChainId>, Fault> {
-        let away: BTreeSet<ChainId> = self.chains_elsewhere(None).intersection(chains).copied().collect();
+        let away: BTreeSet<ChainId> = self.remote_chains(None).intersection(chains).copied().collect();
         if !away.is_empty() {
             let about = |_: &BTreeSet<ChainId>| PeerRequestKind::Order(CloseAfter { at: at.0, entry: entry.0 });
             self.ask_members(away.clone(), &Inquiry { at: None, about: &about })?;
@@ -207,7 +207,7 @@ impl Files {
     ///
     /// # Errors
     /// `Unavailable` if one of them does not answer; the fault of a flush there.
-    pub fn persist_elsewhere(&self, away: BTreeSet<ChainId>) -> Result<(), Fault> {
+    pub fn persist_remote(&self, away: BTreeSet<ChainId>) -> Result<(), Fault> {
         if away.is_empty() {
             return Ok(());
         }
@@ -218,9 +218,9 @@ impl Files {
     /// The files that have records on remote chains, stamped in `(after, upto]`; perhaps some files without one.
     ///
     /// # Errors
-    /// As [`Files::reach_elsewhere`].
-    pub fn touched_elsewhere(&self, after: Hlc, upto: Hlc) -> Result<BTreeSet<InodeId>, Fault> {
-        let away = self.chains_elsewhere(Some(upto));
+    /// As [`Files::remote_reach`].
+    pub fn touched_remotely(&self, after: Hlc, upto: Hlc) -> Result<BTreeSet<InodeId>, Fault> {
+        let away = self.remote_chains(Some(upto));
         if away.is_empty() {
             return Ok(BTreeSet::new());
         }
@@ -241,8 +241,8 @@ impl Files {
     ///
     /// # Errors
     /// `Unsupported` if it cannot.
-    pub fn check_whole_here(&self, seen: &Seen) -> Result<(), Fault> {
-        let away = self.chains_elsewhere(seen.upto);
+    pub fn check_whole_here(&self, seen: &FileVersion) -> Result<(), Fault> {
+        let away = self.remote_chains(seen.upto);
         if away.is_empty() || seen.inode.kind() != FileKind::File {
             return Ok(());
         }

@@ -20,14 +20,14 @@ impl Files {
     /// Of the device, where the index of the file has to be fetched; `Unavailable` if no server with a part of it
     /// answers; `Overloaded` if other servers have more than 1,048,576.
     pub fn records(&self, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<RecordMeta>, Fault> {
-        let away = self.chains_elsewhere(Some(upto));
+        let away = self.remote_chains(Some(upto));
         if away.is_empty() {
             return Ok(self.planes.data.device().log_of([id])?.versions(id, after, upto, max));
         }
         // The number of chains is that at the file's birth.
         let chain_count = self.planes.meta.layout(id)?.chain_count;
         let ask = RecordsAsk { inode: id.0, chain_count, after: after.0, upto: upto.0 };
-        let mut records = self.records_elsewhere(&ask, away.clone())?;
+        let mut records = self.remote_records(&ask, away.clone())?;
         let here = self.planes.data.device().log_of([id])?.versions(id, after, upto, usize::MAX);
         records.extend(here.into_iter().filter(|record| !away.contains(&record.chain)));
         records.sort_by_key(|record| (record.stamp, record.chunk.index));
@@ -43,7 +43,7 @@ impl Files {
     /// # Cost
     /// If a part may be on remote chains, that of an index of all its records.
     pub fn with_log_of<T>(&self, id: InodeId, look: impl FnOnce(&MultiLog) -> T) -> Result<T, Fault> {
-        if self.chains_elsewhere(None).is_empty() {
+        if self.remote_chains(None).is_empty() {
             let log = self.planes.data.device().log_of([id])?;
             return Ok(look(&log));
         }
@@ -61,13 +61,13 @@ impl Files {
     }
 
     /// True if the space of records of a file in `(after, ..]` may have been freed, at a server that is not asked.
-    pub fn may_be_forgotten_elsewhere(&self, id: InodeId, after: Hlc) -> bool {
+    pub fn may_be_forgotten_remotely(&self, id: InodeId, after: Hlc) -> bool {
         let forgot =
             self.planes.meta.newest_horizon([id].into_iter()).is_some_and(|forgotten| forgotten.before > after.0);
-        forgot && !self.chains_elsewhere(None).is_empty()
+        forgot && !self.remote_chains(None).is_empty()
     }
 
-    fn records_elsewhere(&self, ask: &RecordsAsk, away: BTreeSet<ChainId>) -> Result<Vec<RecordMeta>, Fault> {
+    fn remote_records(&self, ask: &RecordsAsk, away: BTreeSet<ChainId>) -> Result<Vec<RecordMeta>, Fault> {
         let (id, at) = (InodeId(ask.inode), Some(Hlc(ask.upto)).filter(|upto| *upto != Hlc::MAX));
         let (mut todo, mut records) = (vec![(away, ask.after)], Vec::new());
         while let Some((chains, after)) = todo.pop() {

@@ -31,13 +31,13 @@ struct Asker {
 }
 
 impl Asker {
-    fn tell(&self, answered: Result<Answered, Fault>) {
+    fn respond(&self, answered: Result<Answered, Fault>) {
         let (answer, payload) = answered.unwrap_or_else(|fault| {
             let refused = Some(fault.into());
             (PeerResponse { refused, ..PeerResponse::default() }, Vec::new())
         });
         let payload = PeerPayload { bytes: payload.into(), ..PeerPayload::default() };
-        self.way.tell(self.node, ServerMessage::QuestionAnswer(PeerResponse { id: self.id, ..answer }), payload);
+        self.way.send(self.node, ServerMessage::QuestionAnswer(PeerResponse { id: self.id, ..answer }), payload);
         self.questions.done(self.node, self.id);
     }
 }
@@ -69,7 +69,7 @@ impl Files {
         let chains: BTreeSet<ChainId> = question.chains.iter().map(|chain| ChainId(*chain)).collect();
         let Some(about) = question.about.as_ref().filter(|_| chains.iter().all(|chain| chain.0 < count)) else {
             // A newer server may know this kind, among the members of these chains.
-            return asker.tell(Err(Fault::new(
+            return asker.respond(Err(Fault::new(
                 Reason::Unavailable,
                 "a question of a kind that this server does not know: it may be older than who asks",
             )));
@@ -77,8 +77,8 @@ impl Files {
         match about {
             PeerRequestKind::Order(after) => self.order_for(asker, *after, &chains),
             PeerRequestKind::Persist(_) => self.persist_for(asker, &chains),
-            PeerRequestKind::Record(ask) => asker.tell(self.one_record(*ask, &chains)),
-            about => asker.tell(self.answer_to(about, &chains, question.at.map(Hlc))),
+            PeerRequestKind::Record(ask) => asker.respond(self.one_record(*ask, &chains)),
+            about => asker.respond(self.answer_to(about, &chains, question.at.map(Hlc))),
         }
     }
 
@@ -172,9 +172,9 @@ impl Files {
     fn order_for(&self, asker: Asker, after: CloseAfter, chains: &BTreeSet<ChainId>) {
         if self.planes.meta.appended().0 < after.entry {
             let words = "this server has not executed the change yet";
-            return asker.tell(Err(Fault::new(Reason::Unavailable, words)));
+            return asker.respond(Err(Fault::new(Reason::Unavailable, words)));
         }
-        let reply = Box::new(move |result: Result<(), Fault>| asker.tell(result.map(|()| Answered::default())));
+        let reply = Box::new(move |result: Result<(), Fault>| asker.respond(result.map(|()| Answered::default())));
         match self.check_all_here(chains, None) {
             Ok(()) => self.planes.data.order_change_then(Hlc(after.at), LogIndex(after.entry), chains, reply),
             refused => reply(refused),
@@ -184,7 +184,7 @@ impl Files {
     /// Answers when everything acknowledged so far on these chains is on stable storage, here and at their other
     /// members.
     fn persist_for(&self, asker: Asker, chains: &BTreeSet<ChainId>) {
-        let all = Gather::new(2, Box::new(move |result| asker.tell(result.map(|()| Answered::default()))));
+        let all = Gather::new(2, Box::new(move |result| asker.respond(result.map(|()| Answered::default()))));
         let flushed = all.clone();
         self.planes.durability.when_durable(self.planes.ticket(), Box::new(move |result| flushed.add(result)));
         self.planes.data.barrier(Some(chains), Box::new(move |result| all.add(result)));

@@ -58,14 +58,14 @@ struct Line {
 }
 
 impl Peers for Line {
-    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
+    fn send(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
         // A node during its start sends a message before it has readers.
         let plane = self.plane.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         let shown = (0..CHAINS).map(|chain| {
             let (plane, chain) = (plane.as_ref()?, ChainId(chain));
             (!plane.has_to_query_tail([chain].into_iter())).then(|| plane.cuts().of(chain))
         });
-        self.net.queue().push_back(Packet { from: self.from, to, told, payload, shown: shown.collect() });
+        self.net.queue().push_back(Packet { from: self.from, to, told: message, payload, shown: shown.collect() });
     }
 }
 

@@ -3,7 +3,7 @@
 //! Guarantees: an interval is closed before it is read, so the pages of an answer are one answer; the rights of then
 //! and of now both decide what of the past is visible. A page costs its own events and the others of its time, each
 //! directory on the way up once; the next page begins where it ended.
-//! Leaves to others: the changes (`timeline`), the meaning of a change (`differences`), deleted names (`gone`).
+//! Leaves to others: the changes (`change_feed`), the meaning of a change (`diff`), deleted names (`deleted`).
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,10 @@ use frieze_wire::timeline::{
 use frieze_wire::txn::Caller;
 
 use crate::history::History;
-use crate::history::change_feed::{FileChange, Interval, Written};
-use crate::history::diff::{IfForgotten, SPANS_MAX};
+use crate::history::change_feed::{FileChange, Written};
+use crate::history::diff::{IfForgotten, SPANS_MAX, apart};
 use crate::history::scope::{Area, Scope, records_max, scope_of};
-use crate::history::tree_pair::CutPair;
+use crate::history::tree_pair::{CutPair, Interval};
 use crate::history::unshown::{Page, UnshownKey};
 use crate::read::page;
 use crate::session::cache_leases::CacheLeaseRequest;
@@ -41,7 +41,7 @@ impl History {
         if interval.after > interval.upto {
             return Err(Fault::new(Reason::InvalidArgument, "the interval ends before it begins: swap its ends"));
         }
-        let ends = [self.answer_start(interval.after)?, self.planes.answer(exact(interval.upto))?];
+        let ends = [self.answer_start(interval.after)?, self.planes.answer(View::exact(interval.upto))?];
         // Older instants show the same as this one: nothing.
         interval.after = interval.after.max(self.planes.earliest().previous());
         let found = match self.planes.resolve_at(principal, &ask.target, interval.upto) {
@@ -119,7 +119,7 @@ impl History {
     pub(crate) fn answer_start(&self, after: Hlc) -> Result<InstantInfo, Fault> {
         match after < self.planes.earliest() {
             true => Ok(InstantInfo::default()),
-            false => self.planes.answer(exact(after)),
+            false => self.planes.answer(View::exact(after)),
         }
     }
 
@@ -130,7 +130,7 @@ impl History {
         asking: &CacheLeaseRequest,
     ) -> Result<StoryReply, Fault> {
         let mut whole = Interval { after: Hlc(ask.after), upto: Hlc(ask.upto) };
-        self.planes.answer(exact(whole.upto))?;
+        self.planes.answer(View::exact(whole.upto))?;
         self.planes.answer(ask.view)?;
         let found = self.planes.resolve(principal, &ask.target, ask.view.instant(), asking.reads())?;
         if !found.inode.is_directory() {
@@ -292,7 +292,6 @@ impl History {
     /// The writes of sessions, each run as one event with its bytes, in no order.
     ///
     /// `passing`: inodes that were within the scope at some instant between its ends.
-    /// `passing` was within the scope at some instant between its ends.
     fn runs(
         &self,
         caller: &Caller,
@@ -557,27 +556,6 @@ fn runs_of(file: &FileChange) -> Vec<Run> {
         run.writes.push((*last, ChangedSpan { offset: range.start(), len: range.len() }));
     }
     runs
-}
-
-/// The same bytes as spans in order that do not touch.
-pub(crate) fn apart(mut spans: Vec<ChangedSpan>) -> Vec<ChangedSpan> {
-    spans.retain(|span| span.len > 0);
-    spans.sort_unstable_by_key(|span| span.offset);
-    let mut kept: Vec<ChangedSpan> = Vec::new();
-    for span in spans {
-        match kept.last_mut() {
-            Some(last) if last.offset + last.len >= span.offset => {
-                last.len = last.len.max(span.offset + span.len - last.offset);
-            }
-            _ => kept.push(span),
-        }
-    }
-    kept
-}
-
-/// An exact instant as a view.
-pub(crate) fn exact(at: Hlc) -> View {
-    View { at: Some(at.0), user_at: None }
 }
 
 /// Approximate size in an answer.

@@ -3,7 +3,7 @@
 //!
 //! Guarantees: complete for a closed interval, and the same at every query; the work grows with the changes of the
 //! interval and not with the tree.
-//! Leaves to others: what a caller may see of it (`differences`), undoing changes.
+//! Leaves to others: what a caller may see of it (`diff`), undoing changes.
 
 use std::collections::BTreeSet;
 
@@ -11,25 +11,16 @@ use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
 use frieze_namespace::{PlaceName, SubjectChange, TxnChanges};
+use frieze_wire::message::View;
 
 use crate::history::History;
-use crate::history::activity::exact;
 use crate::history::scope::{Area, Scope, Within, is_name};
-use crate::history::tree_pair::CutPair;
+use crate::history::tree_pair::{CutPair, Interval};
 
 /// Most changes of one feed: beyond, the caller asks for a shorter interval. About 200 bytes each: 200 MiB.
 pub(crate) const CHANGES_MAX: usize = 1 << 20;
 /// Most records of one file in a feed.
 const RECORDS_MAX: usize = 1 << 20;
-
-/// (after, upto]: what was stamped later than the one and not later than the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interval {
-    /// Exclusive start.
-    pub(crate) after: Hlc,
-    /// Inclusive end.
-    pub(crate) upto: Hlc,
-}
 
 /// Granularity of a file's writes in a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +83,7 @@ impl History {
     /// The versions of what changed within the scope; to find these, the names below it if they are few
     /// ([`History::area`]), or else the changes of the interval in the whole file system.
     pub(crate) fn changes(&self, scope: Scope, interval: Interval, cuts: &mut CutPair<'_>) -> Result<Changes, Fault> {
-        self.planes.answer(exact(interval.upto))?;
+        self.planes.answer(View::exact(interval.upto))?;
         let history = self.planes.meta.history();
         // The names of the scope itself lie in directories above it.
         let own_names: Vec<PlaceName> = match scope {
@@ -179,8 +170,8 @@ impl History {
     ) -> Result<(BTreeSet<InodeId>, u64), Fault> {
         let (touched, looked_at) = self.planes.data.device().files_written(interval.after, interval.upto, is_asked)?;
         let mut files: BTreeSet<InodeId> = touched.into_iter().collect();
-        let elsewhere = self.files.touched_elsewhere(interval.after, interval.upto)?;
-        files.extend(elsewhere.into_iter().filter(|inode| is_asked(*inode)));
+        let remote = self.files.touched_remotely(interval.after, interval.upto)?;
+        files.extend(remote.into_iter().filter(|inode| is_asked(*inode)));
         Ok((files, looked_at))
     }
 
@@ -204,7 +195,7 @@ impl History {
             .log_of([inode])?
             .dropped_records(inode, interval.after, interval.upto)
             .is_empty()
-            || self.files.may_be_forgotten_elsewhere(inode, interval.after);
+            || self.files.may_be_forgotten_remotely(inode, interval.after);
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,

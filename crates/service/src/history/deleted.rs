@@ -1,7 +1,7 @@
 //! Queries about deleted names: when and by whose request each was removed, and how much space its history uses.
 //!
 //! Guarantees: a name that the caller could not have listed then, or could not list now, is not in the answer. Leaves
-//! to others: the events in between (`story`).
+//! to others: the events in between (`activity`).
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, PATH_BYTES_MAX, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{EntryVersion, MAY_READ, NoReadSet, PlaceName, Resolved, TreeAt};
 use frieze_planes::Principal;
-use frieze_wire::message::FileKind;
+use frieze_wire::message::{FileKind, View};
 use frieze_wire::timeline::{
-    Deleted, DeletedObject, DeletedReply, LastSeen, LastSeenReply, Usage, UsageDirectory, UsageReply,
+    Deleted, DeletedObject, DeletedReply, LastExisted, LastExistedReply, Usage, UsageDirectory, UsageReply,
 };
 use frieze_wire::txn::{Caller, Target};
 
@@ -78,21 +78,21 @@ impl Back<'_> {
 }
 
 impl History {
-    pub(crate) fn last_seen(&self, principal: &Principal, ask: &LastSeen) -> Result<LastSeenReply, Fault> {
+    pub(crate) fn last_existed(&self, principal: &Principal, ask: &LastExisted) -> Result<LastExistedReply, Fault> {
         let names: Vec<&[u8]> = ask.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
         let plain = |name: &&[u8]| *name != b"." && *name != b".." && name.len() <= NAME_BYTES_MAX;
         if ask.path.len() > PATH_BYTES_MAX || names.is_empty() || !names.iter().all(plain) {
             return Err(Fault::new(Reason::InvalidArgument, "a path of plain names from the root is needed"));
         }
         let now = self.planes.clock.newest();
-        self.planes.answer(crate::history::activity::exact(now))?;
+        self.planes.answer(View::exact(now))?;
         let target = Target { follow: false, ..Target::path(ask.path.clone()) };
         let refused = match self.planes.resolve_at(principal, &target, now) {
             Ok(found) => {
                 let mut cut = self.planes.meta.history().tree_at(now, &principal.caller);
                 let named = PlaceName { parent: found.parent, name: found.name };
                 let was = self.deleted_object(&mut cut, &named, found.id)?.ok_or(Reason::AccessDenied)?;
-                return Ok(LastSeenReply { at: 0, was, sessions: Vec::new() });
+                return Ok(LastExistedReply { at: 0, was, sessions: Vec::new() });
             }
             Err(fault) if fault.reason == Reason::NotFound => fault,
             Err(fault) => return Err(fault),
@@ -116,7 +116,7 @@ impl History {
             let below = names[depth + 1..].iter().flat_map(|name| [b"/", *name].concat());
             was.moved_to.extend(below.collect::<Vec<u8>>());
         }
-        Ok(LastSeenReply { at: found.at.0, sessions: self.infos(principal, [was.session].into_iter())?, was })
+        Ok(LastExistedReply { at: found.at.0, sessions: self.infos(principal, [was.session].into_iter())?, was })
     }
 
     /// The newest instant in `span` at which the names resolved, from the root on. Rights are not checked.

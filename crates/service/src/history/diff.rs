@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a name in a directory that the caller may not read, at that instant and now, is not in the answer; an
 //! object that is the same at both ends is left out, whatever happened in between. Leaves to others: reading the feed
-//! (`timeline`), pages and sessions (`story`).
+//! (`change_feed`), pages and sessions (`activity`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -11,15 +11,14 @@ use frieze_base::{ByteRange, Fault, InodeId, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{ChangeSubject, Inode, MAY_READ, Patch, PlaceName, SubjectState, TreeAt};
 use frieze_wire::acl::is_acl;
-use frieze_wire::message::FileKind;
+use frieze_wire::message::{FileKind, View};
 use frieze_wire::timeline::{ACL, CONTENT, ChangedSpan, Difference, MODE, OWNER, REPLACED, Side, TIMES, XATTRS};
 use frieze_wire::txn::Caller;
 
 use crate::history::History;
-use crate::history::activity::{apart, exact};
-use crate::history::change_feed::{Changes, FileChange, Interval};
+use crate::history::change_feed::{Changes, FileChange};
 use crate::history::scope::Scope;
-use crate::history::tree_pair::CutPair;
+use crate::history::tree_pair::{CutPair, Interval};
 
 /// Spans listed for one file; beyond, the client compares the two states.
 pub(crate) const SPANS_MAX: usize = 64;
@@ -316,7 +315,7 @@ impl Differ<'_, '_> {
         let range = |span: &ChangedSpan| ByteRange::new(span.offset, span.offset + span.len);
         let kept = ByteRange::new(0, both);
         let ranges: Vec<ByteRange> = spans.iter().map(|span| range(span).intersect(kept)).collect();
-        let differing = self.history.read.differing(&before?, &after?, &ranges)?;
+        let differing = self.history.read.differing([&before?, &after?], &ranges)?;
         let mut found = Vec::new();
         for span in spans.iter().map(range) {
             let parts = differing.iter().map(|part| part.intersect(span));
@@ -395,10 +394,24 @@ pub(crate) fn spans_of(
     apart(spans.collect())
 }
 
+/// The same bytes as spans in order that do not touch.
+pub(crate) fn apart(mut spans: Vec<ChangedSpan>) -> Vec<ChangedSpan> {
+    spans.retain(|span| span.len > 0);
+    spans.sort_unstable_by_key(|span| span.offset);
+    spans.dedup_by(|span, last| {
+        let touches = last.offset + last.len >= span.offset;
+        if touches {
+            last.len = last.len.max(span.offset + span.len - last.offset);
+        }
+        touches
+    });
+    spans
+}
+
 impl History {
     /// Length of a file at an instant, with what was written and not yet settled.
     pub(crate) fn size_at(&self, id: InodeId, inode: &Inode, at: Hlc) -> Result<u64, Fault> {
-        Ok(self.read.attr(id, inode, exact(at))?.0.size)
+        Ok(self.read.attr(id, inode, View::exact(at))?.0.size)
     }
 
     /// A name as it stands in an answer; `None`, and `hidden`, where the caller may not learn it.
@@ -416,7 +429,7 @@ impl History {
             *hidden = true;
             return Ok(None);
         }
-        let (attr, _) = self.read.attr(id, inode, exact(cut.at()))?;
+        let (attr, _) = self.read.attr(id, inode, View::exact(cut.at()))?;
         Ok(Some(Side {
             path: [&directory[..], b"/", &named.name].concat(),
             inode: id.0,

@@ -1,7 +1,7 @@
 //! The versions of one file or directory: those that metadata records, and those that writes made.
 //!
 //! Guarantees: a page costs about as much as it contains, with the oldest versions first or the newest; the versions of
-//! one stamp are in one page. Leaves to others: the events in a directory and below it (`story`).
+//! one stamp are in one page. Leaves to others: the events in a directory and below it (`activity`).
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
@@ -11,7 +11,7 @@ use frieze_planes::Principal;
 use frieze_wire::message::{Log, LogReply, Version, VersionKind, View};
 
 use crate::history::History;
-use crate::history::change_feed::Interval;
+use crate::history::tree_pair::Interval;
 use crate::read::page;
 use crate::session::cache_leases::CacheLeaseRequest;
 

@@ -7,13 +7,13 @@ use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::PieceSource;
 use frieze_namespace::{ChangeSubject, Inode};
-use frieze_planes::Seen;
-use frieze_wire::message::FileKind;
+use frieze_planes::FileVersion;
+use frieze_wire::message::{FileKind, View};
 
 use crate::history::History;
-use crate::history::activity::exact;
-use crate::history::change_feed::{CHANGES_MAX, Detail, Interval};
+use crate::history::change_feed::{CHANGES_MAX, Detail};
 use crate::history::diff::spans_of;
+use crate::history::tree_pair::Interval;
 
 /// Files that are looked at for one instant.
 const FILES_MAX: usize = 20_000;
@@ -38,8 +38,8 @@ impl History {
     pub(crate) fn pinned_bytes(&self, at: Hlc) -> Result<PinnedBytes, Fault> {
         let now = self.planes.clock.newest().max(at);
         let interval = Interval { after: at, upto: now };
-        self.planes.answer(exact(at))?;
-        self.planes.answer(exact(now))?;
+        self.planes.answer(View::exact(at))?;
+        self.planes.answer(View::exact(now))?;
         let (mut files, _) = self.touched(interval, &|_| true)?;
         let mut held = PinnedBytes::default();
         let changed = self.planes.meta.history().changed((at, now), None, CHANGES_MAX, &mut |subject| {
@@ -69,7 +69,7 @@ impl History {
         }
         let now = self.planes.meta.inode(id, Some(interval.upto))?;
         if now.links == 0 {
-            return Ok(self.read.attr(id, &then, exact(interval.after))?.0.bytes_live);
+            return Ok(self.read.attr(id, &then, View::exact(interval.after))?.0.bytes_live);
         }
         let (old, new) = (self.size_at(id, &then, interval.after)?, self.size_at(id, &now, interval.upto)?);
         let (written, _) = self.written(id, interval, Detail::Runs)?;
@@ -84,7 +84,7 @@ impl History {
 
     /// Bytes of `range` that hold data at an instant.
     fn data_in(&self, id: InodeId, inode: &Inode, at: Hlc, range: ByteRange) -> Result<u64, Fault> {
-        let seen = Seen::at(id, inode.clone(), Some(at));
+        let seen = FileVersion::at(id, inode.clone(), Some(at));
         let sources = self.files.sources(inode, range.start(), range.end())?;
         let mut pieces = Vec::new();
         self.files.look_through(&[&seen], &[&sources])?.plan(&seen, &sources, range, &mut pieces)?;

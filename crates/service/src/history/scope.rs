@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a query about a small part costs the changes in it, however many there were in other trees; one about a
 //! large part costs all changes anywhere, each once.
-//! Leaves to others: the changes (`timeline`), their meaning (`differences`).
+//! Leaves to others: the changes (`change_feed`), their meaning (`diff`).
 
 use frieze_base::{FastMap, Fault, InodeId};
 use frieze_hlc::Hlc;
@@ -10,8 +10,8 @@ use frieze_namespace::{ChangeSubject, PlaceName, Resolved, TreeAt, TreeExtent};
 use frieze_storage::Device;
 
 use crate::history::History;
-use crate::history::change_feed::Interval;
 use crate::history::tree_pair::CutPair;
+use crate::history::tree_pair::Interval;
 
 /// Records read for each event of a page of activity, and at least for a page: most are part of a longer run of writes,
 /// or lie outside the scope.
@@ -100,7 +100,7 @@ impl History {
     /// Stamps of the writes to the files of an extent; `None` if they are too many, or other servers have some of them.
     fn records_within(&self, extent: &TreeExtent, interval: Interval) -> Result<Option<Vec<Hlc>>, Fault> {
         let (Interval { after, upto }, device) = (interval, self.planes.data.device());
-        if !self.files.chains_elsewhere(Some(upto)).is_empty() {
+        if !self.files.remote_chains(Some(upto)).is_empty() {
             return Ok(None);
         }
         let (files, _) = device.files_written(after, upto, &|inode| extent.holds(inode))?;

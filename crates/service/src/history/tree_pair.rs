@@ -1,8 +1,8 @@
 //! The tree at both ends of an interval, which advances from one transaction to the next.
 //!
 //! Guarantees: a directory is read once for all changes below it, not once for each; a transaction of the next interval
-//! costs the directories that it changed. Leaves to others: the list of transactions (`timeline`), what they mean
-//! (`differences`).
+//! costs the directories that it changed. Leaves to others: the list of transactions (`change_feed`), what they mean
+//! (`diff`).
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
@@ -10,7 +10,14 @@ use frieze_metadata::NameHistory;
 use frieze_namespace::TreeAt;
 use frieze_wire::txn::Caller;
 
-use crate::history::change_feed::Interval;
+/// (after, upto]: what was stamped later than the one and not later than the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interval {
+    /// Exclusive start.
+    pub(crate) after: Hlc,
+    /// Inclusive end.
+    pub(crate) upto: Hlc,
+}
 
 /// The tree before and after what happened in an interval, as one caller may see it.
 pub(crate) struct CutPair<'a> {

@@ -3,7 +3,7 @@
 //! Guarantees: as long as there is room, a later page is read from here and not computed again; without room it is
 //! computed again, so only time depends on this cache. It never exceeds `bytes_max`; the rest that was used last is
 //! evicted last.
-//! Leaves to others: whether the rights of now still show a difference (`story`).
+//! Leaves to others: whether the rights of now still show a difference (`activity`).
 
 use std::collections::VecDeque;
 
@@ -13,8 +13,8 @@ use frieze_wire::timeline::Difference;
 use frieze_wire::txn::Caller;
 use prost::Message;
 
-use crate::history::change_feed::Interval;
 use crate::history::scope::Scope;
+use crate::history::tree_pair::Interval;
 
 /// The request, and what its answer depends on beside the past.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use frieze_base::{ByteRange, Fault, Reason};
 use frieze_multilog::{FragmentedPage, Piece};
-use frieze_planes::{DEPTH_MAX, Fetch, Seen, ThroughImages};
+use frieze_planes::{DEPTH_MAX, Fetch, FileVersion, ThroughImages};
 use frieze_storage::{PinnedPages, ReaderKey};
 use frieze_tier::{Habit, Heat};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
@@ -88,7 +88,7 @@ impl Reader {
     /// key the prefetcher tracks the reader's sequence of ranges.
     pub(crate) fn read_version(
         &self,
-        seen: &Seen,
+        seen: &FileVersion,
         ask: &Read,
         who: Option<ReaderKey>,
         scratch: &mut Scratch,
@@ -121,7 +121,7 @@ impl Reader {
         };
         scratch.fetch.clear();
         device.request_images(&scratch.crowded);
-        let lease = self.make_ready(seen, range, who, &scratch.pieces);
+        let lease = self.prefetch(seen, range, who, &scratch.pieces);
         let len = range.len() as usize;
         if scratch.may_step && can_step(&scratch.pieces, len) {
             scratch.unread = Some(Unread { start: range.start(), len, lease });
@@ -136,7 +136,7 @@ impl Reader {
     /// Requests the parts of `pieces`, which are `range` of a file, that are not in memory, and the next range of the
     /// reader if it reads sequentially. The caller passes the result to
     /// [`Device::unpin`](frieze_storage::Device::unpin) after reading.
-    fn make_ready(&self, seen: &Seen, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> PinnedPages {
+    fn prefetch(&self, seen: &FileVersion, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> PinnedPages {
         let device = self.planes.data.device();
         // Young records are in memory: no prefetch is needed.
         if !device.may_need_disk(pieces) {
@@ -156,7 +156,7 @@ impl Reader {
     /// fails.
     fn plan_version(
         &self,
-        seen: &Seen,
+        seen: &FileVersion,
         start: u64,
         end: u64,
         out: &mut Vec<Piece>,
@@ -164,12 +164,12 @@ impl Reader {
         mut fetch: Option<&mut Fetch>,
     ) -> Result<(ByteRange, u64), Fault> {
         let sources = self.files.sources(&seen.inode, start, end)?;
-        let elsewhere = self.files.reach_elsewhere_upto(seen, end)?;
+        let remote = self.files.remote_reach_upto(seen, end)?;
         let first = (out.len(), crowded.len());
         for _ in 0..=FETCHES_MAX {
             let (range, size) = {
                 // Length and places in one `Look`, over however many chunks: the answer is one state.
-                let look = self.files.look_with(&[seen], &[&sources], elsewhere.clone())?;
+                let look = self.files.look_with(&[seen], &[&sources], remote.clone())?;
                 let size = look.extent(seen).size;
                 let range = ByteRange::new(start.min(size), end.min(size));
                 let images = self.planes.data.device().images();
@@ -188,7 +188,7 @@ impl Reader {
     }
 
     /// Prefetches a range that the reader is about to ask for. Errors are ignored: the read itself will report them.
-    fn read_ahead(&self, seen: &Seen, ahead: ByteRange) {
+    fn read_ahead(&self, seen: &FileVersion, ahead: ByteRange) {
         let mut pieces = Vec::new();
         let planned = self.plan_version(seen, ahead.start(), ahead.end(), &mut pieces, &mut Vec::new(), None);
         let Ok((range, _)) = planned else { return };

@@ -2,7 +2,7 @@
 
 use frieze_base::{ByteRange, Fault, Reason};
 use frieze_multilog::{Piece, PieceSource};
-use frieze_planes::Seen;
+use frieze_planes::FileVersion;
 
 use crate::read::Reader;
 
@@ -18,7 +18,7 @@ impl Reader {
     ///
     /// # Cost
     /// The pieces of both plans; no byte is read.
-    pub(crate) fn differing(&self, a: &Seen, b: &Seen, ranges: &[ByteRange]) -> Result<Vec<ByteRange>, Fault> {
+    pub(crate) fn differing(&self, [a, b]: [&FileVersion; 2], ranges: &[ByteRange]) -> Result<Vec<ByteRange>, Fault> {
         let mut found: Vec<ByteRange> = Vec::new();
         let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
         for range in ranges.iter().filter(|range| !range.is_empty()) {
@@ -41,8 +41,8 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::differing`].
-    pub(crate) fn differing_at_most(&self, a: &Seen, b: &Seen, ranges: &[ByteRange]) -> Result<Vec<ByteRange>, Fault> {
-        match self.differing(a, b, ranges) {
+    pub(crate) fn may_differ(&self, pair: [&FileVersion; 2], ranges: &[ByteRange]) -> Result<Vec<ByteRange>, Fault> {
+        match self.differing(pair, ranges) {
             Err(fault) if fault.reason == Reason::Unsupported => {
                 Ok(few(ranges.iter().filter(|range| !range.is_empty()).copied().collect()))
             }

@@ -15,7 +15,7 @@ use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, UserTime};
 use frieze_multilog::UserCut;
 use frieze_namespace::Inode;
-use frieze_planes::Seen;
+use frieze_planes::FileVersion;
 use frieze_wire::message::Read;
 
 use crate::read::Reader;
@@ -37,7 +37,7 @@ impl Reader {
         inode: Inode,
         user: UserTime,
         at: Option<Hlc>,
-    ) -> Result<Seen, Fault> {
+    ) -> Result<FileVersion, Fault> {
         let rows = match inode.plugin() {
             "" => None,
             text => Some(text.parse::<TimePlugin>()?).filter(TimePlugin::has_rows),
@@ -68,14 +68,14 @@ impl Reader {
                     (Some(seen), ..) => seen,
                     (_, None, _) => return Err(no_user_time(id, user)),
                     (_, Some(cut), Some(plugin)) => self.version_of_rows(plugin, id, inode, user, cut, &mut scratch)?,
-                    (_, Some(cut), None) => self.version_of_records(id, inode, at, cut)?,
+                    (_, Some(cut), None) => self.file_of_records(id, inode, at, cut)?,
                 };
                 let seen = match asked.filter(|_| seen.empty) {
                     // As old as the file itself, not as its origin.
-                    Some((id, inode, at)) => Seen { empty: true, ..Seen::at(id, inode, at) },
+                    Some((id, inode, at)) => FileVersion { empty: true, ..FileVersion::at(id, inode, at) },
                     None => seen,
                 };
-                return Ok(Seen { user_time_open: open.unwrap_or(seen.user_time_open), ..seen });
+                return Ok(FileVersion { user_time_open: open.unwrap_or(seen.user_time_open), ..seen });
             };
             // The file asked for decides, whatever was written to its origin since.
             let open = match open {
@@ -90,7 +90,7 @@ impl Reader {
                 && newest <= user
                 && let Some(seen) = self.version_within(plugin, id, user, next, false, &mut scratch)?
             {
-                return Ok(Seen { user_time_open: open, ..seen });
+                return Ok(FileVersion { user_time_open: open, ..seen });
             }
             let below = self.planes.inode_at(from, Some(then))?;
             asked.get_or_insert((id, std::mem::replace(&mut inode, below), at));
@@ -135,7 +135,7 @@ impl Reader {
     ///
     /// # Errors
     /// Of the device, where the index of the file has to be fetched.
-    pub(crate) fn time_origin(&self, seen: &Seen, at: Hlc) -> Result<Option<(InodeId, Hlc)>, Fault> {
+    pub(crate) fn time_origin(&self, seen: &FileVersion, at: Hlc) -> Result<Option<(InodeId, Hlc)>, Fault> {
         Ok(
             match self.files.with_log_of(seen.id, |log| log.newest_user_time(seen.id, seen.inode.times_after(), at))? {
                 Some(_) => Some((seen.id, at)),
@@ -162,7 +162,7 @@ impl Reader {
         let own = self.planes.data.device().log_of([id])?.newest_user_time(id, inode.times_after(), Hlc::MAX);
         let newest = own.or(inherited);
         // Including writes on their way to the disk: the row may have begun there.
-        let seen = Seen::at(id, inode, Some(Hlc::MAX));
+        let seen = FileVersion::at(id, inode, Some(Hlc::MAX));
         let size = self.files.look(&[&seen])?.extent(&seen).size;
         if offset > size {
             return Err(Fault::new(
@@ -191,13 +191,14 @@ impl Reader {
     }
 
     /// A file of records at a user time.
-    fn version_of_records(&self, id: InodeId, inode: Inode, at: Option<Hlc>, cut: UserCut) -> Result<Seen, Fault> {
+    fn file_of_records(&self, id: InodeId, inode: Inode, at: Option<Hlc>, cut: UserCut) -> Result<FileVersion, Fault> {
         let UserCut { stamp, open, .. } = cut;
         if stamp == Hlc::ZERO {
-            return Ok(Seen { empty: true, user_time_open: open, ..Seen::at(id, inode, at) });
+            return Ok(FileVersion { empty: true, user_time_open: open, ..FileVersion::at(id, inode, at) });
         }
         // A read at a user time is a read at the stamp of the last record that it needs.
-        Ok(Seen { user_time_open: open, ..Seen::at(id, self.planes.inode_at(id, Some(stamp))?, Some(stamp)) })
+        let inode = self.planes.inode_at(id, Some(stamp))?;
+        Ok(FileVersion { user_time_open: open, ..FileVersion::at(id, inode, Some(stamp)) })
     }
 
     /// A file of rows at a user time.
@@ -209,21 +210,21 @@ impl Reader {
         user: UserTime,
         cut: UserCut,
         scratch: &mut Scratch,
-    ) -> Result<Seen, Fault> {
+    ) -> Result<FileVersion, Fault> {
         let UserCut { stamp, next, open } = cut;
         if let Some(next) = next
             && let Some(seen) = self.version_within(plugin, id, user, next, stamp == Hlc::ZERO, scratch)?
         {
-            return Ok(Seen { user_time_open: open, ..seen });
+            return Ok(FileVersion { user_time_open: open, ..seen });
         }
         if stamp == Hlc::ZERO {
-            return Ok(Seen { empty: true, user_time_open: open, ..Seen::at(id, inode, Some(stamp)) });
+            return Ok(FileVersion { empty: true, user_time_open: open, ..FileVersion::at(id, inode, Some(stamp)) });
         }
-        let seen = Seen::at(id, self.planes.inode_at(id, Some(stamp))?, Some(stamp));
+        let seen = FileVersion::at(id, self.planes.inode_at(id, Some(stamp))?, Some(stamp));
         let size = self.files.look(&[&seen])?.extent(&seen).size;
         // An unfinished row belongs to the write that ends it.
         let begun = self.row_begun(plugin, &seen, size, scratch)?.len() as u64;
-        Ok(Seen { size_max: Some(size - begun), user_time_open: open, ..seen })
+        Ok(FileVersion { size_max: Some(size - begun), user_time_open: open, ..seen })
     }
 
     /// The whole file, if its last row has no line break and counts at `user`: without a writer the row is complete.
@@ -236,7 +237,7 @@ impl Reader {
         inode: &Inode,
         user: UserTime,
         scratch: &mut Scratch,
-    ) -> Result<Option<Seen>, Fault> {
+    ) -> Result<Option<FileVersion>, Fault> {
         // A clone without writes of its own ends as its origin did at its instant: a session may have been writing
         // then.
         let mut writer = (id, inode.clone());
@@ -253,7 +254,7 @@ impl Reader {
         // The file has no record since this state of it began.
         let at = inode.from;
         self.close_here(id, at)?;
-        let seen = Seen::at(id, inode.clone(), Some(at));
+        let seen = FileVersion::at(id, inode.clone(), Some(at));
         let size = self.files.look(&[&seen])?.extent(&seen).size;
         let row = self.row_begun(plugin, &seen, size, scratch)?;
         if row.is_empty() {
@@ -263,8 +264,8 @@ impl Reader {
         let time = self.rows_of(plugin, &seen, begin, &row, scratch, |rows| Ok(rows.time_of_last(&row, begin)));
         let newest = self.files.with_log_of(id, |log| log.newest_user_time(id, inode.times_after(), at))?;
         match time.ok().flatten() {
-            Some(time) if time <= user => Ok(Some(Seen { user_time_open: true, ..seen })),
-            Some(_) if newest.is_none() => Ok(Some(Seen { empty: true, ..seen })),
+            Some(time) if time <= user => Ok(Some(FileVersion { user_time_open: true, ..seen })),
+            Some(_) if newest.is_none() => Ok(Some(FileVersion { empty: true, ..seen })),
             _ => Ok(None),
         }
     }
@@ -279,8 +280,8 @@ impl Reader {
         next: Hlc,
         first: bool,
         scratch: &mut Scratch,
-    ) -> Result<Option<Seen>, Fault> {
-        let seen = Seen::at(id, self.planes.inode_at(id, Some(next))?, Some(next));
+    ) -> Result<Option<FileVersion>, Fault> {
+        let seen = FileVersion::at(id, self.planes.inode_at(id, Some(next))?, Some(next));
         let chunk_bytes = seen.inode.chunk_bytes();
         let records = self.files.records(id, next.previous(), next, PARTS_MAX)?;
         let offset_of = |record: &frieze_multilog::RecordMeta| {
@@ -289,7 +290,7 @@ impl Reader {
         let start = records.iter().map(offset_of).min();
         let end = records.iter().map(|record| offset_of(record) + u64::from(record.len)).max();
         let (Some(start), Some(end)) = (start, end) else { return Ok(None) };
-        let before = Seen::at(id, self.planes.inode_at(id, Some(next.previous()))?, Some(next.previous()));
+        let before = FileVersion::at(id, self.planes.inode_at(id, Some(next.previous()))?, Some(next.previous()));
         let appended = {
             let look = self.files.look(&[&before, &seen])?;
             start >= look.extent(&before).size && end == look.extent(&seen).size
@@ -305,14 +306,14 @@ impl Reader {
         if !any && first {
             return Ok(None);
         }
-        Ok(Some(Seen { size_max: Some(begin + len as u64), ..seen }))
+        Ok(Some(FileVersion { size_max: Some(begin + len as u64), ..seen }))
     }
 
     /// Parses rows of a file, whose columns are named in its first line: in `bytes`, if they begin at offset 0.
     fn rows_of<T>(
         &self,
         plugin: &TimePlugin,
-        seen: &Seen,
+        seen: &FileVersion,
         at: u64,
         bytes: &[u8],
         scratch: &mut Scratch,
@@ -349,7 +350,7 @@ impl Reader {
     fn row_begun(
         &self,
         plugin: &TimePlugin,
-        seen: &Seen,
+        seen: &FileVersion,
         offset: u64,
         scratch: &mut Scratch,
     ) -> Result<Vec<u8>, Fault> {
@@ -379,7 +380,7 @@ impl Reader {
     /// Appends the bytes `start..end` of a file, up to its end, to `out`.
     fn read_range(
         &self,
-        seen: &Seen,
+        seen: &FileVersion,
         start: u64,
         end: u64,
         scratch: &mut Scratch,

@@ -19,8 +19,6 @@ use frieze_net::{CRC_BYTES, FramePart};
 use frieze_storage::{Device, PinnedPages, SENDFILE_BYTES_MIN, UnverifiedSpan};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
-use crate::session::scratch::Scratch;
-
 /// Bytes of one step: with its checksum behind it, it stays in the second-level cache of a core of today. Smaller ones
 /// are more calls, and more moments in which the other side is woken (ADR 0016).
 const STEP_BYTES: usize = 512 << 10;
@@ -74,8 +72,13 @@ pub struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    pub(crate) fn of(device: &'a Device, Unread { start, len, lease }: Unread, scratch: &'a mut Scratch) -> Steps<'a> {
-        let Scratch { pieces, payload: buffer, block, .. } = scratch;
+    /// Steps of `unread`, which consists of `pieces`; each is read into `buffer`, with `block` as scratch space.
+    pub(crate) fn of(
+        device: &'a Device,
+        Unread { start, len, lease }: Unread,
+        pieces: &'a [Piece],
+        [buffer, block]: [&'a mut Vec<u8>; 2],
+    ) -> Steps<'a> {
         Steps { len, start, device, pieces, buffer, block, lease, failed: false }
     }
 

@@ -12,14 +12,8 @@ pub trait Responder: Send + Sync {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32);
 
     /// The same with a payload that may be swapped: a buffer left in its place is used for the next payload.
-    fn respond_with(
-        &self,
-        request: &FrameHeader,
-        result: Result<Reply, Fault>,
-        payload: &mut Vec<u8>,
-        payload_crc: u32,
-    ) {
-        self.respond(request, result, payload, payload_crc);
+    fn respond_with(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &mut Vec<u8>, crc: u32) {
+        self.respond(request, result, payload, crc);
     }
 
     /// Sends an answer whose payload `steps` brings piece by piece. If that fails half-way the connection ends.

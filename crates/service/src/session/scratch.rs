@@ -1,10 +1,11 @@
 //! Buffers of one connection.
 
 use frieze_planes::Fetch;
+use frieze_storage::Device;
 
 use crate::session::cache_leases::CacheLeaseRequest;
 use crate::session::capability::Shown;
-use crate::session::reply_stream::Unread;
+use crate::session::reply_stream::{Steps, Unread};
 use crate::session::write_context::WriteContexts;
 
 /// Buffers of one connection, used again for every request.
@@ -32,6 +33,11 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// The steps of a payload that `pieces` describe, read into these buffers.
+    pub(crate) fn steps<'a>(&'a mut self, device: &'a Device, unread: Unread) -> Steps<'a> {
+        Steps::of(device, unread, &self.pieces, [&mut self.payload, &mut self.block])
+    }
+
     /// Called when the connection is idle: frees buffers.
     pub fn rest(&mut self) {
         (self.payload, self.block) = (Vec::new(), Vec::new());

@@ -62,7 +62,7 @@ mod tests {
             kind: FileKind::File,
             layout: ChunkLayout { chunk_bytes: 1 << 20, chain_count: 4 },
             timed: None,
-            granted: vec![0..1],
+            granted: std::iter::once(0..1).collect(),
             is_open: true,
             reaches_from: None,
             origin: None,

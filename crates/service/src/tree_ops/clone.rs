@@ -22,7 +22,7 @@ const SET_ID: u32 = 0o6000;
 impl TreeOps {
     pub(crate) fn plan_clone(&self, principal: &Principal, ask: &CloneTree, now: Hlc) -> Result<Plan, Fault> {
         let at = if ask.at == 0 { now } else { Hlc(ask.at) };
-        self.planes.answer(View { at: Some(at.0), user_at: None })?;
+        self.planes.answer(View::exact(at))?;
         let source = self.planes.resolve_at(principal, &ask.source, at)?;
         check_new_name(&ask.target.path)?;
         let (directory, name) = self.parent_of(principal, &ask.target, now)?;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{ChangeSubject, MAY_READ, PATCHES_MAX, SubjectState, TreeAt};
-use frieze_planes::{Principal, Seen};
+use frieze_planes::{FileVersion, Principal};
 use frieze_wire::acl::is_acl;
 use frieze_wire::edit::{ActionKind, EditKind, Restore, Xattr};
 use frieze_wire::message::{FileKind, View};
@@ -19,10 +19,10 @@ use frieze_wire::txn::{Caller, Target};
 
 use super::names::{NameKey, Paths};
 use super::{Naming, Plan, attribute_words};
-use crate::history::change_feed::{FileChange, Interval};
+use crate::history::change_feed::FileChange;
 use crate::history::diff::spans_of;
 use crate::history::scope::Scope;
-use crate::history::tree_pair::CutPair;
+use crate::history::tree_pair::{CutPair, Interval};
 use crate::tree_ops::TreeOps;
 
 /// Names of then that have another inode now, or none.
@@ -114,7 +114,7 @@ impl RestoreTrees<'_> {
 impl TreeOps {
     pub(crate) fn plan_restore(&self, principal: &Principal, ask: &Restore, now: Hlc) -> Result<Plan, Fault> {
         let at = Hlc(ask.at);
-        self.planes.answer(View { at: Some(at.0), user_at: None })?;
+        self.planes.answer(View::exact(at))?;
         let target = Target { follow: false, ..ask.target.clone() };
         let whole = target.path.iter().all(|&byte| byte == b'/');
         let (own, root_then, root_now) = match whole {
@@ -344,11 +344,11 @@ impl TreeOps {
             && (then.inode.mode, extent.size, extent.mtime_ns)
                 == (copy.inode.mode, extent_now.size, extent_now.mtime_ns)
             && self.xattrs_of(&then, at)? == self.xattrs_of(&copy, now)?;
-        Ok(alike && self.read.differing_at_most(&then, &copy, &[ByteRange::new(0, extent.size)])?.is_empty())
+        Ok(alike && self.read.may_differ([&then, &copy], &[ByteRange::new(0, extent.size)])?.is_empty())
     }
 
     /// The attributes that a copy gets.
-    fn xattrs_of(&self, seen: &Seen, at: Hlc) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Fault> {
+    fn xattrs_of(&self, seen: &FileVersion, at: Hlc) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Fault> {
         let is_copied = |name: &[u8]| name.starts_with(b"user.") || is_acl(name);
         self.planes.meta.xattrs(seen.id, Some(at), &Caller::root(), &is_copied)
     }
@@ -423,7 +423,7 @@ impl TreeOps {
                 let touched = spans_of(written, new.patches(), plan.at, sizes.0, sizes.1);
                 let kept = ByteRange::new(0, sizes.0);
                 let within = |span: &ChangedSpan| ByteRange::new(span.offset, span.offset + span.len).intersect(kept);
-                self.read.differing_at_most(&then, &now, &touched.iter().map(within).collect::<Vec<_>>())?
+                self.read.may_differ([&then, &now], &touched.iter().map(within).collect::<Vec<_>>())?
             }
             false => Vec::new(),
         };

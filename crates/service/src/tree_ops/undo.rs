@@ -5,6 +5,7 @@
 //! it with both versions. It also leaves what others have built on: a directory that the actor made and others filled,
 //! a file that others wrote to.
 
+mod actor;
 mod bytes;
 mod reach;
 mod sight;
@@ -12,56 +13,24 @@ mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_base::{Fault, InodeId, Reason, SessionId};
+use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{ChangeSubject, Changed, Revision, SubjectChange, SubjectState};
+use frieze_namespace::{ChangeSubject, Changed, SubjectChange, SubjectState};
 use frieze_planes::Principal;
 use frieze_wire::edit::{ActionKind, EditKind, Undo};
 use frieze_wire::message::{FileKind, VersionKind, View};
 use frieze_wire::quota::QUOTA_XATTR;
-use frieze_wire::txn::Caller;
 
+use self::actor::Actor;
 use self::bytes::{EventKind, FileEvents};
 use self::reach::Reach;
 use self::sight::Sight;
 use self::units::{is_as_before, naming_of, undo_attributes, undo_name, undo_xattr};
 use super::names::{NameKey, Paths};
 use super::{Naming, Plan};
-use crate::history::change_feed::{CHANGES_MAX, Interval};
+use crate::history::change_feed::CHANGES_MAX;
+use crate::history::tree_pair::Interval;
 use crate::tree_ops::TreeOps;
-
-/// The actor whose changes are undone.
-struct Actor<'a> {
-    sessions: &'a [u64],
-    uid: Option<u32>,
-    after: Hlc,
-    upto: Hlc,
-    /// The caller of the undo.
-    caller: &'a Caller,
-}
-
-impl Actor<'_> {
-    fn did(&self, stamp: Hlc, session: SessionId, uid: u32) -> bool {
-        self.may_have_done((stamp, stamp), session, uid)
-    }
-
-    /// True if the actor may have made one of several changes of which only the first and the last stamp are known.
-    fn may_have_done(&self, (first, last): (Hlc, Hlc), session: SessionId, uid: u32) -> bool {
-        (self.sessions.is_empty() || self.sessions.contains(&session.0))
-            && self.uid.is_none_or(|wanted| wanted == uid)
-            && last > self.after
-            && first <= self.upto
-    }
-
-    fn made(&self, revision: &Revision) -> bool {
-        self.did(revision.stamp, revision.session, revision.uid)
-    }
-
-    /// The users on whose behalf the actor made the change; empty if the actor did not.
-    fn uids<'a>(&'a self, change: &'a SubjectChange) -> impl Iterator<Item = u32> + 'a {
-        change.revisions.iter().filter(|revision| self.made(revision)).map(|revision| revision.uid)
-    }
-}
 
 /// The changes in the interval that belong to the path, by subject.
 struct UndoChanges<'a> {
@@ -118,7 +87,7 @@ impl TreeOps {
         }
         let upto = if ask.upto == 0 { now } else { Hlc(ask.upto) };
         if upto > now {
-            self.planes.answer(View { at: Some(upto.0), user_at: None })?;
+            self.planes.answer(View::exact(upto))?;
         }
         // A session made nothing before it was opened; its number is the stamp of its opening.
         let opened = ask.sessions.iter().min().map_or(0, |first| first.saturating_sub(1));

@@ -23,10 +23,9 @@ use frieze_wire::forget::{
     ANYBODY, Forget, ForgetReply, ForgottenFile, ForgottenSession, Horizon, SnapshotLoss, encode_ids,
 };
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::FileKind;
+use frieze_wire::message::{FileKind, View};
 use frieze_wire::txn::{Caller, Op, Transaction};
 
-use crate::history::activity::exact;
 use crate::upkeep::Upkeep;
 use crate::write::check_numbered;
 
@@ -161,9 +160,9 @@ impl Upkeep {
             check_numbered(header)?;
         }
         let before = Hlc(ask.before);
-        self.planes.answer(exact(before))?;
+        self.planes.answer(View::exact(before))?;
         let now = self.planes.clock.now();
-        self.planes.answer(exact(now))?;
+        self.planes.answer(View::exact(now))?;
         let found = match self.planes.resolve(principal, &ask.target, None, &NoReadSet) {
             Err(fault) if fault.reason == Reason::NotFound => self.planes.resolve_at(principal, &ask.target, before)?,
             found => found?,

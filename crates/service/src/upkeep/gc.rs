@@ -20,7 +20,7 @@ use frieze_hlc::Hlc;
 use frieze_locks::RwLockWriteGuard;
 use frieze_multilog::DeadRecord;
 use frieze_namespace::{Expiries, SharedState};
-use frieze_planes::{DeadRecords, DeadSpace, Elsewhere, Needs, RecordPlace, Seen};
+use frieze_planes::{DeadRecords, DeadSpace, FileVersion, Needs, RecordPlace, RemoteReach};
 
 use crate::upkeep::Upkeep;
 
@@ -138,7 +138,7 @@ impl Upkeep {
             inode => inode?,
         };
         // Each server frees its own records. The length of the file does not matter.
-        let look = self.files.look_with(&[&Seen::at(id, inode.clone(), at)], &[], Elsewhere::default())?;
+        let look = self.files.look_with(&[&FileVersion::at(id, inode.clone(), at)], &[], RemoteReach::default())?;
         for &(start, end) in ranges {
             look.own_places(id, &inode, at.unwrap_or(Hlc::MAX), (start, end), places);
         }

@@ -6,7 +6,7 @@ use frieze_base::{ChainId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_metadata::OtherWriter;
 use frieze_namespace::Inode;
-use frieze_planes::{Elsewhere, Principal, Seen, granted_chains};
+use frieze_planes::{FileVersion, Principal, RemoteReach, granted_chains};
 
 use frieze_wire::txn::{Grant, Op};
 
@@ -15,23 +15,23 @@ use crate::write::{GRANT_CHUNKS_MAX, Writers, check_granted, check_one_writer};
 impl Writers {
     /// The end of a file according to other servers, before an append to a chunk of `chain`. Writes in flight through
     /// other chains of this server are looked at here.
-    pub(super) fn end_elsewhere(&self, id: InodeId, chain: ChainId) -> Result<Elsewhere, Fault> {
+    pub(super) fn end_elsewhere(&self, id: InodeId, chain: ChainId) -> Result<RemoteReach, Fault> {
         let inode = self.planes.current(id)?;
         let elsewhere = self.files.written_remotely(id, &inode)?;
         let mut others = granted_chains(id, &inode);
         others.retain(|other| *other != chain && self.planes.data.is_member(*other));
         if self.planes.data.has_to_query_tail(others.iter().copied())
-            && self.files.append_end(&mut Seen::at(id, inode.clone(), None), chain, &elsewhere).is_err()
+            && self.files.append_end(&mut FileVersion::at(id, inode.clone(), None), chain, &elsewhere).is_err()
         {
             self.planes.data.await_tails(others.into_iter())?;
         }
-        let tail_of = |elsewhere: &Elsewhere, upto| {
-            elsewhere.of(&Seen::at(id, inode.clone(), upto)).and_then(|(_, tail)| tail.highest)
+        let tail_of = |elsewhere: &RemoteReach, upto| {
+            elsewhere.of(&FileVersion::at(id, inode.clone(), upto)).and_then(|(_, tail)| tail.highest)
         };
         if let Some(last) = tail_of(&elsewhere, Some(Hlc::MAX))
             && u64::from(last.0) * inode.chunk_bytes() + u64::from(last.1)
                 >= self.files.current_extent_with(id, &inode, elsewhere.clone())?.0
-            && tail_of(&self.files.reach_elsewhere(&[&Seen::at(id, inode.clone(), None)])?, None) < Some(last)
+            && tail_of(&self.files.remote_reach(&[&FileVersion::at(id, inode.clone(), None)])?, None) < Some(last)
         {
             let words = "what the file ends with is not committed yet where it is: try again";
             return Err(Fault::new(Reason::Unavailable, words));
@@ -41,11 +41,11 @@ impl Writers {
 
     /// Checks that this server has all user times of a file: its own and those of its clone origin.
     pub(super) fn check_times_here(&self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
-        self.files.check_whole_here(&Seen::at(id, inode.clone(), None))?;
+        self.files.check_whole_here(&FileVersion::at(id, inode.clone(), None))?;
         let Some((from, then)) = inode.origin() else { return Ok(()) };
         // The origin's times count even if the origin may no longer be read.
         let origin = self.planes.meta.inode(from, Some(then))?;
-        self.files.check_whole_here(&Seen::at(from, origin, None))
+        self.files.check_whole_here(&FileVersion::at(from, origin, None))
     }
 
     /// Ensures that the session may write the chunks that an append of `len` bytes touches.
@@ -55,7 +55,7 @@ impl Writers {
         session: SessionId,
         id: InodeId,
         len: u64,
-        elsewhere: &Elsewhere,
+        elsewhere: &RemoteReach,
     ) -> Result<(), Fault> {
         let inode = self.planes.current(id)?;
         let (size, _, _) = self.files.current_extent_with(id, &inode, elsewhere.clone())?;

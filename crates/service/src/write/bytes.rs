@@ -9,7 +9,7 @@ use std::sync::Arc;
 use frieze_base::{ChainId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_net::ReceivedPayload;
-use frieze_planes::{Elsewhere, Principal, Seen, chains_of_extent, spread_of};
+use frieze_planes::{FileVersion, Principal, RemoteReach, chains_of_extent, spread_of};
 use frieze_replication::{Content, WriteAsk, WriteCallback as Answer, WritePlace, WriteResult, in_one_record, split};
 use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::{Durability as When, FileKind, Reply, Write, WriteReply};
@@ -107,10 +107,10 @@ impl Writers {
         let elsewhere = match (ask.append, at_end) {
             (true, Some(chain)) => match self.end_elsewhere(id, chain) {
                 // A retry gets the stored result, wherever the file ends by now.
-                Err(_) if self.planes.data.has_record(header.session, header.seq) => Elsewhere::default(),
+                Err(_) if self.planes.data.has_record(header.session, header.seq) => RemoteReach::default(),
                 elsewhere => check!(elsewhere),
             },
-            _ => Elsewhere::default(),
+            _ => RemoteReach::default(),
         };
         if ask.append {
             // A record needs the right to its own chunk; it may reach over the end of that chunk.
@@ -130,7 +130,7 @@ impl Writers {
             self.files.check_caught_up(&chains)?;
             let (offset, above, inode) = match (ask.append, at_end) {
                 (true, Some(chain)) => {
-                    let mut seen = Seen::at(id, self.planes.meta.writable_inode(id)?, None);
+                    let mut seen = FileVersion::at(id, self.planes.meta.writable_inode(id)?, None);
                     let (offset, above) = self.files.append_end(&mut seen, chain, &elsewhere)?;
                     // If this server left a chain since the remote ends were collected, no member of that chain was
                     // asked. Without a lease the chain may have another head, so the file may be longer.
@@ -138,7 +138,7 @@ impl Writers {
                     (offset, above, Some(seen.inode))
                 }
                 (true, None) => {
-                    let seen = Seen::at(id, self.planes.meta.writable_inode(id)?, Some(Hlc::MAX));
+                    let seen = FileVersion::at(id, self.planes.meta.writable_inode(id)?, Some(Hlc::MAX));
                     let offset = self.files.look_with(&[&seen], &[], elsewhere.clone())?.extent(&seen).size;
                     (offset, Hlc::ZERO, Some(seen.inode))
                 }

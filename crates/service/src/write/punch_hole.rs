@@ -75,7 +75,7 @@ impl Writers {
                 .and_then(|opened| self.planes.current(opened.inode))
         };
         let mut part = ask.clone();
-        if !self.files.chains_elsewhere(None).is_empty()
+        if !self.files.remote_chains(None).is_empty()
             && let Ok(inode) = opened()
         {
             let chunk_bytes = inode.chunk_bytes();

@@ -18,7 +18,7 @@ use frieze_base::{ChainId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_locks::MutexGuard;
 use frieze_metadata::FileChunks;
-use frieze_planes::{Principal, Seen, chains_of_grants, granted_chains};
+use frieze_planes::{FileVersion, Principal, chains_of_grants, granted_chains};
 use frieze_replication::file_bytes_max;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, CloseSession, Op, Outcome, Settle, StopWriting, Transaction};
@@ -135,9 +135,9 @@ impl Writers {
         let (extent, complete) = match writers {
             Concurrency::Out => (self.files.current_extent(id, &inode)?, None),
             Concurrency::Racing => {
-                let seen = Seen::at(id, inode.clone(), None);
+                let seen = FileVersion::at(id, inode.clone(), None);
                 let turns = self.planes.data.membership_count();
-                let elsewhere = self.files.reach_elsewhere(&[&seen])?;
+                let elsewhere = self.files.remote_reach(&[&seen])?;
                 let mut chains = granted_chains(id, &inode);
                 chains.retain(|chain| !elsewhere.has(&seen, *chain));
                 // Every acknowledged write counts, even if this member has not received its acknowledgement: this
@@ -295,7 +295,7 @@ impl Writers {
             self.planes.meta.chunks_of_files(&granted).iter().flat_map(chains).collect()
         };
         let entry = self.planes.meta.appended();
-        match self.files.order_elsewhere(at, entry, &chains) {
+        match self.files.order_remote(at, entry, &chains) {
             Ok(away) => {
                 let here = chains.difference(&away).copied().collect();
                 let done = move |result: Result<(), Fault>| {

@@ -31,7 +31,7 @@ struct NodePeers {
 }
 
 impl Peers for NodePeers {
-    fn tell(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
+    fn send(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
         // Its header is that of the sender's connection.
         let envelope =
             Box::new(Envelope { from: self.from, to, header: FrameHeader::of(FrameKind::Peer), message, payload });

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, Reply};
-use frieze_wire::timeline::{CONTENT, Deleted, Diff, Difference, LastSeen, MODE, Sessions, Side, Story, Usage, XATTRS};
+use frieze_wire::timeline::{
+    CONTENT, Deleted, Diff, Difference, LastExisted, MODE, Sessions, Side, Story, Usage, XATTRS,
+};
 use frieze_wire::txn::{Op, Target};
 
 use super::{expect_equal, judge_refusal};
@@ -399,11 +401,11 @@ impl Witness {
         if bytes.edits(Cut::NOW).next().is_some() { link + bytes.live(Cut::NOW) } else { link }
     }
 
-    pub(super) fn judge_last_seen(&self, ask: &LastSeen, result: &Result<Reply, Fault>) -> Verdict {
+    pub(super) fn judge_last_existed(&self, ask: &LastExisted, result: &Result<Reply, Fault>) -> Verdict {
         let tree = &self.model.tree;
         let target = Target { base: ROOT, path: ask.path.clone(), follow: false };
         match (tree.resolve(&target, Hlc::MAX), result) {
-            (Ok(id), Ok(Reply::LastSeen(reply))) => {
+            (Ok(id), Ok(Reply::LastExisted(reply))) => {
                 return expect_equal("what is there now", &(reply.at, reply.was.was.inode), &(0, id));
             }
             (Err(Reason::NotFound), _) => {}
@@ -423,7 +425,7 @@ impl Witness {
             (Some((at, _)), _) if ways(Hlc(at)) => {
                 broken(Rule::SameForEver, format!("{ask:?} answered {result:?}, which is forgotten"))
             }
-            (Some(expected), Ok(Reply::LastSeen(reply))) => {
+            (Some(expected), Ok(Reply::LastExisted(reply))) => {
                 expect_equal("where a path last led", &(reply.at, reply.was.was.inode), &expected)
             }
             (None, Err(fault)) if fault.reason == Reason::NotFound => Ok(()),

@@ -4,7 +4,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::edit::{CloneTree, Restore, Undo};
 use frieze_wire::forget::Forget;
 use frieze_wire::message::{FileKind, Request, View};
-use frieze_wire::timeline::{Deleted, Diff, LastSeen, Sessions, Story, Usage};
+use frieze_wire::timeline::{Deleted, Diff, LastExisted, Sessions, Story, Usage};
 use frieze_wire::txn::Target;
 
 use super::{Workload, ask};
@@ -140,10 +140,10 @@ impl Workload<'_> {
         ask(Request::Deleted(Deleted { target, view, after: Vec::new(), count_max: 0 }))
     }
 
-    pub(super) fn last_seen(&mut self, _: &SimClient) -> Vec<Step> {
+    pub(super) fn last_existed(&mut self, _: &SimClient) -> Vec<Step> {
         let at = Hlc(self.instant());
         let path = self.existing(at, None).path;
-        ask(Request::LastSeen(LastSeen { path }))
+        ask(Request::LastExisted(LastExisted { path }))
     }
 
     pub(super) fn sessions(&mut self, _: &SimClient) -> Vec<Step> {

@@ -107,7 +107,7 @@ pub(super) struct PeerLinks {
 }
 
 impl Peers for PeerLinks {
-    fn tell(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
+    fn send(&self, to: NodeId, message: ServerMessage, payload: PeerPayload) {
         // A real link stamps a frame with its server's clock when it is sent; here the machine's wall clock will do.
         let hlc = self.time.wall();
         let payload_crc = payload.crc.unwrap_or_else(|| crc32c(&payload.bytes));

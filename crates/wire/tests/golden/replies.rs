@@ -151,7 +151,7 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
                 incomplete: true,
             }),
         ),
-        ("last_seen", Reply::LastSeen(LastSeenReply { at: AT, was: deleted(), sessions: vec![session()] })),
+        ("last_existed", Reply::LastExisted(LastExistedReply { at: AT, was: deleted(), sessions: vec![session()] })),
         (
             "deleted",
             Reply::Deleted(DeletedReply { names: vec![deleted()], next: b"n".to_vec(), sessions: vec![session()] }),

@@ -259,7 +259,7 @@ pub(super) fn requests() -> Vec<(&'static str, Request)> {
             }),
         ),
         ("diff", Request::Diff(Diff { target: target.clone(), from: AT, to: AT + 1, skip: 3, count_max: 10 })),
-        ("last_seen", Request::LastSeen(LastSeen { path: b"/a/b".to_vec() })),
+        ("last_existed", Request::LastExisted(LastExisted { path: b"/a/b".to_vec() })),
         ("deleted", Request::Deleted(Deleted { target: target.clone(), view, after: b"m".to_vec(), count_max: 10 })),
         ("sessions", Request::Sessions(Sessions { since: AT, after: 7, count_max: 10 })),
         ("usage", Request::Usage(Usage { target, view, after: b"m".to_vec(), count_max: 10 })),

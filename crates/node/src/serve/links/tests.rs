@@ -138,7 +138,7 @@ fn what_is_told_arrives_in_order_with_its_bytes() {
     assert_eq!(up, [(NodeId(2), true), (NodeId(3), true)].into());
     for number in 0..200 {
         let to = NodeId(2 + number % 2);
-        links.tell(to, ServerMessage::Alive(KeepAlive {}), message(number, number as usize * 100));
+        links.send(to, ServerMessage::Alive(KeepAlive {}), message(number, number as usize * 100));
     }
     for number in 0..200 {
         let at = if number % 2 == 0 { &one } else { &two };
@@ -157,10 +157,10 @@ fn a_node_that_was_away_is_told_again_and_not_what_was_told_meanwhile() {
     first.stop();
     // The keep-alive finds the peer closed.
     assert_eq!(wait(&noticed), (NodeId(2), false));
-    links.tell(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(1, 10));
+    links.send(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(1, 10));
     let again = Listening::start(2, SECRET, &first.address.to_string());
     assert_eq!(wait(&noticed), (NodeId(2), true));
-    links.tell(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(2, 10));
+    links.send(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(2, 10));
     assert_eq!(again.next().1, 2);
     links.stop();
 }
@@ -180,8 +180,8 @@ fn what_several_tell_at_once_goes_in_the_order_of_each_and_whole() {
                     // More than a socket takes at once, and less.
                     let payload = message(teller * 1000 + number, number as usize % 4 * 300_000);
                     match number % 3 {
-                        0 => links.tell(NodeId(2), ServerMessage::Alive(KeepAlive {}), payload),
-                        _ => links.tell_soon(NodeId(2), ServerMessage::Alive(KeepAlive {}), payload),
+                        0 => links.send(NodeId(2), ServerMessage::Alive(KeepAlive {}), payload),
+                        _ => links.queue(NodeId(2), ServerMessage::Alive(KeepAlive {}), payload),
                     }
                     links.go();
                 }
@@ -200,23 +200,23 @@ fn what_several_tell_at_once_goes_in_the_order_of_each_and_whole() {
 }
 
 #[test]
-fn what_is_told_soon_goes_by_its_teller_as_far_as_the_socket_takes_it() {
+fn a_queued_message_is_sent_by_its_own_thread_as_far_as_the_socket_takes_it() {
     let (links, _noticed) = links();
     let link = PeerLink::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address"));
     let (near, far) = Stream::pair().expect("sockets");
     let mut reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
     FrameReader::new(near.clone(), SENDING).expect("ticks");
     let writer = FrameWriter::new(near, SENDING);
-    let tell = |number, len| {
+    let send = |number, len| {
         link.enqueue(ServerMessage::Alive(KeepAlive {}), message(number, len));
         links.sender.send_some(&link);
     };
-    tell(0, 10);
+    send(0, 10);
     assert_eq!(link.queue.lock().messages.len(), 1, "there is no connection yet");
     link.open(&writer);
-    tell(1, 10);
-    tell(2, 4 << 20);
-    tell(3, 10);
+    send(1, 10);
+    send(2, 4 << 20);
+    send(3, 10);
     {
         let waiting = link.queue.lock();
         assert!(waiting.partial.is_some() && !waiting.is_sending, "nobody reads, and nobody waits for that");
@@ -349,7 +349,7 @@ fn who_finds_a_connection_broken_by_telling_has_it_noticed() {
             Ok(change) => break change,
             Err(_) => {
                 number += 1;
-                links.tell_soon(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(number, 1000));
+                links.queue(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(number, 1000));
                 links.go();
                 std::thread::yield_now();
             }
@@ -358,7 +358,7 @@ fn who_finds_a_connection_broken_by_telling_has_it_noticed() {
     assert_eq!(told, (NodeId(2), false));
     let again = Listening::start(2, SECRET, &one.address.to_string());
     assert_eq!(wait(&noticed), (NodeId(2), true));
-    links.tell(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(1_000_000, 10));
+    links.send(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(1_000_000, 10));
     links.go();
     assert_eq!(again.next().1, 1_000_000);
     links.stop();
@@ -412,7 +412,7 @@ fn stopping_ends_every_connection_and_its_thread() {
     assert_eq!(wait(&noticed), (NodeId(2), true));
     links.stop();
     assert_eq!(wait(&noticed), (NodeId(2), false));
-    links.tell(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(1, 10));
+    links.send(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(1, 10));
 }
 
 #[test]

@@ -10,8 +10,8 @@ use frieze_planes::not_whole_here;
 use frieze_wire::edit::{ActionKind, Share};
 use frieze_wire::message::FileKind;
 
-use super::Actor;
-use crate::history::change_feed::Interval;
+use super::actor::Actor;
+use crate::history::tree_pair::Interval;
 use crate::tree_ops::names::Paths;
 use crate::tree_ops::{Plan, TreeOps};
 
@@ -72,7 +72,7 @@ impl TreeOps {
         change: Option<&SubjectChange>,
     ) -> Result<FileEvents, Fault> {
         let (records, gone) = {
-            if self.files.may_be_forgotten_elsewhere(id, after) {
+            if self.files.may_be_forgotten_remotely(id, after) {
                 return Err(not_whole_here(id));
             }
             let records = self.files.records(id, after, upto, RECORDS_MAX + 1)?;

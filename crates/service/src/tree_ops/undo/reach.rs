@@ -14,8 +14,8 @@ use frieze_planes::Principal;
 use frieze_wire::message::VersionKind;
 use frieze_wire::txn::{Caller, Target};
 
-use super::Actor;
-use crate::history::change_feed::Interval;
+use super::actor::Actor;
+use crate::history::tree_pair::Interval;
 use crate::tree_ops::names::NameKey;
 use crate::tree_ops::{Naming, TreeOps};
 

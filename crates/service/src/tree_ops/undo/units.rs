@@ -7,7 +7,7 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{ChangeSubject, Inode, SubjectChange, SubjectState};
 use frieze_wire::edit::{ActionKind, NEW, Xattr};
 
-use super::Actor;
+use super::actor::Actor;
 use crate::tree_ops::names::{NameKey, Paths};
 use crate::tree_ops::{Naming, Plan, attribute_words};
 

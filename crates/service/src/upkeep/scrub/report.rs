@@ -7,7 +7,7 @@ use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::PieceSource;
 use frieze_namespace::Inode;
-use frieze_planes::{Elsewhere, Layer, Principal, Seen, parts};
+use frieze_planes::{FileVersion, Layer, Principal, RemoteReach, parts};
 use frieze_wire::scrub::{Finding, Scrub, ScrubAction, ScrubReply, ScrubState};
 use frieze_wire::txn::Caller;
 
@@ -127,7 +127,8 @@ impl Upkeep {
         found: &StoredFinding,
     ) -> Result<bool, Fault> {
         // The length of the file does not matter.
-        let look = self.files.look_with(&[&Seen::at(id, inode.clone(), Some(at))], &[], Elsewhere::default())?;
+        let file = FileVersion::at(id, inode.clone(), Some(at));
+        let look = self.files.look_with(&[&file], &[], RemoteReach::default())?;
         let layer = Layer { id, inode, upto: Some(at) };
         let mut pieces = Vec::new();
         for (start, end, patch) in parts(inode, range.0, range.1) {
