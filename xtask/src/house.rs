@@ -45,7 +45,7 @@ pub(crate) const RATCHETS: Ratchets = Ratchets {
     wide_source: 1,
     wide_docs: 0,
     long_files: 0,
-    bad_names: 2,
+    bad_names: 0,
     std_locks: 0,
 };
 

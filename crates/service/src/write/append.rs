@@ -15,7 +15,7 @@ use crate::write::{GRANT_CHUNKS_MAX, Writers, check_granted, check_one_writer};
 impl Writers {
     /// The end of a file according to other servers, before an append to a chunk of `chain`. Writes in flight through
     /// other chains of this server are looked at here.
-    pub(super) fn end_elsewhere(&self, id: InodeId, chain: ChainId) -> Result<RemoteReach, Fault> {
+    pub(super) fn remote_end(&self, id: InodeId, chain: ChainId) -> Result<RemoteReach, Fault> {
         let inode = self.planes.current(id)?;
         let elsewhere = self.files.written_remotely(id, &inode)?;
         let mut others = granted_chains(id, &inode);

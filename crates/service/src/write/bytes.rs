@@ -105,7 +105,7 @@ impl Writers {
         // Asked before other writes have to wait for this one. Writes on other servers from now on are concurrent with
         // this one.
         let elsewhere = match (ask.append, at_end) {
-            (true, Some(chain)) => match self.end_elsewhere(id, chain) {
+            (true, Some(chain)) => match self.remote_end(id, chain) {
                 // A retry gets the stored result, wherever the file ends by now.
                 Err(_) if self.planes.data.has_record(header.session, header.seq) => RemoteReach::default(),
                 elsewhere => check!(elsewhere),

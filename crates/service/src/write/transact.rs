@@ -185,7 +185,7 @@ impl Writers {
         let now = self.planes.meta.current(id);
         let moves_directory = renames && now.as_ref().is_none_or(Inode::is_directory);
         if !moves_directory {
-            self.tell_parents(asking, &parents, &mut reply)?;
+            self.give_parents(asking, &parents, &mut reply)?;
         }
         if let Some(inode) = now {
             reply.attr = Some(self.read.attr(id, &inode, View::NOW)?.0);
@@ -213,7 +213,7 @@ impl Writers {
     }
 
     /// Lets the session of `asking` cache the attributes of directories that it has just changed.
-    fn tell_parents(&self, asking: &CacheLeaseRequest, parents: &[InodeId], reply: &mut TxnReply) -> Result<(), Fault> {
+    fn give_parents(&self, asking: &CacheLeaseRequest, parents: &[InodeId], reply: &mut TxnReply) -> Result<(), Fault> {
         let Some(session) = asking.session else { return Ok(()) };
         // Granted first: changes after the look-up recall the lease.
         let granted = parents.iter().map(|id| self.sessions.caching.give(session, CacheKey::inode(*id))).min();
