@@ -34,6 +34,8 @@ pub(crate) struct Ratchets {
     pub(crate) bad_names: usize,
     /// Mentions of [`STD_LOCKS`] of `std` in crates of [`LOCKS_WITH_LEVELS`]: such a lock has no level.
     pub(crate) std_locks: usize,
+    /// Tests of whether the server is alone ([`LONE_TESTS`]) in [`PATHS_OF_SEVERAL`].
+    pub(crate) lone_tests: usize,
 }
 
 pub(crate) const RATCHETS: Ratchets = Ratchets {
@@ -47,7 +49,13 @@ pub(crate) const RATCHETS: Ratchets = Ratchets {
     long_files: 0,
     bad_names: 0,
     std_locks: 0,
+    lone_tests: 27,
 };
+
+/// Calls that ask whether the server is alone: each is a path that a cluster never takes, or never leaves (ADR 65).
+const LONE_TESTS: &[&str] = &["data.is_shared()", "self.is_shared()", "meta.is_member()", "is_in_chains()"];
+/// Crates that run one server by the paths of several.
+const PATHS_OF_SEVERAL: &[&str] = &["node", "service", "planes", "replication"];
 
 /// Lines of a file without tests beyond which it is split.
 pub(crate) const FILE_LINES_MAX: usize = 600;
@@ -116,6 +124,7 @@ pub(crate) struct CrateCounts {
     /// Functions and modules with a word of [`BAD_WORDS`], and the file of each.
     pub(crate) bad_names: Vec<String>,
     pub(crate) std_locks: Vec<String>,
+    pub(crate) lone_tests: Vec<String>,
 }
 
 /// What was counted.
@@ -199,6 +208,15 @@ impl House {
                     .sum(),
                 RATCHETS.std_locks,
             ),
+            (
+                "tests of whether the server is alone",
+                PATHS_OF_SEVERAL
+                    .iter()
+                    .filter_map(|name| self.rooms.get(*name))
+                    .map(|room| room.lone_tests.len())
+                    .sum(),
+                RATCHETS.lone_tests,
+            ),
         ]
     }
 }
@@ -221,7 +239,8 @@ pub(crate) fn print(root: &Path, only: Option<&str>) -> Result<Vec<String>> {
         };
         let std_locks = room.std_locks.iter().filter(|_| LOCKS_WITH_LEVELS.contains(&only));
         let lines = room.riddles.iter().chain(&room.wide).chain(&room.long).chain(&room.bad_names);
-        for line in lines.chain(std_locks) {
+        let lone_tests = room.lone_tests.iter().filter(|_| PATHS_OF_SEVERAL.contains(&only));
+        for line in lines.chain(std_locks).chain(lone_tests) {
             println!("{line}");
         }
         for ring in &room.rings {
@@ -271,6 +290,9 @@ fn room(root: &Path, folder: &Path) -> Result<CrateCounts> {
         let mut locks = StdLocks::default();
         locks.visit_file(&source);
         room.std_locks.extend(locks.found.into_iter().map(|(line, lock)| format!("{name}:{line}: {lock} of std")));
+        let asks = |line: &(usize, &str)| LONE_TESTS.iter().any(|test| line.1.contains(test));
+        let lone = text.lines().enumerate().filter(asks);
+        room.lone_tests.extend(lone.map(|(line, asks)| format!("{name}:{}: {}", line + 1, asks.trim())));
         let mut types = DeclaredNames::default();
         types.visit_file(&source);
         let functions = types.functions.iter().filter(|function| has_bad_word(function));

@@ -97,9 +97,6 @@ impl Files {
     /// # Errors
     /// As [`Files::remote_reach`].
     pub fn written_remotely(&self, id: InodeId, inode: &Inode) -> Result<RemoteReach, Fault> {
-        if !self.planes.data.is_shared() {
-            return Ok(RemoteReach::default());
-        }
         self.remote_reach(&[&FileVersion::at(id, inode.clone(), Some(Hlc::MAX))])
     }
 

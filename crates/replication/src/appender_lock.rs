@@ -1,4 +1,4 @@
-//! Writes whose bytes are copied outside of the appender's lock.
+//! The lock of the appender, and the writes whose bytes are copied outside of it.
 //!
 //! Guarantees: the holder of [`DataPlane::lock_appender`] sees no such write under way, so everything stamped is in the
 //! log; a write that is ordered beside others is in another file than each of them. Leaves to others: the place in the

@@ -1,7 +1,7 @@
 //! The write path: bytes, transactions, barriers.
 //!
 //! Guarantees: the right to write was proven at open and is in the capability; a write without a grant is refused; a
-//! change that decides the contents of present bytes is ordered among the writes (`settling`).
+//! change that decides the contents of present bytes is ordered among the writes (`size_commit`).
 
 mod append;
 mod bytes;
@@ -31,6 +31,7 @@ pub(crate) use crate::write::transact::check_new_name;
 
 /// Chunks that one grant covers at most (protocols §4).
 pub(crate) const GRANT_CHUNKS_MAX: u32 = 16;
+
 /// Changes of bytes and names.
 pub struct Writers {
     /// Names and bytes.

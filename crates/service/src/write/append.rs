@@ -7,7 +7,6 @@ use frieze_hlc::Hlc;
 use frieze_metadata::OtherWriter;
 use frieze_namespace::Inode;
 use frieze_planes::{FileVersion, Principal, RemoteReach, granted_chains};
-
 use frieze_wire::txn::{Grant, Op};
 
 use crate::write::{GRANT_CHUNKS_MAX, Writers, check_granted, check_one_writer};
@@ -17,26 +16,26 @@ impl Writers {
     /// other chains of this server are looked at here.
     pub(super) fn remote_end(&self, id: InodeId, chain: ChainId) -> Result<RemoteReach, Fault> {
         let inode = self.planes.current(id)?;
-        let elsewhere = self.files.written_remotely(id, &inode)?;
+        let remote = self.files.written_remotely(id, &inode)?;
         let mut others = granted_chains(id, &inode);
         others.retain(|other| *other != chain && self.planes.data.is_member(*other));
         if self.planes.data.has_to_query_tail(others.iter().copied())
-            && self.files.append_end(&mut FileVersion::at(id, inode.clone(), None), chain, &elsewhere).is_err()
+            && self.files.append_end(&mut FileVersion::at(id, inode.clone(), None), chain, &remote).is_err()
         {
             self.planes.data.await_tails(others.into_iter())?;
         }
-        let tail_of = |elsewhere: &RemoteReach, upto| {
-            elsewhere.of(&FileVersion::at(id, inode.clone(), upto)).and_then(|(_, tail)| tail.highest)
+        let tail_of = |remote: &RemoteReach, upto| {
+            remote.of(&FileVersion::at(id, inode.clone(), upto)).and_then(|(_, tail)| tail.highest)
         };
-        if let Some(last) = tail_of(&elsewhere, Some(Hlc::MAX))
+        if let Some(last) = tail_of(&remote, Some(Hlc::MAX))
             && u64::from(last.0) * inode.chunk_bytes() + u64::from(last.1)
-                >= self.files.current_extent_with(id, &inode, elsewhere.clone())?.0
+                >= self.files.current_extent_with(id, &inode, remote.clone())?.0
             && tail_of(&self.files.remote_reach(&[&FileVersion::at(id, inode.clone(), None)])?, None) < Some(last)
         {
             let words = "what the file ends with is not committed yet where it is: try again";
             return Err(Fault::new(Reason::Unavailable, words));
         }
-        Ok(elsewhere)
+        Ok(remote)
     }
 
     /// Checks that this server has all user times of a file: its own and those of its clone origin.
@@ -55,10 +54,10 @@ impl Writers {
         session: SessionId,
         id: InodeId,
         len: u64,
-        elsewhere: &RemoteReach,
+        remote: &RemoteReach,
     ) -> Result<(), Fault> {
         let inode = self.planes.current(id)?;
-        let (size, _, _) = self.files.current_extent_with(id, &inode, elsewhere.clone())?;
+        let (size, _, _) = self.files.current_extent_with(id, &inode, remote.clone())?;
         let chunk_bytes = inode.chunk_bytes();
         let first = (size / chunk_bytes) as u32;
         // One chunk more than needed: another append may move the end over a boundary meanwhile.

@@ -104,18 +104,18 @@ impl Writers {
         let turns = self.planes.data.membership_count();
         // Asked before other writes have to wait for this one. Writes on other servers from now on are concurrent with
         // this one.
-        let elsewhere = match (ask.append, at_end) {
+        let remote = match (ask.append, at_end) {
             (true, Some(chain)) => match self.remote_end(id, chain) {
                 // A retry gets the stored result, wherever the file ends by now.
                 Err(_) if self.planes.data.has_record(header.session, header.seq) => RemoteReach::default(),
-                elsewhere => check!(elsewhere),
+                remote => check!(remote),
             },
             _ => RemoteReach::default(),
         };
         if ask.append {
             // A record needs the right to its own chunk; it may reach over the end of that chunk.
             let len = if at_end.is_some() { 0 } else { payload.len() as u64 };
-            if let Err(fault) = self.grant_tail(principal, header.session, id, len, &elsewhere)
+            if let Err(fault) = self.grant_tail(principal, header.session, id, len, &remote)
                 && !(at_end.is_some() && self.planes.data.has_record(header.session, header.seq))
             {
                 let request = (header.session, header.seq);
@@ -131,7 +131,7 @@ impl Writers {
             let (offset, above, inode) = match (ask.append, at_end) {
                 (true, Some(chain)) => {
                     let mut seen = FileVersion::at(id, self.planes.meta.writable_inode(id)?, None);
-                    let (offset, above) = self.files.append_end(&mut seen, chain, &elsewhere)?;
+                    let (offset, above) = self.files.append_end(&mut seen, chain, &remote)?;
                     // If this server left a chain since the remote ends were collected, no member of that chain was
                     // asked. Without a lease the chain may have another head, so the file may be longer.
                     self.planes.data.check_lease_and_membership(turns)?;
@@ -139,7 +139,7 @@ impl Writers {
                 }
                 (true, None) => {
                     let seen = FileVersion::at(id, self.planes.meta.writable_inode(id)?, Some(Hlc::MAX));
-                    let offset = self.files.look_with(&[&seen], &[], elsewhere.clone())?.extent(&seen).size;
+                    let offset = self.files.look_with(&[&seen], &[], remote.clone())?.extent(&seen).size;
                     (offset, Hlc::ZERO, Some(seen.inode))
                 }
                 (false, _) => (ask.offset, Hlc::ZERO, None),
