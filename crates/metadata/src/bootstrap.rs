@@ -35,17 +35,15 @@ pub(super) const SEGMENT_PREFIX: &str = "raft-";
 
 impl Metadata {
     /// Turns a machine that is alone into the only member of a metalog to which others can be added. `flush_data` makes
-    /// all data durable. Transactions wait meanwhile.
+    /// all data durable. Transactions wait meanwhile. False, and nothing is done, if it is a member already.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is a member already. The disk's: the machine is alone as before, or changes nothing any
-    /// more.
-    pub fn bootstrap(&self, flush_data: &dyn Fn() -> Result<(), Fault>) -> Result<(), Fault> {
-        let already = || Fault::new(Reason::InvalidArgument, "this server is a member of a metalog already");
-        let LogDriver::Single(single) = self.order() else { return Err(already()) };
+    /// The disk's: the machine is alone as before, or changes nothing any more.
+    pub fn bootstrap(&self, flush_data: &dyn Fn() -> Result<(), Fault>) -> Result<bool, Fault> {
+        let LogDriver::Single(single) = self.order() else { return Ok(false) };
         let mut core = single.lock();
         if core.is_over() {
-            return Err(already());
+            return Ok(false);
         }
         flush_data()?;
         let (index, term, stamp) = single.finish(&mut core, &self.state)?;
@@ -75,7 +73,7 @@ impl Metadata {
         let _ = self.raft.set(raft);
         core.end();
         remove_lone_log(&self.host);
-        Ok(())
+        Ok(true)
     }
 
     fn begin(&self, settings: &MemberSettings, applied: LogIndex, ids_above: u64) -> DriverSetup {

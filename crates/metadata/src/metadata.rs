@@ -122,6 +122,21 @@ impl Metadata {
         self.raft.get().is_some()
     }
 
+    /// True if this server has yet to make the file system. A member never has to: it receives that of the others.
+    pub fn awaits_format(&self) -> bool {
+        !self.is_member() && self.format().is_none()
+    }
+
+    /// A grant given up to this stamp is known here, whatever a power loss took. A member knows all that it ever gave:
+    /// a grant is on stable storage here before any client gets it, and the other members know whether it was
+    /// committed. A lone server flushes its log after it has answered: it knows those in the log.
+    pub fn grants_kept_upto(&self) -> Hlc {
+        match self.order() {
+            LogDriver::Single(single) => single.newest(),
+            LogDriver::Raft(_) => Hlc::MAX,
+        }
+    }
+
     /// True if transactions are ordered here: alone, or as the leader.
     pub fn leads(&self) -> bool {
         self.raft.get().is_none_or(RaftDriver::leads)

@@ -140,11 +140,12 @@ impl Durability {
         meta.sync(mark).inspect_err(|fault| self.fail(fault, data, meta))
     }
 
-    /// Turns a single server into a member of a metalog ([`Metadata::found`]), while no other flush runs.
+    /// Turns a single server into a member of a metalog ([`Metadata::bootstrap`]), while no other flush runs. False if
+    /// it is a member already.
     ///
     /// # Errors
-    /// As [`Metadata::found`].
-    pub fn found(&self, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
+    /// As [`Metadata::bootstrap`]; that of the flush that failed.
+    pub fn found(&self, data: &DataPlane, meta: &Metadata) -> Result<bool, Fault> {
         let _one = self.state.lock();
         match self.failure() {
             Some(fault) => Err(fault),

@@ -79,7 +79,7 @@ impl Planes {
             seed: u64::from_le_bytes(entropy[56..64].try_into().expect("eight bytes")),
         };
         let mut logs = recovery.recover(&disk, &time, store, Hlc::MAX)?;
-        if !logs.meta.is_member() && logs.meta.format().is_none() {
+        if logs.meta.awaits_format() {
             // An interrupted first start: no client has seen a stamp, so there is none to wait for.
             recovery.clock_bound = Hlc::ZERO;
             logs = recovery.recover(&disk, &time, logs.meta.into_store(), Hlc::MAX)?;
@@ -302,15 +302,10 @@ impl Logs {
     }
 
     /// Stamp of the first record that depends on lost metadata: the rest gives its session no right to write there.
-    /// Records older than the end of the metalog had their grants when they were written.
+    /// Records up to the newest grant that cannot be lost had their grants when they were written.
     fn first_orphan(&self) -> Option<Hlc> {
-        if self.meta.is_member() {
-            // A grant was on stable storage here before any client got it. The other members know whether it was
-            // committed.
-            return None;
-        }
-        let newest = self.meta.newest();
-        let mut young = self.tail.iter().filter(|(stamp, _, _)| *stamp > newest);
+        let kept = self.meta.grants_kept_upto();
+        let mut young = self.tail.iter().filter(|(stamp, _, _)| *stamp > kept);
         young.find(|(_, session, chunk)| !self.meta.has_grant(*session, *chunk)).map(|(stamp, _, _)| *stamp)
     }
 }

@@ -258,11 +258,11 @@ impl TestServer {
         self.0.service.files.answer_what_is_asked();
     }
 
-    /// Founds a metalog whose only member is this server.
+    /// Founds a metalog whose only member is this server. False if it is a member already.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is one.
-    pub fn found_metalog(&self) -> Result<(), Fault> {
+    /// Those of the disk.
+    pub fn found_metalog(&self) -> Result<bool, Fault> {
         self.0.found_metalog()
     }
 

@@ -384,7 +384,7 @@ impl ServerParts {
     fn found_cluster(&self) -> Result<(), Fault> {
         let _one = self.founding.lock();
         let address = self.planes.settings.reached_at(self.listens_at.get().map(String::as_str))?;
-        if !self.planes.meta.is_member() {
+        if !self.cluster_state(ClusterState::is_founded) {
             self.found_metalog()?;
         }
         self.begin_node()?;

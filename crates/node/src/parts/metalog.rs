@@ -66,17 +66,19 @@ impl ServerParts {
     }
 
     /// Turns a single server into the first member of a metalog to which others can be added. Requests wait meanwhile.
+    /// False if it is a member already: nothing is done.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is one already. The disk's: it is alone as before, or changes nothing until it is
-    /// restarted.
-    pub fn found_metalog(&self) -> Result<(), Fault> {
-        self.planes.durability.found(&self.planes.data, &self.planes.meta)?;
-        // From now on other servers may answer writes to files.
-        self.service.sessions.caching.take_back();
-        // No other server has led meanwhile: sessions keep their locks and leases here.
-        self.service.reigns.store(self.planes.meta.leader_terms(), Ordering::Release);
-        Ok(())
+    /// The disk's: it is alone as before, or changes nothing until it is restarted.
+    pub fn found_metalog(&self) -> Result<bool, Fault> {
+        let founded = self.planes.durability.found(&self.planes.data, &self.planes.meta)?;
+        if founded {
+            // From now on other servers may answer writes to files.
+            self.service.sessions.caching.take_back();
+            // No other server has led meanwhile: sessions keep their locks and leases here.
+            self.service.reigns.store(self.planes.meta.leader_terms(), Ordering::Release);
+        }
+        Ok(founded)
     }
 
     /// Adds a node to the members of the metalog, as the leader: it receives the state and the log, and does not vote

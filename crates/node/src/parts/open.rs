@@ -93,8 +93,7 @@ impl ServerParts {
     }
 
     fn make_file_system(&self, owner: &Caller) -> Result<(), Fault> {
-        // A member receives the file system from the other members.
-        if self.planes.meta.is_member() || self.planes.meta.format().is_some() {
+        if !self.planes.meta.awaits_format() {
             return Ok(());
         }
         let mode = self.planes.settings.root_mode.unwrap_or(0o755);
