@@ -20,7 +20,6 @@ use frieze_locks::{Mutex, levels};
 use frieze_metadata::{PeerMetalog, VersionStore};
 use frieze_net::{Peers, ReceivedPayload};
 use frieze_planes::{Planes, Principal};
-use frieze_replication::ChainEvent;
 use frieze_service::{ClusterHost, Conn, KeyRight, ReceivedRequest, Responder, Scratch, Service};
 use frieze_wire::chain::Configuration;
 use frieze_wire::frame::FrameHeader;
@@ -118,18 +117,14 @@ impl ServerParts {
         self.planes.data.on_disconnect(node);
     }
 
-    /// Sets the receiver of reports about chains: the control plane. To be called once.
-    pub fn report_chains_to(&self, reports: Box<dyn Fn(ChainEvent) + Send + Sync>) {
-        self.planes.data.set_reports(reports);
-    }
-
-    /// Advances timers of chains of several members; to be called about every 20 ms.
-    pub fn tick_chains(&self) {
-        self.planes.data.tick();
+    /// Advances timers of chains of several members; to be called about every 20 ms while there are any (true).
+    pub fn tick_chains(&self) -> bool {
+        let has_timers = self.planes.data.tick();
         if self.planes.data.take_discarded() {
             // The index was built anew: records that were marked dead in it have to be marked again.
             self.planes.gc.want();
         }
+        has_timers
     }
 
     /// Notes of recovery, in words.

@@ -14,7 +14,7 @@ impl ServerParts {
     /// Asks a majority before the health of the cluster is reported: a request detects a majority that was just lost,
     /// not only the leader's timeout.
     pub(crate) fn ask_majority(&self) {
-        if self.planes.meta.is_member() && self.planes.meta.leader().is_some() {
+        if self.planes.meta.leader().is_some() {
             // Without an answer no server leads by now, and the status says so.
             let _unconfirmed = self.planes.meta.linearizable();
         }
@@ -145,11 +145,12 @@ impl ServerParts {
                  disk",
             );
         }
-        let failed: Vec<String> =
-            self.planes.chains().into_iter().map(|chain| chain.failed).filter(|why| !why.is_empty()).collect();
+        let chains = self.planes.chains();
+        let failed: Vec<&str> =
+            chains.iter().map(|chain| chain.failed.as_str()).filter(|why| !why.is_empty()).collect();
         if let Some(why) = failed.first() {
             let chains = if failed.len() == 1 { "1 chain".to_owned() } else { format!("{} chains", failed.len()) };
-            let remedy = match why == Reason::NoSpace.words() {
+            let remedy = match *why == Reason::NoSpace.words() {
                 true => {
                     "give the disk room ('frieze forget', a larger one), then restart the server: it is given what it \
                      lacks"
@@ -158,7 +159,7 @@ impl ServerParts {
             };
             add(format!("out of {chains}: the disk took a record no more ({why})"), remedy);
         }
-        if self.has_cluster() && self.planes.data.is_shared() && self.planes.meta.leader().is_some() {
+        if self.has_cluster() && !chains.is_empty() && self.planes.meta.leader().is_some() {
             let left_ns = self.planes.data.lease().left_ns(self.planes.clock.reading().mono);
             match self.refused_by_leader() {
                 Some(fault) => add(format!("refused by the cluster's leader: {}", fault.message), "as it says"),

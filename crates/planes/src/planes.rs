@@ -152,11 +152,8 @@ impl Planes {
         }
     }
 
-    /// Stores the closed timestamps for the next start.
+    /// Stores the closed timestamps for the next start, if there are any that it needs.
     pub fn keep_closed(&self, look: impl FnOnce() -> Vec<u64>) -> Result<(), Fault> {
-        if !self.meta.is_member() {
-            return Ok(());
-        }
         match self.remembered.keep(look) {
             // On a full disk an older record serves as well.
             Err(fault) if fault.reason == Reason::NoSpace => Ok(()),
@@ -321,11 +318,6 @@ impl Planes {
     /// True if an answer for an instant has to be computed again: this server left chains while it was computed.
     pub fn has_lost_chains_since(&self, went: u64) -> bool {
         self.data.detach_count() != went
-    }
-
-    /// True if the cluster made this node a member of chains.
-    pub fn is_in_chains(&self) -> bool {
-        self.data.is_shared()
     }
 
     /// Status of the chains that the cluster made this node a member of.

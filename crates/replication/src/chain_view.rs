@@ -45,6 +45,8 @@ pub(crate) struct ChainViews {
     pub(crate) discarded: AtomicBool,
     /// By chain: the successor that receives appended records; 0 for none.
     pub(crate) successors: Vec<AtomicU32>,
+    /// Count of chains that have one.
+    pub(crate) forwarding: AtomicU32,
     /// By chain: the current configuration.
     pub(crate) epochs: Vec<AtomicU64>,
     /// Count of joins and departures of this node, over all chains.
@@ -66,6 +68,7 @@ impl ChainViews {
             any_shared: AtomicBool::new(any_shared),
             discarded: AtomicBool::new(false),
             successors: (0..chains).map(|_| AtomicU32::new(0)).collect(),
+            forwarding: AtomicU32::new(0),
             epochs: replicas.iter().map(|replica| AtomicU64::new(replica.epoch().0)).collect(),
             membership_count: AtomicU64::new(0),
             detach_count: AtomicU64::new(0),

@@ -15,10 +15,12 @@ use crate::closed_record::ClosedRecord;
 use crate::plane::DataPlane;
 
 impl DataPlane {
-    /// For each chain that is read here: its number, and the newest instant closed on it.
+    /// For each chain that is read here: its number, and the newest instant closed on it. Not of a chain that no other
+    /// node has: a restart may read all of it.
     /// Called before a flush, and written when the flush has ended.
     pub fn closed_by_chain(&self) -> Vec<u64> {
-        let here = (0..self.chain_count()).map(ChainId).filter(|chain| self.is_readable_here(*chain));
+        let is_recorded = |chain: &ChainId| self.is_readable_here(*chain) && !self.is_sole(*chain);
+        let here = (0..self.chain_count()).map(ChainId).filter(is_recorded);
         let closed = here.map(|chain| (chain, self.views.closed[chain.0 as usize].load(Ordering::SeqCst)));
         closed.filter(|(_, closed)| *closed > 0).flat_map(|(chain, closed)| [chain.0.into(), closed]).collect()
     }

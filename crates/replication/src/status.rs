@@ -39,6 +39,16 @@ impl DataPlane {
         self.successor_of(chain).is_some()
     }
 
+    /// True if records appended to any chain are forwarded. A hint, as above.
+    pub fn forwards_any(&self) -> bool {
+        self.views.forwarding.load(Ordering::Relaxed) > 0
+    }
+
+    /// True if no other node has any of the chain: the control plane has not configured it.
+    pub fn is_sole(&self, chain: ChainId) -> bool {
+        self.views.local_read(chain) == LocalRead::Sole
+    }
+
     /// The member that receives what is appended to the chain, as far as known without the appender.
     pub fn successor_of(&self, chain: ChainId) -> Option<NodeId> {
         let successor = self.views.successors.get(chain.0 as usize)?.load(Ordering::Relaxed);

@@ -30,8 +30,9 @@ impl DataPlane {
     }
 
     /// Periodic work for chains of several members: repeats unanswered messages, promises while a reader is active,
-    /// ends waits that are over their limit. Called about every 20 ms.
-    pub fn tick(&self) {
+    /// ends waits that are over their limit. Called about every 20 ms. False if there is no such chain: later is early
+    /// enough.
+    pub fn tick(&self) -> bool {
         let reading = self.clock.reading();
         let now = reading.mono;
         let mut out = DeferredWork::default();
@@ -52,6 +53,7 @@ impl DataPlane {
             self.resend_barriers(&appender);
         }
         let instant = self.clock.now();
+        let mut has_timers = false;
         let is_recent = |at: Option<MonoTime>| at.is_some_and(|at| !is_late(at, READ_RECENTLY));
         for chain in (0..appender.chains.len()).map(|chain| ChainId(chain as u32)) {
             let at = chain.0 as usize;
@@ -60,6 +62,7 @@ impl DataPlane {
             if !state.shared {
                 continue;
             }
+            has_timers = true;
             let supplied = state.supply.map_or(0, |supply| supply.held);
             let progress = (replica.epoch(), replica.last(), replica.clean(), replica.closed(), supplied);
             let is_supplying = state.supply.is_some_and(|supply| supply.is_under_way());
@@ -115,6 +118,7 @@ impl DataPlane {
         }
         drop(appender);
         self.run_deferred(out);
+        has_timers
     }
 }
 

@@ -70,7 +70,13 @@ impl DataPlane {
             self.views.membership_count.fetch_add(1, Ordering::SeqCst);
         }
         let successor = replica.successor().map_or(0, |node| node.0);
-        self.views.successors[chain.0 as usize].store(successor, Ordering::Relaxed);
+        let before = self.views.successors[chain.0 as usize].swap(successor, Ordering::Relaxed);
+        // The appender is locked: no other change of the count comes between.
+        match (before, successor) {
+            (0, 1..) => drop(self.views.forwarding.fetch_add(1, Ordering::Relaxed)),
+            (1.., 0) => drop(self.views.forwarding.fetch_sub(1, Ordering::Relaxed)),
+            (0, 0) | (1.., 1..) => {}
+        }
         self.views.epochs[chain.0 as usize].store(replica.epoch().0, Ordering::SeqCst);
     }
 

@@ -133,7 +133,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         let request = RequestBody::decode(body.as_slice());
         let len = header.payload_len as usize;
         let whole;
-        let received: ReceivedPayload<'_> = if len >= SHARED_BYTES_MIN && shared.parts.planes.is_in_chains() {
+        let received: ReceivedPayload<'_> = if len >= SHARED_BYTES_MIN && shared.parts.planes.data.forwards_any() {
             // The payload may be forwarded, or sent again, when the next is received.
             let decoded = request.as_ref().ok().and_then(|body| body.request.as_ref());
             let goes_to = partial_payloads::goes_to(shared, &header, decoded, len);
@@ -169,7 +169,8 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         if !reader.has_frame() {
             open.writer.release()?;
         }
-        let stays = open.replies.holder().has_slot() && !shared.parts.planes.is_in_chains();
+        // Where chains have other members the reader may ask those for more.
+        let stays = open.replies.holder().has_slot() && !shared.parts.planes.data.forwards_any();
         if !(stays && reader.await_frame(LINGER)? && reader.has_frame()) {
             open.replies.holder().release();
         }

@@ -67,7 +67,8 @@ impl InProcessConn for InProcessConnection {
         let timed = shared.metrics.as_ref().map(|metrics| metrics.timed(body.request.as_ref(), &responder));
         let responder = timed.as_ref().unwrap_or(&responder);
         let copied;
-        let payload: ReceivedPayload<'_> = if payload.len() >= SHARED_BYTES_MIN && shared.parts.planes.is_in_chains() {
+        let is_sent_on = payload.len() >= SHARED_BYTES_MIN && shared.parts.planes.data.forwards_any();
+        let payload: ReceivedPayload<'_> = if is_sent_on {
             // The payload may be forwarded, or sent again, after the caller has reused its buffer.
             let mut room = shared.pool.take(payload.len());
             room.clear();

@@ -54,10 +54,10 @@ fn stock(shared: &Shared) {
 
 /// Advances time for chains.
 fn chain_timers(shared: &Shared) {
+    let mut has_timers = true;
     while !shared.stopping.load(Ordering::Acquire) {
-        let alone = !shared.parts.planes.is_in_chains();
-        shared.wakes.chains.wait(if alone { Duration::from_nanos(TEND_EVERY_NS) } else { CHAINS_EVERY });
-        shared.parts.tick_chains();
+        shared.wakes.chains.wait(if has_timers { CHAINS_EVERY } else { Duration::from_nanos(TEND_EVERY_NS) });
+        has_timers = shared.parts.tick_chains();
     }
 }
 

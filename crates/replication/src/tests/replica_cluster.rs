@@ -261,7 +261,9 @@ impl ReplicaCluster {
     }
 
     pub(super) fn tick(&self) {
-        self.nodes.iter().filter_map(|node| node.plane.as_ref()).for_each(|plane| plane.tick());
+        self.nodes.iter().filter_map(|node| node.plane.as_ref()).for_each(|plane| {
+            plane.tick();
+        });
     }
 
     pub(super) fn flush(&self, id: u32) {
