@@ -262,8 +262,11 @@ impl Upkeep {
             if let Ok(Some(runs)) = discarded {
                 hit.places.retain(|damage| !lies_in(&runs, damage));
             }
-            if self.planes.meta.is_member() {
-                hit.places.iter().for_each(|damage| self.scrub.mends.note(damage));
+            for damage in &hit.places {
+                // Else no other server has it.
+                if damage.record.as_ref().is_some_and(|record| !self.planes.data.is_sole(record.chain)) {
+                    self.scrub.mends.note(damage);
+                }
             }
         }
         Ok(hit)

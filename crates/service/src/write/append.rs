@@ -47,13 +47,14 @@ impl Writers {
         self.files.check_whole_here(&FileVersion::at(from, origin, None))
     }
 
-    /// Ensures that the session may write the chunks that an append of `len` bytes touches.
+    /// Ensures that the session may write the chunks that an append of `len` bytes touches. `reaches_over`: also that
+    /// its record may reach over the end of the chunk it begins in.
     pub(super) fn grant_tail(
         &self,
         principal: &Principal,
         session: SessionId,
         id: InodeId,
-        len: u64,
+        (len, reaches_over): (u64, bool),
         remote: &RemoteReach,
     ) -> Result<(), Fault> {
         let inode = self.planes.current(id)?;
@@ -62,8 +63,8 @@ impl Writers {
         let first = (size / chunk_bytes) as u32;
         // One chunk more than needed: another append may move the end over a boundary meanwhile.
         let last = (size.saturating_add(len) / chunk_bytes + 1).min(u32::MAX.into()) as u32;
-        let appends = self.planes.data.is_shared();
-        if (first..last).all(|chunk| inode.may_write_chunk(session, chunk)) && (!appends || inode.reaches_over(first)) {
+        let may_write = (first..last).all(|chunk| inode.may_write_chunk(session, chunk));
+        if may_write && (!reaches_over || inode.reaches_over(first)) {
             return Ok(());
         }
         if !self.planes.meta.leads() {
@@ -73,7 +74,7 @@ impl Writers {
         check_one_writer(id, OtherWriter::of(&inode, session))?;
         for first in (first..=last).step_by(GRANT_CHUNKS_MAX as usize) {
             let grant = Grant { inode: id.0, first, count: (last - first + 1).min(GRANT_CHUNKS_MAX) };
-            self.grant(principal, session, if appends { Op::GrantAppend(grant) } else { Op::Grant(grant) })?;
+            self.grant(principal, session, if reaches_over { Op::GrantAppend(grant) } else { Op::Grant(grant) })?;
         }
         Ok(())
     }

@@ -114,8 +114,8 @@ impl Writers {
         };
         if ask.append {
             // A record needs the right to its own chunk; it may reach over the end of that chunk.
-            let len = if at_end.is_some() { 0 } else { payload.len() as u64 };
-            if let Err(fault) = self.grant_tail(principal, header.session, id, len, &remote)
+            let reach = if at_end.is_some() { (0, true) } else { (payload.len() as u64, false) };
+            if let Err(fault) = self.grant_tail(principal, header.session, id, reach, &remote)
                 && !(at_end.is_some() && self.planes.data.has_record(header.session, header.seq))
             {
                 let request = (header.session, header.seq);

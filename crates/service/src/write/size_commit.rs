@@ -258,9 +258,6 @@ impl Writers {
     /// Removes the state of sessions that have ended, on whichever server. The namespace here knows that they have
     /// ended, and refuses later requests of their clients.
     pub fn sweep_sessions(&self) {
-        if !self.planes.meta.is_member() {
-            return;
-        }
         // The id of a session is the stamp of its first transaction: a session unknown here may not be executed yet.
         let executed = self.planes.meta.executed();
         let mut known = self.planes.data.sessions();
