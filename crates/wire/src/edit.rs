@@ -205,7 +205,7 @@ pub struct SetState {
     /// Extended attributes.
     #[prost(message, repeated, tag = "10")]
     pub xattrs: Vec<Xattr>,
-    /// True: `size` is the least length. Bytes that other clients write beyond it meanwhile, at other servers, are
+    /// True: `size` is the least length. Bytes that other clients write beyond it meanwhile are
     /// neither hidden nor forgotten.
     #[prost(bool, tag = "11")]
     pub extends: bool,

@@ -383,6 +383,29 @@ fn a_range_is_copied_by_sharing() {
 }
 
 #[test]
+fn an_undo_of_a_length_leaves_what_another_has_copied_in_as_it_leaves_a_write() {
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    let mut sessions: Vec<SessionPlace> = (0..2).map(|_| client.new_session()).collect();
+    let actor = sessions[0].session.0;
+    let bytes = pattern(40, 3);
+    let from = client.make("/from");
+    client.write(&from, Some(0), &bytes).unwrap();
+    let files = ["/copied", "/written"].map(|path| (path, client.make(path)));
+    client.switch_session(&mut sessions, 1, 0);
+    files.iter().for_each(|(path, _)| drop(client.truncate(path, 100)));
+    client.switch_session(&mut sessions, 0, 1);
+    let [(_, copied), (_, written)] = &files;
+    let (source, target) = (from.clone(), copied.clone());
+    let copy = CopyRange { source, source_offset: 0, target, target_offset: 20, len: 40, also: Vec::new() };
+    assert_eq!(client.edit(Request::CopyRange(copy)).unwrap().len, 40);
+    client.write(written, Some(20), &bytes).unwrap();
+    client.undo(&[actor]).unwrap();
+    let left = [&[0; 20][..], &bytes].concat();
+    assert_eq!(files.map(|(path, _)| client.read(path, View::NOW).unwrap()), [left.clone(), left]);
+}
+
+#[test]
 fn a_restore_touches_the_ranges_that_differ_and_a_file_of_many_pieces_becomes_one() {
     let machine = SimMachine::new(7);
     let mut client = machine.serve();

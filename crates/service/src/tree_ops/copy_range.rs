@@ -95,10 +95,9 @@ impl TreeOps {
         let state = plan.state(target.inode, &into.inode);
         state.shares.extend(shares);
         state.size = state.size.max(grows.then_some(end));
-        // At other heads writers may extend the file until this runs: the extension stays visible, and the plan stays
-        // valid. A single server keeps writers out.
-        state.extends = self.planes.meta.is_member();
-        match state.extends && source.inode != target.inode {
+        // Writers may extend the file until this runs: the extension stays visible, and the plan stays valid.
+        state.extends = true;
+        match source.inode != target.inode {
             true => plan.adds.insert(target.inode),
             false => plan.adds.remove(&target.inode),
         };

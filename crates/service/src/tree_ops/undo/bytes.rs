@@ -101,9 +101,9 @@ impl TreeOps {
             let (stamp, by_actor, uid) = (revision.stamp, actor.made(revision), revision.uid);
             let mut add = |kind| events.push(ByteEvent { stamp, by_actor, uid, kind });
             for patch in inode.patches().iter().filter(|patch| patch.at == stamp) {
-                // In a cluster a copied range makes a file at least so long, as a write does.
+                // A copied range makes a file at least so long, as a write does.
                 let shows = matches!(patch.source, PatchSource::Shared { .. }) && inode.size >= patch.end;
-                let extends = shows && inode.size_as_of != stamp && self.planes.meta.is_member();
+                let extends = shows && inode.size_as_of != stamp;
                 add(EventKind::Bytes { start: patch.start, end: patch.end, extends });
             }
             if inode.kind() == FileKind::File && inode.size_as_of == stamp {
