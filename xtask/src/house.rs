@@ -49,7 +49,7 @@ pub(crate) const RATCHETS: Ratchets = Ratchets {
     long_files: 0,
     bad_names: 0,
     std_locks: 0,
-    lone_tests: 27,
+    lone_tests: 10,
 };
 
 /// Calls that ask whether the server is alone: each is a path that a cluster never takes, or never leaves (ADR 65).
