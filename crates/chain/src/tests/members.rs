@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
-use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Rng, SegmentId, Seq};
+use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Reason, Rng, SegmentId, Seq};
 use frieze_hlc::Hlc;
 use frieze_testkit::seeds::SeedPlan;
 use frieze_wire::chain::Configuration;
@@ -22,6 +22,8 @@ use super::write_of;
 struct ChainMember {
     replica: Replica,
     is_up: bool,
+    /// Its disk refused a record that its predecessor has.
+    has_failed: bool,
     hlc: u64,
     appends: VecDeque<(AppendToken, ForwardedRecord)>,
     log: Vec<ForwardedRecord>,
@@ -68,6 +70,7 @@ struct Counts {
     returned: u64,
     discarded: u64,
     supplied: u64,
+    refused: u64,
 }
 
 const CHAIN: ChainId = ChainId(3);
@@ -82,6 +85,7 @@ impl MemberHistory {
         let node = |&me: &NodeId| ChainMember {
             replica: Replica::member(CHAIN, me, first.clone(), settings.clone()),
             is_up: true,
+            has_failed: false,
             hlc: 1000 + 10 * u64::from(me.0),
             appends: VecDeque::new(),
             log: Vec::new(),
@@ -157,6 +161,7 @@ impl MemberHistory {
                 self.step(at, ReplicaInput::QueryTail { request });
             }
             18 => self.step(at, ReplicaInput::Resend),
+            _ if self.rng.chance(6) => self.refuse(at),
             _ if self.rng.chance(5) => self.change(),
             _ if self.rng.chance(4) => self.come_back(at),
             _ => self.install(at),
@@ -195,6 +200,21 @@ impl MemberHistory {
         node.log.push(record);
         let end = end(node.log.len());
         self.step(at, ReplicaInput::Appended { token, end });
+    }
+
+    /// The disk refuses an append, and those behind it: their places lie behind its own. Other inputs have come since
+    /// the replica asked for it.
+    fn refuse(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        if !node.is_up || node.appends.is_empty() {
+            return;
+        }
+        let which = self.rng.below(node.appends.len() as u64) as usize;
+        self.counts.refused += 1;
+        node.has_failed |= !node.replica.is_head();
+        for (token, _) in node.appends.split_off(which) {
+            self.step(at, ReplicaInput::AppendFailed { token, reason: Reason::InputOutput });
+        }
     }
 
     fn deliver(&mut self) {
@@ -250,7 +270,7 @@ impl MemberHistory {
         if next.holds(node) || next.syncing.is_some() || next.joining {
             return;
         }
-        if !self.nodes[at].is_up {
+        if !self.nodes[at].is_up || self.nodes[at].has_failed {
             let kept = self.rng.between(self.nodes[at].persisted as u64, self.nodes[at].log.len() as u64) as usize;
             self.start(at, kept);
         }
@@ -265,7 +285,7 @@ impl MemberHistory {
         let mut replica = Replica::member(CHAIN, NodeId(at as u32 + 1), Configuration::default(), settings());
         let node = &mut self.nodes[at];
         node.log.truncate(kept);
-        (node.persisted, node.is_up) = (kept, true);
+        (node.persisted, node.is_up, node.has_failed) = (kept, true, false);
         node.appends.clear();
         for record in &node.log {
             assert_eq!(replica.replay(&record.header), Ok(0));
