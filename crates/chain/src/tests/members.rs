@@ -1,5 +1,5 @@
 //! Random lives of chains of two to four members under a seed: messages are lost, doubled and out of order, clocks
-//! differ, members die or are taken out, come back without what they had not flushed, and are brought up to date. The
+//! differ, disks refuse records, members die or are taken out, come back without what they had not flushed, and are brought up to date. The
 //! invariants of protocols §9 (1 to 4, 6, 8, 11) hold after every step.
 
 use std::cell::Cell;
@@ -163,6 +163,7 @@ impl MemberHistory {
             18 => self.step(at, ReplicaInput::Resend),
             _ if self.rng.chance(6) => self.refuse(at),
             _ if self.rng.chance(5) => self.change(),
+            _ if self.rng.chance(3) => self.remove_failed(),
             _ if self.rng.chance(4) => self.come_back(at),
             _ => self.install(at),
         }
@@ -236,10 +237,34 @@ impl MemberHistory {
 
     /// A member dies, or is taken out and knows it before anybody else does.
     fn change(&mut self) {
+        let which = self.rng.below(self.current().members.len() as u64) as usize;
+        self.remove(which);
+    }
+
+    /// The control plane has heard that a disk refused a record: it takes the member out.
+    fn remove_failed(&mut self) {
+        let mut next = self.current().clone();
+        if next.syncing.is_some_and(|node| self.nodes[Self::of(node)].has_failed) {
+            next.syncing = None;
+            next.epoch = ChainEpoch(next.epoch.0 + 1);
+            self.configurations.push(next);
+        } else if let Some(which) = next.members.iter().position(|node| self.nodes[Self::of(*node)].has_failed) {
+            let at = Self::of(next.members[which]);
+            if which == 0 && next.members.len() - usize::from(next.joining) == 1 {
+                // The chain waits for it: its server is started again.
+                self.start(at, self.nodes[at].log.len());
+                next.epoch = ChainEpoch(next.epoch.0 + 1);
+                self.configurations.push(next);
+            } else {
+                self.remove(which);
+            }
+        }
+    }
+
+    fn remove(&mut self, which: usize) {
         let mut next = self.current().clone();
         // A joining tail cannot be left alone with the chain.
         let full = next.members.len() - usize::from(next.joining);
-        let which = self.rng.below(next.members.len() as u64) as usize;
         if full == 1 && which == 0 {
             return;
         }
@@ -452,6 +477,7 @@ impl MemberHistory {
     fn finish(&mut self) {
         self.lossy = false;
         for round in 0..60 {
+            self.remove_failed();
             for at in 0..self.nodes.len() {
                 if round % 4 == 0 {
                     self.come_back(at);
@@ -526,7 +552,7 @@ fn every_life_of_a_chain_keeps_its_promises() {
         chain.counts
     });
     for counts in lives {
-        let Counts { answered, looks, asked, beside, closed, changes, returned, discarded, supplied } = counts;
+        let Counts { answered, looks, asked, beside, closed, changes, returned, discarded, supplied, refused } = counts;
         *sum.beside.get_mut() += beside.get();
         sum.answered += answered;
         sum.looks += looks;
@@ -536,6 +562,7 @@ fn every_life_of_a_chain_keeps_its_promises() {
         sum.returned += returned;
         sum.discarded += discarded;
         sum.supplied += supplied;
+        sum.refused += refused;
     }
     if !plan.is_whole(3000, 300) {
         return;
@@ -550,6 +577,7 @@ fn every_life_of_a_chain_keeps_its_promises() {
     );
     assert!(sum.beside.get() > 20_000, "{}", sum.beside.get());
     assert!(sum.closed > 20_000 && sum.changes > 1_000, "{} {}", sum.closed, sum.changes);
-    let Counts { returned, discarded, supplied, .. } = sum;
+    let Counts { returned, discarded, supplied, refused, .. } = sum;
     assert!(returned > 2_000 && discarded > 200 && supplied > 1_000, "{returned} {discarded} {supplied}");
+    assert!(refused > 1_500, "{refused}");
 }
