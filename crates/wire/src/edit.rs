@@ -205,8 +205,8 @@ pub struct SetState {
     /// Extended attributes.
     #[prost(message, repeated, tag = "10")]
     pub xattrs: Vec<Xattr>,
-    /// True: `size` is the least length. Bytes that other clients write beyond it meanwhile are
-    /// neither hidden nor forgotten.
+    /// True: `size` is the least length. Bytes that other clients write beyond it meanwhile are neither hidden nor
+    /// forgotten.
     #[prost(bool, tag = "11")]
     pub extends: bool,
     /// True: the order of the file's user times begins anew, behind those of `origin`. False in edits of older servers.
