@@ -44,7 +44,7 @@ pub(crate) const RATCHETS: Ratchets = Ratchets {
     ring: 2,
     shared_names: 35,
     riddles: 1,
-    wide_source: 1,
+    wide_source: 0,
     wide_docs: 0,
     long_files: 0,
     bad_names: 0,

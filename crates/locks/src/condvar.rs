@@ -23,9 +23,9 @@ pub struct Condvar {
 }
 
 /// A thread that waits, until dropped.
-struct Waiter<'a>(&'a AtomicU32);
+struct CountedWaiter<'a>(&'a AtomicU32);
 
-impl Drop for Waiter<'_> {
+impl Drop for CountedWaiter<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -38,9 +38,9 @@ impl Condvar {
     }
 
     /// The caller has the mutex.
-    fn begin_wait(&self) -> Waiter<'_> {
+    fn begin_wait(&self) -> CountedWaiter<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiter(&self.waiting)
+        CountedWaiter(&self.waiting)
     }
 
     fn has_waiters(&self) -> bool {

@@ -5,8 +5,9 @@
 //! log and the order in which records become visible (`storage`), the steps of a write (`write`).
 //!
 //! A write to a known offset within one chunk is stamped and gets its place in the log under the lock, gives the lock
-//! back while its bytes are copied, and takes it again to publish. Meanwhile only such writes to other files are
-//! ordered. Any other holder of the lock waits until all of them are published, and keeps new ones out until then.
+//! back while its bytes are copied, and takes it again to publish; so does a record of a predecessor. Meanwhile only
+//! such writes to other files are ordered, and messages handled that change nothing in the log. Any other holder of the
+//! lock waits until all of them are published, and keeps new ones out until then.
 
 use frieze_base::InodeId;
 use frieze_locks::MutexGuard;
@@ -19,19 +20,20 @@ impl DataPlane {
     /// bytes are.
     #[track_caller]
     pub fn lock_appender(&self) -> MutexGuard<'_, Appender> {
-        let appender = self.relock_appender();
+        let appender = self.lock_among_fills();
         self.await_fills(appender, 0)
     }
 
     /// The lock for a write beside those that are under way in other files.
     pub(crate) fn lock_beside_fills(&self, inode: InodeId) -> MutexGuard<'_, Appender> {
         let waits = |appender: &mut Appender| appender.fills.closers > 0 || appender.fills.open.contains(&inode);
-        self.fill_ended.wait_while(self.relock_appender(), waits)
+        self.fill_ended.wait_while(self.lock_among_fills(), waits)
     }
 
-    /// The lock for a write that is under way.
+    /// The lock for a write that is under way, and for messages that a replica handles between the request for an
+    /// append and its end. Writes may be under way.
     #[track_caller]
-    pub(crate) fn relock_appender(&self) -> MutexGuard<'_, Appender> {
+    pub(crate) fn lock_among_fills(&self) -> MutexGuard<'_, Appender> {
         self.appender.lock()
     }
 

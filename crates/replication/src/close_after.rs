@@ -142,7 +142,7 @@ impl DataPlane {
         let Some(newest) = state.ordered.iter().map(|asked| asked.after).max_by_key(|after| after.at) else { return };
         if is_head {
             if replica.promised() < Hlc(newest.at) {
-                self.step(appender, chain, ReplicaInput::Close { request: NOBODY, at: Hlc(newest.at) }, None, out);
+                self.step(appender, chain, ReplicaInput::Close { request: NOBODY, at: Hlc(newest.at) }, out);
             }
             return self.reply_ordered(appender, chain, out);
         }

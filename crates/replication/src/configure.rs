@@ -38,7 +38,7 @@ impl DataPlane {
             let state = &mut appender.states[chain.0 as usize];
             (state.shared, state.supply) = (true, None);
             self.drop_closed(*chain);
-            self.step(&mut appender, *chain, ReplicaInput::Configure(configuration.clone()), None, &mut out);
+            self.step(&mut appender, *chain, ReplicaInput::Configure(configuration.clone()), &mut out);
         }
         drop(appender);
         self.run_deferred(out);

@@ -77,9 +77,7 @@ impl DataPlane {
             follows.push((*chain, effects));
         }
         self.publish_cuts(&appender, still.iter().copied());
-        follows
-            .into_iter()
-            .for_each(|(chain, effects)| self.apply_effects(&mut appender, chain, effects, None, &mut out));
+        follows.into_iter().for_each(|(chain, effects)| self.apply_effects(&mut appender, chain, effects, &mut out));
         drop(appender);
         self.run_deferred(out);
         Ok(still)

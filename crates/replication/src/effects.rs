@@ -7,23 +7,19 @@
 //! A record is sent with its payload if the whole payload is here. The payload stays in memory until the record is
 //! committed, within [`crate::Bounds::flight_bytes_max`]; otherwise it is read back from the log.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
-use frieze_chain::{AppendToken, ForwardedRecord, LogEnd, Message, Moment, Replica, ReplicaEffect, ReplicaInput};
+use frieze_base::{ChainEpoch, ChainId, NodeId, Reason};
+use frieze_chain::{Message, Moment, Replica, ReplicaEffect, ReplicaInput};
 use frieze_multilog::{Discards, RecordKind, RecoveredItem};
 use frieze_net::{PeerPayload, Peers};
-use frieze_wire::message::Durability;
 use frieze_wire::peer::ChainAskKind;
 
 use crate::appender::Appender;
 use crate::chain_state::{DeferredWork, UncommittedRecord, waiter_of};
 use crate::codec::{ask, to_wire};
 use crate::dedupe_image;
-use crate::incoming::Incoming;
-use crate::observer::PublishGuard;
 use crate::plane::DataPlane;
 use crate::report::ChainEvent;
 use crate::supply::Supply;
@@ -31,19 +27,18 @@ use crate::supply::Supply;
 impl DataPlane {
     /// Feeds one replica, and carries out its effects. What becomes committed is shown before any message about it
     /// leaves: a writer whose answer comes from another member may read here before this returns.
-    pub(crate) fn step(
-        &self,
-        appender: &mut Appender,
-        chain: ChainId,
-        input: ReplicaInput,
-        incoming: Option<&Incoming<'_>>,
-        out: &mut DeferredWork,
-    ) {
+    pub(crate) fn step(&self, appender: &mut Appender, chain: ChainId, input: ReplicaInput, out: &mut DeferredWork) {
+        let effects = self.advance(appender, chain, input);
+        self.apply_effects(appender, chain, effects, out);
+    }
+
+    /// Feeds one replica, and shows what becomes committed. The caller carries out the effects.
+    pub(crate) fn advance(&self, appender: &mut Appender, chain: ChainId, input: ReplicaInput) -> Vec<ReplicaEffect> {
         let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
         let mut effects = Vec::new();
         appender.chains[chain.0 as usize].step(at, input, &mut effects);
         self.publish_cuts(appender, [chain].into_iter());
-        self.apply_effects(appender, chain, effects, incoming, out);
+        effects
     }
 
     /// Carries out the effects of a replica, in order, and shows what they commit. The caller has shown what led to
@@ -53,23 +48,13 @@ impl DataPlane {
         appender: &mut Appender,
         chain: ChainId,
         effects: Vec<ReplicaEffect>,
-        incoming: Option<&Incoming<'_>>,
         out: &mut DeferredWork,
     ) {
-        let mut todo = VecDeque::from(effects);
-        while let Some(effect) = todo.pop_front() {
+        for effect in effects {
             match effect {
-                // The write path of this node appends its own writes.
-                ReplicaEffect::Append { .. } => {}
-                ReplicaEffect::AppendForwarded { token, record } => {
-                    let incoming =
-                        incoming.expect("a replica appends a forwarded record only while it handles its message");
-                    let input = self.append_forwarded(appender, chain, token, &record, incoming, out);
-                    let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
-                    let mut more = Vec::new();
-                    appender.chains[chain.0 as usize].step(at, input, &mut more);
-                    self.publish_cuts(appender, [chain].into_iter());
-                    todo.extend(more);
+                // The paths of a write and of a received record take their appends out before.
+                ReplicaEffect::Append { .. } | ReplicaEffect::AppendForwarded { .. } => {
+                    unreachable!("an append of chain {chain} outside of the paths of writes and records")
                 }
                 ReplicaEffect::Send { to, epoch, message } => {
                     self.send_message(appender, chain, to, epoch, message, out)
@@ -112,55 +97,6 @@ impl DataPlane {
             self.room.notify_all();
         }
         self.reply_ordered(appender, chain, out);
-    }
-
-    /// Appends a received record with its payload.
-    fn append_forwarded(
-        &self,
-        appender: &mut Appender,
-        chain: ChainId,
-        token: AppendToken,
-        record: &ForwardedRecord,
-        incoming: &Incoming<'_>,
-        out: &mut DeferredWork,
-    ) -> ReplicaInput {
-        let header = &record.header;
-        let failed = |fault: Fault, out: &mut DeferredWork| {
-            let reason = fault.reason;
-            out.reports.push(ChainEvent::Failed { chain, fault });
-            ReplicaInput::AppendFailed { token, reason }
-        };
-        if !self.device.log().accepts(header) {
-            let words = format!("record {} of chain {chain} lies before what its chunk holds", header.n);
-            return failed(Fault::new(Reason::Corrupt, words), out);
-        }
-        // The replica hid the record before it asked for this append: it becomes visible when it is committed.
-        let _publishing = self
-            .observer
-            .get()
-            .map(|observer| PublishGuard::of(&**observer, (header.session, header.seq), header.chunk.inode));
-        match self.device.append(
-            std::slice::from_ref(header),
-            &[incoming.payload.bytes()],
-            std::slice::from_ref(&incoming.block_crcs),
-        ) {
-            Ok(end) => {
-                let forwards = appender.chains[chain.0 as usize].successor().is_some();
-                let payload = forwards.then(|| incoming.payload.keep(&incoming.payload));
-                self.keep_uncommitted(
-                    appender,
-                    chain,
-                    header.n,
-                    UncommittedRecord::of(payload, incoming.payload.len(), incoming.crc)
-                        .behind(incoming.payload.ahead()),
-                );
-                if record.durability == Durability::Sync && appender.chains[chain.0 as usize].is_whole() {
-                    out.flush = Some((end, incoming.payload.len() as u64));
-                }
-                ReplicaInput::Appended { token, end: LogEnd { segment: end.segment, offset: end.offset } }
-            }
-            Err(fault) => failed(fault, out),
-        }
     }
 
     /// Keeps an uncommitted record, which may have to be sent, or sent again.
@@ -243,7 +179,7 @@ impl DataPlane {
         appender.states[chain.0 as usize].forget();
         self.views.discarded.store(true, Ordering::Release);
         self.publish_cuts(appender, [chain].into_iter());
-        self.apply_effects(appender, chain, effects, None, out);
+        self.apply_effects(appender, chain, effects, out);
     }
 
     /// Does the work that was queued while the appender was locked.

@@ -7,12 +7,13 @@
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId};
-use frieze_chain::{Message, ReplicaInput};
+use frieze_chain::{ForwardedRecord, Message, ReplicaEffect, ReplicaInput};
 use frieze_multilog::RecordKind;
 use frieze_net::ReceivedPayload;
 use frieze_storage::block_checksums;
 use frieze_wire::peer::ServerMessage;
 
+use crate::appender::Appender;
 use crate::chain_state::DeferredWork;
 use crate::codec::{ChainContent, from_wire, malformed};
 use crate::incoming::Incoming;
@@ -78,38 +79,31 @@ impl DataPlane {
         (crc, payload): (u32, ReceivedPayload<'_>),
         out: &mut DeferredWork,
     ) -> Result<(), Fault> {
-        let incoming = match &message {
-            Message::Record(record) => {
-                if !self.device.fits(payload.len()) {
-                    return Err(malformed(format!("record {} is longer than a segment", record.header.n)));
-                }
-                let (block_crcs, found) = block_checksums(&payload, self.device.block_bytes());
-                if record.header.kind == RecordKind::Write && found != crc {
-                    return Err(crate::fault::damaged());
-                }
-                Some(Incoming { payload, block_crcs, crc: found })
-            }
-            _ => None,
-        };
+        if let Message::Record(record) = &message {
+            let incoming = self.check_payload(chain, record, crc, payload)?;
+            return self.on_record(from, chain, epoch, message, incoming, out);
+        }
         // Stamps are within the durable bound before they are forwarded or acknowledged (protocols §3).
         self.clock.adopt(message.newest())?;
         let held = match &message {
             Message::Ack { held, .. } => Some(*held),
             _ => None,
         };
-        let mut appender = self.lock_appender();
-        if !appender.states[chain.0 as usize].shared {
-            // A directory of one server has no other members.
+        // A replica handles these while appends are under way; the others may change its log.
+        let is_among_fills = matches!(
+            message,
+            Message::Ack { .. }
+                | Message::Promise { .. }
+                | Message::AskClean { .. }
+                | Message::Clean { .. }
+                | Message::AskClose { .. }
+        );
+        let mut appender = if is_among_fills { self.lock_among_fills() } else { self.lock_appender() };
+        if !self.note_sender(&mut appender, from, chain, out) {
             return Ok(());
         }
-        appender.last_message.insert(from, self.clock.reading().mono);
-        if appender.states[chain.0 as usize].silent == Some(from) {
-            appender.states[chain.0 as usize].silent = None;
-            out.reports.push(ChainEvent::Silent { chain, node: None });
-        }
         let is_close = matches!(message, Message::AskClose { .. });
-        let input = ReplicaInput::Receive { from, epoch, message };
-        self.step(&mut appender, chain, input, incoming.as_ref(), out);
+        self.step(&mut appender, chain, ReplicaInput::Receive { from, epoch, message }, out);
         let now = self.clock.reading().mono;
         let state = &mut appender.states[chain.0 as usize];
         if is_close {
@@ -121,5 +115,63 @@ impl DataPlane {
             out.supplies.push(chain);
         }
         Ok(())
+    }
+
+    /// Handles the next record of the predecessor.
+    fn on_record(
+        &self,
+        from: NodeId,
+        chain: ChainId,
+        epoch: ChainEpoch,
+        message: Message,
+        incoming: Incoming<'_>,
+        out: &mut DeferredWork,
+    ) -> Result<(), Fault> {
+        let Message::Record(record) = &message else { unreachable!("the caller has a record") };
+        let inode = record.header.chunk.inode;
+        self.clock.adopt(message.newest())?;
+        let mut appender = self.lock_beside_fills(inode);
+        if !self.note_sender(&mut appender, from, chain, out) {
+            return Ok(());
+        }
+        let mut effects = self.advance(&mut appender, chain, ReplicaInput::Receive { from, epoch, message });
+        let append = effects.extract_if(.., |effect| matches!(effect, ReplicaEffect::AppendForwarded { .. })).next();
+        self.apply_effects(&mut appender, chain, effects, out);
+        if let Some(ReplicaEffect::AppendForwarded { token, record }) = append {
+            self.append_incoming(appender, chain, (token, &record), incoming, out);
+        }
+        Ok(())
+    }
+
+    /// Checks a record's payload before the appender is locked.
+    fn check_payload<'a>(
+        &self,
+        chain: ChainId,
+        record: &ForwardedRecord,
+        crc: u32,
+        payload: ReceivedPayload<'a>,
+    ) -> Result<Incoming<'a>, Fault> {
+        if !self.device.fits(payload.len()) {
+            return Err(malformed(format!("record {} is longer than a segment", record.header.n)));
+        }
+        let (block_crcs, found) = block_checksums(&payload, self.device.block_bytes());
+        if record.header.kind == RecordKind::Write && found != crc {
+            return Err(crate::fault::damaged());
+        }
+        let kept = self.forwards(chain).then(|| payload.keep(&payload));
+        Ok(Incoming { payload, block_crcs, crc: found, kept })
+    }
+
+    /// Notes that a member is there. False if the chain has no other members: a directory of one server.
+    fn note_sender(&self, appender: &mut Appender, from: NodeId, chain: ChainId, out: &mut DeferredWork) -> bool {
+        if !appender.states[chain.0 as usize].shared {
+            return false;
+        }
+        appender.last_message.insert(from, self.clock.reading().mono);
+        if appender.states[chain.0 as usize].silent == Some(from) {
+            appender.states[chain.0 as usize].silent = None;
+            out.reports.push(ChainEvent::Silent { chain, node: None });
+        }
+        true
     }
 }

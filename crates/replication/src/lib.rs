@@ -7,6 +7,7 @@
 //! servers (`net::Peers`).
 
 mod admission;
+mod append;
 mod appender;
 mod appender_lock;
 mod barrier;

@@ -42,7 +42,7 @@ impl DataPlane {
             let _publishing = self.observer.get().map(|observer| PublishGuard::of_all(&**observer, waited));
             self.publish_cuts(&appender, (0..appender.chains.len()).map(|chain| ChainId(chain as u32)));
             for (chain, effects) in effects.into_iter().enumerate() {
-                self.apply_effects(&mut appender, ChainId(chain as u32), effects, None, &mut out);
+                self.apply_effects(&mut appender, ChainId(chain as u32), effects, &mut out);
             }
         }
         self.run_deferred(out);

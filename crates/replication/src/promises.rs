@@ -46,7 +46,7 @@ impl DataPlane {
         // One promise is in flight at a time.
         if replica.is_head() && replica.closed() >= state.promised && replica.closed() < at {
             state.promised = at;
-            self.step(appender, chain, ReplicaInput::Close { request: NOBODY, at }, None, out);
+            self.step(appender, chain, ReplicaInput::Close { request: NOBODY, at }, out);
         }
     }
 }

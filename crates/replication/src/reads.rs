@@ -31,7 +31,7 @@ impl DataPlane {
         let gather = Gather::new(asks.len(), reply);
         for chain in asks {
             let request = self.wait(&mut appender, chain, gather.clone());
-            self.step(&mut appender, chain, ReplicaInput::QueryTail { request }, None, &mut out);
+            self.step(&mut appender, chain, ReplicaInput::QueryTail { request }, &mut out);
         }
         drop(appender);
         self.run_deferred(out);
@@ -67,7 +67,7 @@ impl DataPlane {
         for chain in open {
             appender.states[chain.0 as usize].asked_at = Some(now);
             let request = self.wait(&mut appender, chain, gather.clone());
-            self.step(&mut appender, chain, ReplicaInput::Close { request, at }, None, &mut out);
+            self.step(&mut appender, chain, ReplicaInput::Close { request, at }, &mut out);
         }
         drop(appender);
         self.run_deferred(out);

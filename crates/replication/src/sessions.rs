@@ -19,7 +19,7 @@ impl DataPlane {
         for chain in 0..appender.chains.len() {
             let replica = &appender.chains[chain];
             if !(appender.states[chain].shared && replica.is_in_flight(session)) {
-                self.step(&mut appender, ChainId(chain as u32), ReplicaInput::EndSession(session), None, &mut out);
+                self.step(&mut appender, ChainId(chain as u32), ReplicaInput::EndSession(session), &mut out);
             }
         }
         appender.requests.end_session(session);

@@ -22,7 +22,7 @@ impl DataPlane {
             let configuration = appender.chains[chain].configuration();
             let concerns = configuration.holds(node) || configuration.syncing == Some(node);
             if appender.states[chain].shared && concerns {
-                self.step(&mut appender, ChainId(chain as u32), ReplicaInput::Resend, None, &mut out);
+                self.step(&mut appender, ChainId(chain as u32), ReplicaInput::Resend, &mut out);
             }
         }
         drop(appender);
@@ -96,7 +96,7 @@ impl DataPlane {
                 state.asked_at = Some(now);
             }
             if again {
-                self.step(&mut appender, chain, ReplicaInput::Resend, None, &mut out);
+                self.step(&mut appender, chain, ReplicaInput::Resend, &mut out);
             }
             if orders {
                 self.advance_ordered(&mut appender, chain, &mut out);
@@ -105,13 +105,7 @@ impl DataPlane {
                 match promises {
                     true => self.promise_of(&mut appender, chain, instant, &mut out),
                     false => {
-                        self.step(
-                            &mut appender,
-                            chain,
-                            ReplicaInput::Close { request: NOBODY, at: instant },
-                            None,
-                            &mut out,
-                        );
+                        self.step(&mut appender, chain, ReplicaInput::Close { request: NOBODY, at: instant }, &mut out);
                     }
                 }
             }

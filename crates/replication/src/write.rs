@@ -9,17 +9,16 @@ use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, Reason};
 use frieze_chain::{AppendToken, LogEnd, Moment, ReplicaEffect, ReplicaInput, RequestId, WriteRequest};
 use frieze_hlc::Hlc;
-use frieze_locks::MutexGuard;
 use frieze_multilog::LogPosition;
 use frieze_net::SentPrefix;
 use frieze_storage::{Few, block_checksums};
 use frieze_wire::chain::RecordHeader;
 use frieze_wire::message::Durability;
 
+use crate::append::RecordGroup;
 use crate::appender::{Appender, Group};
 use crate::chain_state::{DeferredWork, UncommittedRecord};
 use crate::fault::damaged;
-use crate::observer::PublishGuard;
 use crate::plane::DataPlane;
 use crate::request_table::KnownRequest;
 use crate::striping::{ChunkPart, Spread, fits_one_chunk, in_one_record};
@@ -27,10 +26,6 @@ use crate::write_request::{Content, WriteAsk, WriteCallback, WritePlace, WriteRe
 
 /// Retries that wait for one request; a further one is refused and comes later.
 const RETRIES_MAX: usize = 16;
-
-/// Smallest write whose bytes are copied without the appender's lock: a copy of this size takes about ten
-/// microseconds, a lock that another thread waits for about as long.
-const UNLOCKED_BYTES_MIN: usize = if cfg!(test) { 512 } else { 64 << 10 };
 
 /// A write that has its stamp, and no record in the log yet.
 struct StampedWrite<'a> {
@@ -49,6 +44,18 @@ struct StampedWrite<'a> {
     copied: Option<Bytes>,
     /// How much of it has been sent to them already.
     gone: Option<SentPrefix>,
+}
+
+impl StampedWrite<'_> {
+    fn group(&self) -> RecordGroup<'_> {
+        RecordGroup {
+            request: (self.ask.session, self.ask.seq),
+            inode: self.ask.inode,
+            headers: &self.metas,
+            payloads: &self.payloads,
+            block_crcs: &self.crcs,
+        }
+    }
 }
 
 impl DataPlane {
@@ -86,17 +93,12 @@ impl DataPlane {
         let mut appender = if is_beside { self.lock_beside_fills(ask.inode) } else { self.lock_appender() };
         let appended = match self.stamp_write(&mut appender, &ask, (ahead, bytes, gone), reply, &mut out) {
             Ok(Some(stamped)) => {
-                let bytes: usize = stamped.payloads.iter().map(|payload| payload.len()).sum();
-                if is_beside && (bytes >= UNLOCKED_BYTES_MIN || !appender.fills.is_empty()) {
-                    Ok(self.append_unlocked(appender, stamped, &mut out))
-                } else {
-                    let publishing = self.publish_guard(&ask);
-                    let appended = self.device.append(&stamped.metas, &stamped.payloads, &stamped.crcs);
-                    let flush = self.finish_append(&mut appender, stamped, appended, &mut out);
-                    drop(publishing);
-                    drop(appender);
-                    Ok(flush)
-                }
+                let group_id = stamped.group_id;
+                let is_expected = |appender: &Appender| appender.groups.contains_key(&group_id);
+                let (appended, mut lock) = self.append(appender, &stamped.group(), is_beside, is_expected);
+                let flush = self.finish_append(&mut lock.appender, stamped, appended, &mut out);
+                self.end_append(lock);
+                Ok(flush)
             }
             done => {
                 drop(appender);
@@ -110,55 +112,6 @@ impl DataPlane {
         }
         // Replies are sent outside of the lock: a reply is a system call.
         self.run_deferred(out);
-    }
-
-    /// The observer recalls caches before the bytes become visible. The caller has the appender's lock until it is
-    /// dropped.
-    fn publish_guard(&self, ask: &WriteAsk<'_>) -> Option<PublishGuard<'_>> {
-        self.observer.get().map(|observer| PublishGuard::of(&**observer, (ask.session, ask.seq), ask.inode))
-    }
-
-    /// Appends a write whose bytes are copied without the lock, and takes the lock again to publish it. Returns as
-    /// [`DataPlane::finish_append`].
-    fn append_unlocked<'a>(
-        &'a self,
-        mut appender: MutexGuard<'a, Appender>,
-        stamped: StampedWrite<'_>,
-        out: &mut DeferredWork,
-    ) -> Option<(LogPosition, u64)> {
-        let inode = stamped.ask.inode;
-        appender.fills.begin(inode);
-        let reserved = loop {
-            match self.device.reserve(&stamped.metas) {
-                Ok(Some(reserved)) => break Ok(reserved),
-                // Others have to end first. No write is stamped meanwhile: places have the order of stamps.
-                Ok(None) => {
-                    appender = self.await_fills(appender, 1);
-                    if !appender.groups.contains_key(&stamped.group_id) {
-                        let words = "the write before it in its chain failed, and this one with it: retry";
-                        break Err(Fault::new(Reason::InputOutput, words));
-                    }
-                }
-                Err(fault) => break Err(fault),
-            }
-        };
-        let (appended, publishing) = match reserved {
-            Ok(mut reserved) => {
-                drop(appender);
-                self.device.fill(&mut reserved, &stamped.payloads, &stamped.crcs);
-                self.device.await_turn(&reserved);
-                appender = self.relock_appender();
-                let publishing = self.publish_guard(stamped.ask);
-                (self.device.publish(reserved), publishing)
-            }
-            Err(fault) => (Err(fault), None),
-        };
-        let flush = self.finish_append(&mut appender, stamped, appended, out);
-        drop(publishing);
-        appender.fills.end(inode);
-        drop(appender);
-        self.fill_ended.notify_all();
-        flush
     }
 
     /// Recalls, places and stamps a write. `None` if it has its answer, or waits for that of an earlier run.
@@ -363,7 +316,7 @@ impl DataPlane {
                     other => others.push(other),
                 }
             }
-            self.apply_effects(appender, chain, others, None, out);
+            self.apply_effects(appender, chain, others, out);
             let refused = appender.groups.get(&group_id).is_none_or(|group| group.failed.is_some());
             if refused {
                 // One part was refused: the other parts are withdrawn.
@@ -442,9 +395,7 @@ impl DataPlane {
                     follows.push((*chain, more));
                 }
                 self.publish_cuts(appender, tokens.iter().map(|(chain, _)| *chain));
-                follows
-                    .into_iter()
-                    .for_each(|(chain, effects)| self.apply_effects(appender, chain, effects, None, out));
+                follows.into_iter().for_each(|(chain, effects)| self.apply_effects(appender, chain, effects, out));
                 let last = payloads.last().map_or(0, |payload| payload.len() as u64);
                 (durability == Durability::Sync).then_some((position, last))
             }
@@ -478,6 +429,6 @@ impl DataPlane {
             });
         }
         self.publish_cuts(appender, withdrawn.keys().copied());
-        withdrawn.into_iter().for_each(|(chain, effects)| self.apply_effects(appender, chain, effects, None, out));
+        withdrawn.into_iter().for_each(|(chain, effects)| self.apply_effects(appender, chain, effects, out));
     }
 }

@@ -1,6 +1,6 @@
 //! Random lives of chains of two to four members under a seed: messages are lost, doubled and out of order, clocks
-//! differ, disks refuse records, members die or are taken out, come back without what they had not flushed, and are brought up to date. The
-//! invariants of protocols §9 (1 to 4, 6, 8, 11) hold after every step.
+//! differ, disks refuse records, members die or are taken out, come back without what they had not flushed, and are
+//! brought up to date. The invariants of protocols §9 (1 to 4, 6, 8, 11) hold after every step.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};

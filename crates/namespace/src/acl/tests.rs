@@ -86,7 +86,8 @@ proptest! {
         entries.extend(users.iter().map(|&(id, permissions)| (Whom::User(id), permissions)));
         entries.extend(groups.iter().map(|&(id, permissions)| (Whom::Named(id), permissions)));
         entries.extend(mask.map(|mask| (Whom::Mask, mask)));
-        let named = |all: &[(u32, u8)]| all.iter().map(|&(id, permissions)| AclNamedEntry { id, permissions }).collect();
+        let entry = |&(id, permissions): &(u32, u8)| AclNamedEntry { id, permissions };
+        let named = |all: &[(u32, u8)]| all.iter().map(entry).collect();
         let acl = Acl { owner, users: named(&users), group, groups: named(&groups), mask, other };
         prop_assert_eq!(Acl::read(&acl.encode()), Ok(Some(acl.clone())));
         let inode = inode(&acl, owner_ids);
