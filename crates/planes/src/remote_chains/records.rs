@@ -10,7 +10,7 @@ use frieze_wire::peer::{ChainRecord, PeerRequestKind, PeerResponse, RecordAsk, R
 use super::bytes::another_may_have_it;
 use super::client::Inquiry;
 use crate::files::Files;
-use crate::peer_rpc::Answered;
+use crate::peer_rpc::PeerReply;
 
 impl Files {
     /// Records of a file stamped in `(after, upto]`, oldest first, at most `max`, here and on remote chains. Not to be
@@ -72,9 +72,9 @@ impl Files {
         let (mut todo, mut records) = (vec![(away, ask.after)], Vec::new());
         while let Some((chains, after)) = todo.pop() {
             let about = |_: &BTreeSet<ChainId>| PeerRequestKind::Records(RecordsAsk { after, ..ask.clone() });
-            for heard in self.ask_members(chains, &Inquiry { at, about: &about })? {
+            for reply in self.ask_members(chains, &Inquiry { at, about: &about })? {
                 // The records of the other chains are in another server's answer.
-                let told = heard.answer.records.into_iter().filter(|told| heard.chains.contains(&ChainId(told.chain)));
+                let told = reply.answer.records.into_iter().filter(|told| reply.chains.contains(&ChainId(told.chain)));
                 for told in told {
                     records.push(told.header().ok_or_else(|| {
                         Fault::new(Reason::BadFrame, format!("a record of {id} that cannot be was told"))
@@ -86,7 +86,7 @@ impl Files {
                         format!("others have more than {RECORDS_MAX} writes to inode {id}"),
                     ));
                 }
-                todo.extend(heard.answer.more_after.map(|after| (heard.chains, after)));
+                todo.extend(reply.answer.more_after.map(|after| (reply.chains, after)));
             }
         }
         Ok(records)
@@ -96,7 +96,7 @@ impl Files {
     ///
     /// # Errors
     /// `Unavailable` if it is not here, or damaged here as well.
-    pub(super) fn one_record(&self, ask: RecordAsk, chains: &BTreeSet<ChainId>) -> Result<Answered, Fault> {
+    pub(super) fn one_record(&self, ask: RecordAsk, chains: &BTreeSet<ChainId>) -> Result<PeerReply, Fault> {
         let not_here = || Fault::new(Reason::Unavailable, "this server has no such record");
         let (Some(chain), Some(before)) = (chains.first(), ask.n.checked_sub(1)) else { return Err(not_here()) };
         let device = self.planes.data.device();
