@@ -132,6 +132,27 @@ fn a_signal_wakes_a_thread_that_holds_its_lock_again() {
 }
 
 #[test]
+fn no_thread_misses_a_signal() {
+    const TURNS: u32 = 20_000;
+    let (turn, changed) = (Inner::new(0), Condvar::new());
+    let play = |parity: u32| {
+        for round in (parity..TURNS).step_by(2) {
+            let mut turn = changed.wait_while(turn.lock(), |turn| *turn != round);
+            *turn += 1;
+            drop(turn);
+            changed.notify_one();
+        }
+    };
+    // A signal without a thread that waits is none for a thread that waits later.
+    changed.notify_all();
+    std::thread::scope(|scope| {
+        scope.spawn(|| play(0));
+        scope.spawn(|| play(1));
+    });
+    assert_eq!(*turn.lock(), TURNS);
+}
+
+#[test]
 fn a_wait_for_other_servers_with_a_lock_panics() {
     let lock = Inner::new(());
     let guard = lock.lock();

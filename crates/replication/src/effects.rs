@@ -107,6 +107,8 @@ impl DataPlane {
         let state = &mut appender.states[chain.0 as usize];
         if state.release(clean) {
             self.views.in_flight[chain.0 as usize].store(state.uncommitted_bytes, Ordering::Relaxed);
+            // Locked once, so that no thread misses it between its look and its wait.
+            drop(self.room_lock.lock());
             self.room.notify_all();
         }
         self.reply_ordered(appender, chain, out);

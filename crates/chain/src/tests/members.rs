@@ -1,11 +1,11 @@
 //! Random lives of chains of two to four members under a seed: messages are lost, doubled and out of order, clocks
-//! differ, members die or are taken out, come back without what they had not flushed, and are brought up to date. The
+//! differ, disks refuse records, members die or are taken out, come back without what they had not flushed, and are brought up to date. The
 //! invariants of protocols §9 (1 to 4, 6, 8, 11) hold after every step.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
-use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Rng, SegmentId, Seq};
+use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Reason, Rng, SegmentId, Seq};
 use frieze_hlc::Hlc;
 use frieze_testkit::seeds::SeedPlan;
 use frieze_wire::chain::Configuration;
@@ -22,6 +22,8 @@ use super::write_of;
 struct ChainMember {
     replica: Replica,
     is_up: bool,
+    /// Its disk refused a record that its predecessor has.
+    has_failed: bool,
     hlc: u64,
     appends: VecDeque<(AppendToken, ForwardedRecord)>,
     log: Vec<ForwardedRecord>,
@@ -68,6 +70,7 @@ struct Counts {
     returned: u64,
     discarded: u64,
     supplied: u64,
+    refused: u64,
 }
 
 const CHAIN: ChainId = ChainId(3);
@@ -82,6 +85,7 @@ impl MemberHistory {
         let node = |&me: &NodeId| ChainMember {
             replica: Replica::member(CHAIN, me, first.clone(), settings.clone()),
             is_up: true,
+            has_failed: false,
             hlc: 1000 + 10 * u64::from(me.0),
             appends: VecDeque::new(),
             log: Vec::new(),
@@ -157,7 +161,9 @@ impl MemberHistory {
                 self.step(at, ReplicaInput::QueryTail { request });
             }
             18 => self.step(at, ReplicaInput::Resend),
+            _ if self.rng.chance(6) => self.refuse(at),
             _ if self.rng.chance(5) => self.change(),
+            _ if self.rng.chance(3) => self.remove_failed(),
             _ if self.rng.chance(4) => self.come_back(at),
             _ => self.install(at),
         }
@@ -197,6 +203,21 @@ impl MemberHistory {
         self.step(at, ReplicaInput::Appended { token, end });
     }
 
+    /// The disk refuses an append, and those behind it: their places lie behind its own. Other inputs have come since
+    /// the replica asked for it.
+    fn refuse(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        if !node.is_up || node.appends.is_empty() {
+            return;
+        }
+        let which = self.rng.below(node.appends.len() as u64) as usize;
+        self.counts.refused += 1;
+        node.has_failed |= !node.replica.is_head();
+        for (token, _) in node.appends.split_off(which) {
+            self.step(at, ReplicaInput::AppendFailed { token, reason: Reason::InputOutput });
+        }
+    }
+
     fn deliver(&mut self) {
         if self.net.is_empty() {
             return;
@@ -216,10 +237,34 @@ impl MemberHistory {
 
     /// A member dies, or is taken out and knows it before anybody else does.
     fn change(&mut self) {
+        let which = self.rng.below(self.current().members.len() as u64) as usize;
+        self.remove(which);
+    }
+
+    /// The control plane has heard that a disk refused a record: it takes the member out.
+    fn remove_failed(&mut self) {
+        let mut next = self.current().clone();
+        if next.syncing.is_some_and(|node| self.nodes[Self::of(node)].has_failed) {
+            next.syncing = None;
+            next.epoch = ChainEpoch(next.epoch.0 + 1);
+            self.configurations.push(next);
+        } else if let Some(which) = next.members.iter().position(|node| self.nodes[Self::of(*node)].has_failed) {
+            let at = Self::of(next.members[which]);
+            if which == 0 && next.members.len() - usize::from(next.joining) == 1 {
+                // The chain waits for it: its server is started again.
+                self.start(at, self.nodes[at].log.len());
+                next.epoch = ChainEpoch(next.epoch.0 + 1);
+                self.configurations.push(next);
+            } else {
+                self.remove(which);
+            }
+        }
+    }
+
+    fn remove(&mut self, which: usize) {
         let mut next = self.current().clone();
         // A joining tail cannot be left alone with the chain.
         let full = next.members.len() - usize::from(next.joining);
-        let which = self.rng.below(next.members.len() as u64) as usize;
         if full == 1 && which == 0 {
             return;
         }
@@ -250,7 +295,7 @@ impl MemberHistory {
         if next.holds(node) || next.syncing.is_some() || next.joining {
             return;
         }
-        if !self.nodes[at].is_up {
+        if !self.nodes[at].is_up || self.nodes[at].has_failed {
             let kept = self.rng.between(self.nodes[at].persisted as u64, self.nodes[at].log.len() as u64) as usize;
             self.start(at, kept);
         }
@@ -265,7 +310,7 @@ impl MemberHistory {
         let mut replica = Replica::member(CHAIN, NodeId(at as u32 + 1), Configuration::default(), settings());
         let node = &mut self.nodes[at];
         node.log.truncate(kept);
-        (node.persisted, node.is_up) = (kept, true);
+        (node.persisted, node.is_up, node.has_failed) = (kept, true, false);
         node.appends.clear();
         for record in &node.log {
             assert_eq!(replica.replay(&record.header), Ok(0));
@@ -432,6 +477,7 @@ impl MemberHistory {
     fn finish(&mut self) {
         self.lossy = false;
         for round in 0..60 {
+            self.remove_failed();
             for at in 0..self.nodes.len() {
                 if round % 4 == 0 {
                     self.come_back(at);
@@ -506,7 +552,7 @@ fn every_life_of_a_chain_keeps_its_promises() {
         chain.counts
     });
     for counts in lives {
-        let Counts { answered, looks, asked, beside, closed, changes, returned, discarded, supplied } = counts;
+        let Counts { answered, looks, asked, beside, closed, changes, returned, discarded, supplied, refused } = counts;
         *sum.beside.get_mut() += beside.get();
         sum.answered += answered;
         sum.looks += looks;
@@ -516,6 +562,7 @@ fn every_life_of_a_chain_keeps_its_promises() {
         sum.returned += returned;
         sum.discarded += discarded;
         sum.supplied += supplied;
+        sum.refused += refused;
     }
     if !plan.is_whole(3000, 300) {
         return;
@@ -530,6 +577,7 @@ fn every_life_of_a_chain_keeps_its_promises() {
     );
     assert!(sum.beside.get() > 20_000, "{}", sum.beside.get());
     assert!(sum.closed > 20_000 && sum.changes > 1_000, "{} {}", sum.closed, sum.changes);
-    let Counts { returned, discarded, supplied, .. } = sum;
+    let Counts { returned, discarded, supplied, refused, .. } = sum;
     assert!(returned > 2_000 && discarded > 200 && supplied > 1_000, "{returned} {discarded} {supplied}");
+    assert!(refused > 1_500, "{refused}");
 }
