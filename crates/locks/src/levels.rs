@@ -143,7 +143,6 @@ levels! {
     ControlJobs in "node": "work that the control plane has for this server";
     DroppedReplicas in "service": "how often the replica of each chain was dropped";
     ReplicaEvents in "node": "events of replicas that the control plane has not seen";
-    OperatorAnswers in "node": "answers to operators, by request";
     Contacts in "node": "time of the last message of each other node";
     ServerTrouble in "node": "trouble of this server, in words";
     NodeAddresses in "node": "last known addresses of the other nodes";
@@ -151,8 +150,8 @@ levels! {
     SuccessorProof in "node": "proofs of a later identity";
     StoppedSessions in "service": "sessions that were stopped from writing";
     SessionTimes in "service": "sessions with connections, and how long others have none";
-    OpenQuestions in "planes": "questions to other servers that wait for an answer";
-    PeerQuestions in "planes": "questions of other servers that wait for a thread";
+    OpenRequests in "planes": "requests of this server that wait for a response, each kind apart";
+    ReceivedRequests in "planes": "requests of other servers that wait for a thread";
     AnswerRests in "service": "rests of answers that clients may continue";
     ReadTurns in "node": "large reads under way";
     FlushWaiters in "planes": "replies that wait for a flush";

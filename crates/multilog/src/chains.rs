@@ -22,14 +22,14 @@ use crate::header::LogPosition;
 use crate::log::MultiLog;
 use crate::numbers::{ChainNumbers, note};
 use crate::plan::StoredSpan;
-use crate::record::{RecordKind, RecordMeta};
+use crate::record::{RecordHeader, RecordKind};
 use crate::segment::{LogSegment, SegmentState};
 
 /// A record as its chain knows it, and where its bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberedRecord {
     /// The record.
-    pub meta: RecordMeta,
+    pub header: RecordHeader,
     /// Its payload; none of a punch.
     pub stored: Option<StoredSpan>,
 }
@@ -102,7 +102,7 @@ impl MultiLog {
         let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
         for listed in self.entries_of(id, footer)?.1 {
             let begins = LogPosition { segment: id, offset: listed.span.start };
-            if !is_discarded(&self.discarded, &listed.meta, begins) {
+            if !is_discarded(&self.discarded, &listed.header, begins) {
                 continue;
             }
             match runs.last_entry().filter(|last| *last.get() == listed.span.start) {
@@ -133,8 +133,8 @@ impl MultiLog {
         let mut numbers = Vec::new();
         for listed in FooterEntries::new(&header, entries) {
             let begins = LogPosition { segment: id, offset: listed.span.start };
-            if !is_discarded(&self.discarded, &listed.meta, begins) {
-                note(&mut numbers, &listed.meta);
+            if !is_discarded(&self.discarded, &listed.header, begins) {
+                note(&mut numbers, &listed.header);
             }
         }
         self.segments[at].numbers = Some(numbers);
@@ -166,19 +166,21 @@ impl MultiLog {
         let (segment, entries) = self.entries_of(id, footer)?;
         let of_chain = entries.filter(|listed| {
             let begins = LogPosition { segment: id, offset: listed.span.start };
-            listed.meta.chain == chain && listed.meta.n > after && !is_discarded(&self.discarded, &listed.meta, begins)
+            listed.header.chain == chain
+                && listed.header.n > after
+                && !is_discarded(&self.discarded, &listed.header, begins)
         });
         let numbered = of_chain.take(max).map(|listed| NumberedRecord {
-            stored: (listed.meta.kind == RecordKind::Write).then_some(StoredSpan {
+            stored: (listed.header.kind == RecordKind::Write).then_some(StoredSpan {
                 segment: id,
                 data_offset: listed.span.data,
-                record_len: listed.meta.len,
+                record_len: listed.header.len,
                 skip: 0,
                 crcs_offset: listed.span.place,
                 block_bytes: segment.header.block_bytes,
-                stamp: listed.meta.stamp,
+                stamp: listed.header.stamp,
             }),
-            meta: listed.meta,
+            header: listed.header,
         });
         Some(numbered.collect())
     }

@@ -21,7 +21,7 @@ use crate::entry::{
 };
 use crate::header::{LogPosition, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::MultiLog;
-use crate::record::RecordMeta;
+use crate::record::RecordHeader;
 use crate::segment::{LogSegment, SegmentState};
 use crate::trailer::{TRAILER_BYTES, Trailer};
 
@@ -90,7 +90,7 @@ pub struct Damage {
     /// Bytes from there on that may be damaged.
     pub len: u64,
     /// The record that was hit, if it was one.
-    pub record: Option<RecordMeta>,
+    pub record: Option<RecordHeader>,
     /// Of data: where the damage begins in the payload.
     pub skip: u32,
     /// What the device said, where it could not read.
@@ -266,7 +266,7 @@ impl SegmentCheck<'_> {
             };
             from += listed.entry.bytes().len();
             let begins = LogPosition { segment: header.id, offset: listed.span.start };
-            let is_gone = self.is_dead(begins.offset) || is_discarded(&self.content.discarded, &listed.meta, begins);
+            let is_gone = self.is_dead(begins.offset) || is_discarded(&self.content.discarded, &listed.header, begins);
             if !is_gone {
                 self.record(&listed, cursor.stamp)?;
                 self.checked.records += 1;
@@ -315,7 +315,7 @@ impl SegmentCheck<'_> {
                     self.record(&listed, previous)?;
                     self.checked.records += 1;
                     let mut cursor = RecordCursor::at(listed.span.start);
-                    cursor.pass(&header, &listed.meta, &listed.entry);
+                    cursor.pass(&header, &listed.header, &listed.entry);
                     at = cursor.at;
                     behind = Some(cursor);
                 }
@@ -338,26 +338,26 @@ impl SegmentCheck<'_> {
     /// A head at `at` whose checksum is right, with the stamp of the record before it.
     fn sound(&mut self, at: u64, found: ReadHead) -> Result<Option<(FooterRecord, Hlc)>, CheckStop> {
         let segment = self.content.header;
-        let span = RecordCursor::at(at).span(&segment, &found.meta, &found.entry);
+        let span = RecordCursor::at(at).span(&segment, &found.header, &found.entry);
         if span.end > self.content.end {
             return Ok(None);
         }
         let Ok(array) = self.whole(span.place, (span.data - span.place) as usize)? else { return Ok(None) };
         let sound = found.is_sound(&segment, array);
-        Ok(sound.then_some((FooterRecord { meta: found.meta, entry: found.entry, span }, found.previous)))
+        Ok(sound.then_some((FooterRecord { header: found.header, entry: found.entry, span }, found.previous)))
     }
 
     /// Checks a record that follows one stamped `previous`.
     fn record(&mut self, listed: &FooterRecord, previous: Hlc) -> Result<(), CheckStop> {
         let segment = self.content.header;
-        let FooterRecord { meta, entry, span } = listed;
-        let (payload_len, block_bytes) = (meta.payload_len(), segment.block_bytes);
+        let FooterRecord { header, entry, span } = listed;
+        let (payload_len, block_bytes) = (header.payload_len(), segment.block_bytes);
         let (at, head_len) = (span.start, span.data - span.start);
         let head = match self.whole(at, head_len as usize)? {
             Ok(bytes) => {
                 let array = bytes[(span.place - at) as usize..].to_vec();
                 let crcs: Vec<u32> = array.as_chunks().0.iter().map(|crc| u32::from_le_bytes(*crc)).collect();
-                let sound = *bytes == entry::head(&segment, at, meta, previous, entry, &crcs);
+                let sound = *bytes == entry::head(&segment, at, header, previous, entry, &crcs);
                 Ok((array, sound))
             }
             Err(unread) => Err(unread),
@@ -367,7 +367,7 @@ impl SegmentCheck<'_> {
             segment: segment.id,
             at,
             len,
-            record: Some(meta.clone()),
+            record: Some(header.clone()),
             skip,
             unread,
         };

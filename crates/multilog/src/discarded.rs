@@ -3,7 +3,7 @@
 use frieze_base::ChainId;
 
 use crate::header::LogPosition;
-use crate::record::RecordMeta;
+use crate::record::RecordHeader;
 
 /// Records of a chain that are not the chain's: it took another way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +18,14 @@ pub struct Discards {
 }
 
 impl Discards {
-    fn holds(&self, meta: &RecordMeta, at: LogPosition) -> bool {
-        meta.chain == self.chain && meta.n > self.after && at < self.before
+    fn holds(&self, header: &RecordHeader, at: LogPosition) -> bool {
+        header.chain == self.chain && header.n > self.after && at < self.before
     }
 }
 
 /// True if a record that begins at `at` was discarded. What was discarded is sorted by chain.
-pub(crate) fn is_discarded(discarded: &[Discards], meta: &RecordMeta, at: LogPosition) -> bool {
-    of_chain(discarded, meta.chain).any(|one| one.holds(meta, at))
+pub(crate) fn is_discarded(discarded: &[Discards], header: &RecordHeader, at: LogPosition) -> bool {
+    of_chain(discarded, header.chain).any(|one| one.holds(header, at))
 }
 
 /// What was discarded of a chain.

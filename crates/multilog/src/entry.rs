@@ -42,7 +42,7 @@ use frieze_hlc::{Hlc, UserTime};
 
 use crate::header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::record::{FULL_BYTES, blocks, in_full};
-use crate::{RecordKind, RecordMeta};
+use crate::{RecordHeader, RecordKind};
 
 /// The most bytes from the start of a record to its block checksums.
 pub(crate) const RECORD_HEAD_BYTES_MAX: usize = 128;
@@ -102,7 +102,7 @@ pub(crate) struct RecordCursor {
     /// Stamp of the record before it in the log.
     pub(crate) stamp: Hlc,
     /// The record before it in the segment.
-    before: Option<RecordMeta>,
+    before: Option<RecordHeader>,
     /// Where the last record begins that is told alone.
     alone_at: u64,
 }
@@ -121,7 +121,7 @@ pub(crate) enum HeadRead {
 /// A head as read.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadHead {
-    pub(crate) meta: RecordMeta,
+    pub(crate) header: RecordHeader,
     /// Stamp of the record before it.
     pub(crate) previous: Hlc,
     pub(crate) entry: FooterEntry,
@@ -130,8 +130,8 @@ pub(crate) struct ReadHead {
 
 impl RecordCursor {
     /// Before the first record of a segment.
-    pub(crate) fn new(header: &SegmentHeader) -> RecordCursor {
-        RecordCursor { at: SEGMENT_HEADER_BYTES as u64, stamp: header.previous.stamp, before: None, alone_at: 0 }
+    pub(crate) fn new(segment: &SegmentHeader) -> RecordCursor {
+        RecordCursor { at: SEGMENT_HEADER_BYTES as u64, stamp: segment.previous.stamp, before: None, alone_at: 0 }
     }
 
     /// At an offset of the segment, with nothing known of what was before.
@@ -140,135 +140,135 @@ impl RecordCursor {
     }
 
     /// Where a record lies that begins here.
-    pub(crate) fn span(&self, header: &SegmentHeader, meta: &RecordMeta, entry: &FooterEntry) -> RecordSpan {
+    pub(crate) fn span(&self, segment: &SegmentHeader, header: &RecordHeader, entry: &FooterEntry) -> RecordSpan {
         let place = self.at + head_bytes(entry);
-        let data = place + 4 * u64::from(blocks(meta.payload_len(), header.block_bytes));
-        RecordSpan { start: self.at, place, data, end: data + u64::from(meta.payload_len()) }
+        let data = place + 4 * u64::from(blocks(header.payload_len(), segment.block_bytes));
+        RecordSpan { start: self.at, place, data, end: data + u64::from(header.payload_len()) }
     }
 
     /// Goes on behind a record.
-    pub(crate) fn pass(&mut self, header: &SegmentHeader, meta: &RecordMeta, entry: &FooterEntry) {
+    pub(crate) fn pass(&mut self, segment: &SegmentHeader, header: &RecordHeader, entry: &FooterEntry) {
         if entry.bytes[0] & ALONE != 0 {
             self.alone_at = self.at;
         }
-        self.at = self.span(header, meta, entry).end;
-        self.stamp = meta.stamp;
-        self.before = Some(meta.clone());
+        self.at = self.span(segment, header, entry).end;
+        self.stamp = header.stamp;
+        self.before = Some(header.clone());
     }
 
     /// The entry of the record that comes here.
-    pub(crate) fn encode(&self, meta: &RecordMeta) -> FooterEntry {
+    pub(crate) fn encode(&self, header: &RecordHeader) -> FooterEntry {
         let before = self.before.as_ref().filter(|_| self.at - self.alone_at < ALONE_BYTES);
         let alone = before.is_none();
-        let before = before.unwrap_or(&RecordMeta::ZERO);
-        let who = |meta: &RecordMeta| (meta.session, meta.uid, meta.epoch);
-        let place = |meta: &RecordMeta| (meta.chunk, meta.chain);
+        let before = before.unwrap_or(&RecordHeader::ZERO);
+        let who = |header: &RecordHeader| (header.session, header.uid, header.epoch);
+        let place = |header: &RecordHeader| (header.chunk, header.chain);
         let next = |value: u64| value.wrapping_add(1);
-        let kind = (meta.kind, meta.part, meta.parts);
+        let kind = (header.kind, header.part, header.parts);
         let mut flags = ALONE * u8::from(alone);
-        flags |= WRITER * u8::from(who(meta) != who(before));
-        flags |= CHUNK * u8::from(place(meta) != place(before));
-        flags |= NUMBERS * u8::from((meta.n, meta.version) != (next(before.n), next(before.version)));
-        flags |= SEQ * u8::from(meta.seq.0 != next(before.seq.0));
-        flags |= LEN * u8::from(meta.len != before.len);
-        flags |= USER_TIME * u8::from(meta.user_time.is_some());
+        flags |= WRITER * u8::from(who(header) != who(before));
+        flags |= CHUNK * u8::from(place(header) != place(before));
+        flags |= NUMBERS * u8::from((header.n, header.version) != (next(before.n), next(before.version)));
+        flags |= SEQ * u8::from(header.seq.0 != next(before.seq.0));
+        flags |= LEN * u8::from(header.len != before.len);
+        flags |= USER_TIME * u8::from(header.user_time.is_some());
         flags |= KIND * u8::from(kind != (RecordKind::Write, 0, 1));
         let mut bytes = FooterEntry::of(&[flags]);
-        put(&mut bytes, meta.stamp.0.wrapping_sub(before.stamp.0));
+        put(&mut bytes, header.stamp.0.wrapping_sub(before.stamp.0));
         if alone {
-            put(&mut bytes, meta.stamp.0.wrapping_sub(self.stamp.0));
+            put(&mut bytes, header.stamp.0.wrapping_sub(self.stamp.0));
         }
         if flags & WRITER != 0 {
-            put(&mut bytes, meta.session.0);
-            put(&mut bytes, meta.uid.into());
-            put_difference(&mut bytes, before.epoch.0, meta.epoch.0);
+            put(&mut bytes, header.session.0);
+            put(&mut bytes, header.uid.into());
+            put_difference(&mut bytes, before.epoch.0, header.epoch.0);
         }
         if flags & CHUNK != 0 {
-            put_difference(&mut bytes, before.chunk.inode.0, meta.chunk.inode.0);
-            put(&mut bytes, meta.chunk.index.into());
-            put(&mut bytes, meta.chain.0.into());
+            put_difference(&mut bytes, before.chunk.inode.0, header.chunk.inode.0);
+            put(&mut bytes, header.chunk.index.into());
+            put(&mut bytes, header.chain.0.into());
         }
         if flags & NUMBERS != 0 {
-            put_difference(&mut bytes, before.n, meta.n);
-            put_difference(&mut bytes, before.version, meta.version);
+            put_difference(&mut bytes, before.n, header.n);
+            put_difference(&mut bytes, before.version, header.version);
         }
         if flags & SEQ != 0 {
-            put_difference(&mut bytes, before.seq.0, meta.seq.0);
+            put_difference(&mut bytes, before.seq.0, header.seq.0);
         }
         let from = if flags & CHUNK == 0 { end_of(before) } else { 0 };
-        put_difference(&mut bytes, from, meta.offset.into());
+        put_difference(&mut bytes, from, header.offset.into());
         if flags & LEN != 0 {
-            put(&mut bytes, meta.len.into());
+            put(&mut bytes, header.len.into());
         }
-        if let Some(time) = meta.user_time {
+        if let Some(time) = header.user_time {
             put_difference(&mut bytes, 0, time.0 as u64);
         }
         if flags & KIND != 0 {
-            [meta.kind as u8, meta.part, meta.parts].into_iter().for_each(|byte| bytes.push(byte));
+            [header.kind as u8, header.part, header.parts].into_iter().for_each(|byte| bytes.push(byte));
         }
         bytes
     }
 
     /// The record that an entry tells which begins with these bytes, and the stamp of the one before where it tells
     /// that too; `None` if they begin none.
-    pub(crate) fn decode(&self, bytes: &[u8]) -> Option<(RecordMeta, Option<Hlc>, FooterEntry)> {
+    pub(crate) fn decode(&self, bytes: &[u8]) -> Option<(RecordHeader, Option<Hlc>, FooterEntry)> {
         let rest = &mut &bytes[..bytes.len().min(ENTRY_BYTES_MAX)];
         let (&flags, after) = rest.split_first()?;
         *rest = after;
-        let before = if flags & ALONE == 0 { self.before.as_ref()? } else { &RecordMeta::ZERO };
-        let mut meta = before.clone();
-        meta.stamp = Hlc(before.stamp.0.wrapping_add(take(rest)?));
+        let before = if flags & ALONE == 0 { self.before.as_ref()? } else { &RecordHeader::ZERO };
+        let mut header = before.clone();
+        header.stamp = Hlc(before.stamp.0.wrapping_add(take(rest)?));
         let previous = match flags & ALONE {
             0 => None,
-            _ => Some(Hlc(meta.stamp.0.wrapping_sub(take(rest)?))),
+            _ => Some(Hlc(header.stamp.0.wrapping_sub(take(rest)?))),
         };
         if flags & WRITER != 0 {
-            meta.session = SessionId(take(rest)?);
-            meta.uid = u32::try_from(take(rest)?).ok()?;
-            meta.epoch = ChainEpoch(take_difference(rest, before.epoch.0)?);
+            header.session = SessionId(take(rest)?);
+            header.uid = u32::try_from(take(rest)?).ok()?;
+            header.epoch = ChainEpoch(take_difference(rest, before.epoch.0)?);
         }
         if flags & CHUNK != 0 {
             let inode = InodeId(take_difference(rest, before.chunk.inode.0)?);
-            meta.chunk = ChunkId { inode, index: u32::try_from(take(rest)?).ok()? };
-            meta.chain = ChainId(u32::try_from(take(rest)?).ok()?);
+            header.chunk = ChunkId { inode, index: u32::try_from(take(rest)?).ok()? };
+            header.chain = ChainId(u32::try_from(take(rest)?).ok()?);
         }
-        (meta.n, meta.version) = match flags & NUMBERS {
+        (header.n, header.version) = match flags & NUMBERS {
             0 => (before.n.wrapping_add(1), before.version.wrapping_add(1)),
             _ => (take_difference(rest, before.n)?, take_difference(rest, before.version)?),
         };
-        meta.seq = match flags & SEQ {
+        header.seq = match flags & SEQ {
             0 => Seq(before.seq.0.wrapping_add(1)),
             _ => Seq(take_difference(rest, before.seq.0)?),
         };
         let from = if flags & CHUNK == 0 { end_of(before) } else { 0 };
-        meta.offset = u32::try_from(take_difference(rest, from)?).ok()?;
+        header.offset = u32::try_from(take_difference(rest, from)?).ok()?;
         if flags & LEN != 0 {
-            meta.len = u32::try_from(take(rest)?).ok()?;
+            header.len = u32::try_from(take(rest)?).ok()?;
         }
-        meta.user_time = None;
+        header.user_time = None;
         if flags & USER_TIME != 0 {
-            meta.user_time = Some(UserTime(take_difference(rest, 0)? as i64));
+            header.user_time = Some(UserTime(take_difference(rest, 0)? as i64));
         }
-        (meta.kind, meta.part, meta.parts) = (RecordKind::Write, 0, 1);
+        (header.kind, header.part, header.parts) = (RecordKind::Write, 0, 1);
         if flags & KIND != 0 {
             let (&[kind, part, parts], after) = rest.split_first_chunk()?;
             *rest = after;
-            meta.kind = RecordKind::of(kind)?;
-            (meta.part, meta.parts) = (part, parts);
+            header.kind = RecordKind::of(kind)?;
+            (header.part, header.parts) = (part, parts);
         }
-        let sound = meta.is_sound();
+        let sound = header.is_sound();
         let len = bytes.len().min(ENTRY_BYTES_MAX) - rest.len();
-        sound.then(|| (meta, previous, FooterEntry::of(&bytes[..len])))
+        sound.then(|| (header, previous, FooterEntry::of(&bytes[..len])))
     }
 
     /// What begins here, by the first [`RECORD_HEAD_BYTES_MAX`] bytes, or fewer where the file ends.
-    pub(crate) fn read(&self, header: &SegmentHeader, bytes: &[u8]) -> HeadRead {
+    pub(crate) fn read(&self, segment: &SegmentHeader, bytes: &[u8]) -> HeadRead {
         match bytes.split_first_chunk::<MARK_AND_CRC_BYTES>() {
-            Some((&[a, b, c, d, e, f], rest)) if u16::from_le_bytes([a, b]) == mark(header, self.at, self.stamp) => {
+            Some((&[a, b, c, d, e, f], rest)) if u16::from_le_bytes([a, b]) == mark(segment, self.at, self.stamp) => {
                 match self.decode(rest) {
-                    Some((meta, told, entry)) if told.is_none_or(|told| told == self.stamp) => {
+                    Some((header, told, entry)) if told.is_none_or(|told| told == self.stamp) => {
                         let crc = u32::from_le_bytes([c, d, e, f]);
-                        HeadRead::Found(Box::new(ReadHead { meta, previous: self.stamp, entry, crc }))
+                        HeadRead::Found(Box::new(ReadHead { header, previous: self.stamp, entry, crc }))
                     }
                     _ => HeadRead::Torn,
                 }
@@ -280,27 +280,27 @@ impl RecordCursor {
 
 /// The bytes of a record from its start at `at` to its payload.
 pub(crate) fn head(
-    header: &SegmentHeader,
+    segment: &SegmentHeader,
     at: u64,
-    meta: &RecordMeta,
+    header: &RecordHeader,
     previous: Hlc,
     entry: &FooterEntry,
     block_crcs: &[u32],
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(RECORD_HEAD_BYTES_MAX + 4 * block_crcs.len());
-    bytes.extend_from_slice(&mark(header, at, previous).to_le_bytes());
+    bytes.extend_from_slice(&mark(segment, at, previous).to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
     bytes.extend_from_slice(entry.bytes());
     let array_at = bytes.len();
     bytes.extend(block_crcs.iter().flat_map(|crc| crc.to_le_bytes()));
-    let crc = checksum(header, meta, previous, entry, &bytes[array_at..]);
+    let crc = checksum(segment, header, previous, entry, &bytes[array_at..]);
     bytes[MARK_BYTES..MARK_AND_CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
     bytes
 }
 
-fn mark(header: &SegmentHeader, at: u64, previous: Hlc) -> u16 {
+fn mark(segment: &SegmentHeader, at: u64, previous: Hlc) -> u16 {
     let mut bytes = [0; 32];
-    for (into, part) in bytes.chunks_exact_mut(8).zip([header.id.0, header.tag, at, previous.0]) {
+    for (into, part) in bytes.chunks_exact_mut(8).zip([segment.id.0, segment.tag, at, previous.0]) {
         into.copy_from_slice(&part.to_le_bytes());
     }
     let crc = crc32c(&bytes);
@@ -308,12 +308,12 @@ fn mark(header: &SegmentHeader, at: u64, previous: Hlc) -> u16 {
 }
 
 /// A record that is told alone and begins at `at`, whatever was before it.
-pub(crate) fn read_alone(header: &SegmentHeader, at: u64, bytes: &[u8]) -> Option<ReadHead> {
+pub(crate) fn read_alone(segment: &SegmentHeader, at: u64, bytes: &[u8]) -> Option<ReadHead> {
     let mut cursor = RecordCursor::at(at);
     let (_, rest) = bytes.split_first_chunk::<MARK_AND_CRC_BYTES>()?;
     let (_, previous, _) = cursor.decode(rest)?;
     cursor.stamp = previous?;
-    match cursor.read(header, bytes) {
+    match cursor.read(segment, bytes) {
         HeadRead::Found(found) => Some(*found),
         HeadRead::Nothing | HeadRead::Torn => None,
     }
@@ -321,8 +321,8 @@ pub(crate) fn read_alone(header: &SegmentHeader, at: u64, bytes: &[u8]) -> Optio
 
 impl ReadHead {
     /// True if the checksum fits, with the block checksums that follow the head.
-    pub(crate) fn is_sound(&self, header: &SegmentHeader, array: &[u8]) -> bool {
-        checksum(header, &self.meta, self.previous, &self.entry, array) == self.crc
+    pub(crate) fn is_sound(&self, segment: &SegmentHeader, array: &[u8]) -> bool {
+        checksum(segment, &self.header, self.previous, &self.entry, array) == self.crc
     }
 }
 
@@ -332,12 +332,12 @@ fn head_bytes(entry: &FooterEntry) -> u64 {
 }
 
 /// The checksum of a record's head and block array in a segment.
-fn checksum(header: &SegmentHeader, meta: &RecordMeta, previous: Hlc, entry: &FooterEntry, array: &[u8]) -> u32 {
+fn checksum(segment: &SegmentHeader, header: &RecordHeader, previous: Hlc, entry: &FooterEntry, array: &[u8]) -> u32 {
     // What is short goes together: each update costs as much as a hundred bytes.
     let mut bytes = [0; 16 + FULL_BYTES];
-    bytes[..8].copy_from_slice(&header.id.0.to_le_bytes());
-    bytes[8..16].copy_from_slice(&header.tag.to_le_bytes());
-    bytes[16..].copy_from_slice(&in_full(meta, previous, header.id, header.block_bytes));
+    bytes[..8].copy_from_slice(&segment.id.0.to_le_bytes());
+    bytes[8..16].copy_from_slice(&segment.tag.to_le_bytes());
+    bytes[16..].copy_from_slice(&in_full(header, previous, segment.id, segment.block_bytes));
     let mut crc = Crc32c::default();
     crc.update(&bytes);
     crc.update(entry.bytes());
@@ -345,13 +345,13 @@ fn checksum(header: &SegmentHeader, meta: &RecordMeta, previous: Hlc, entry: &Fo
     crc.value()
 }
 
-fn end_of(meta: &RecordMeta) -> u64 {
-    u64::from(meta.offset) + u64::from(meta.len)
+fn end_of(header: &RecordHeader) -> u64 {
+    u64::from(header.offset) + u64::from(header.len)
 }
 
 /// Records of a segment one after the other, from the entries of a footer.
 pub(crate) struct FooterEntries<'a> {
-    header: SegmentHeader,
+    segment: SegmentHeader,
     rest: &'a [u8],
     pub(crate) cursor: RecordCursor,
 }
@@ -359,20 +359,20 @@ pub(crate) struct FooterEntries<'a> {
 /// A record of a footer.
 #[derive(Clone, Debug)]
 pub(crate) struct FooterRecord {
-    pub(crate) meta: RecordMeta,
+    pub(crate) header: RecordHeader,
     pub(crate) entry: FooterEntry,
     pub(crate) span: RecordSpan,
 }
 
 impl<'a> FooterEntries<'a> {
     /// From the first record of a segment on.
-    pub(crate) fn new(header: &SegmentHeader, entries: &'a [u8]) -> FooterEntries<'a> {
-        FooterEntries::from(header, entries, RecordCursor::new(header))
+    pub(crate) fn new(segment: &SegmentHeader, entries: &'a [u8]) -> FooterEntries<'a> {
+        FooterEntries::from(segment, entries, RecordCursor::new(segment))
     }
 
     /// From the record on that lies behind `cursor`.
-    pub(crate) fn from(header: &SegmentHeader, entries: &'a [u8], cursor: RecordCursor) -> FooterEntries<'a> {
-        FooterEntries { header: *header, rest: entries, cursor }
+    pub(crate) fn from(segment: &SegmentHeader, entries: &'a [u8], cursor: RecordCursor) -> FooterEntries<'a> {
+        FooterEntries { segment: *segment, rest: entries, cursor }
     }
 
     /// All of them, if they are as many and nothing is left over.
@@ -387,11 +387,11 @@ impl Iterator for FooterEntries<'_> {
 
     /// `None` at the end, and where there is no entry.
     fn next(&mut self) -> Option<FooterRecord> {
-        let (meta, _, entry) = self.cursor.decode(self.rest)?;
+        let (header, _, entry) = self.cursor.decode(self.rest)?;
         self.rest = &self.rest[entry.bytes().len()..];
-        let span = self.cursor.span(&self.header, &meta, &entry);
-        self.cursor.pass(&self.header, &meta, &entry);
-        Some(FooterRecord { meta, entry, span })
+        let span = self.cursor.span(&self.segment, &header, &entry);
+        self.cursor.pass(&self.segment, &header, &entry);
+        Some(FooterRecord { header, entry, span })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::dead::{DeadRecord, DroppedRecords, SealedSegment};
 use crate::header::LogPosition;
 use crate::index::{CompactIndex, IndexRecord};
 use crate::log::MultiLog;
-use crate::record::{RecordKind, RecordMeta, blocks};
+use crate::record::{RecordHeader, RecordKind, blocks};
 use crate::segment::SegmentState;
 use crate::trailer::{TRAILER_BYTES, Trailer};
 
@@ -58,8 +58,8 @@ impl MultiLog {
     ///
     /// # Panics
     /// If the file is evicted.
-    pub fn is_dead(&self, meta: &RecordMeta) -> bool {
-        self.file(meta.chunk.inode).is_none_or(|file| !file.keeps(meta.chunk.index, meta.stamp))
+    pub fn is_dead(&self, header: &RecordHeader) -> bool {
+        self.file(header.chunk.inode).is_none_or(|file| !file.keeps(header.chunk.index, header.stamp))
     }
 
     /// True if all of a file was dead since the start: there is no dead record to be told of it.

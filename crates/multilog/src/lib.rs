@@ -57,7 +57,7 @@ pub use index_run::{
 };
 pub use log::{ChainState, LogSettings, LogStats, MultiLog};
 pub use plan::{ExternalSpan, ImageSpan, Piece, PieceSource, StoredSpan};
-pub use record::{RecordKind, RecordMeta, block_crcs};
+pub use record::{RecordHeader, RecordKind, block_crcs};
 pub use recover::{Corruption, LogCut, LogCutReason, LogSource, RecoveredItem, RecoveryReport, SegmentKey};
 pub use reservations::{RESERVED_BYTES_MAX, Reservation, ReservationId};
 pub use segment::{NewSegment, Seal, Spot};

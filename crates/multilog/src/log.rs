@@ -14,7 +14,7 @@ use crate::index::{FileIndex, RecordPlace, Tail, TimeRuns, UserCut, WriterKey, W
 use crate::index_run::IndexRun;
 use crate::numbers;
 use crate::plan::{Piece, Planner};
-use crate::record::RecordMeta;
+use crate::record::RecordHeader;
 use crate::reservations::{RESERVED_BYTES_MAX, Reservation, ReservationId, Reservations};
 use crate::segment::{LogSegment, NewSegment, Seal, SegmentState, Spot};
 
@@ -152,8 +152,8 @@ impl MultiLog {
     ///
     /// # Panics
     /// If no segment can hold the group.
-    pub fn reserve(&mut self, metas: &[RecordMeta]) -> Option<Reservation> {
-        assert!(!metas.is_empty(), "a group has at least one record");
+    pub fn reserve(&mut self, headers: &[RecordHeader]) -> Option<Reservation> {
+        assert!(!headers.is_empty(), "a group has at least one record");
         if self.reservations.is_barred() {
             return None;
         }
@@ -162,12 +162,12 @@ impl MultiLog {
             let visible = (&open.cursor, open.entries_bytes);
             let (cursor, entries_bytes) =
                 self.reservations.behind().map_or(visible, |(cursor, entries_bytes)| (cursor, *entries_bytes));
-            if let Some((spots, behind)) = open.place(cursor, entries_bytes, metas) {
+            if let Some((spots, behind)) = open.place(cursor, entries_bytes, headers) {
                 if !self.reservations.is_empty() && behind.0.at > open.end + RESERVED_BYTES_MAX {
                     return None;
                 }
                 let (header, before) = (open.header, cursor.stamp);
-                let id = self.reservations.push(metas.len(), false, behind);
+                let id = self.reservations.push(headers.len(), false, behind);
                 return Some(Reservation::new(id, None, header, before, spots));
             }
         }
@@ -176,11 +176,15 @@ impl MultiLog {
         }
         let roll = self.roll();
         let segment = self.segments.last().expect("one was just made");
-        let Some((spots, behind)) = segment.place(&segment.cursor, 0, metas) else {
-            panic!("a group of {} records does not fit in a segment of {:?}: {metas:?}", metas.len(), self.settings);
+        let Some((spots, behind)) = segment.place(&segment.cursor, 0, headers) else {
+            panic!(
+                "a group of {} records does not fit in a segment of {:?}: {headers:?}",
+                headers.len(),
+                self.settings
+            );
         };
         let (header, before) = (segment.header, segment.cursor.stamp);
-        let id = self.reservations.push(metas.len(), true, behind);
+        let id = self.reservations.push(headers.len(), true, behind);
         Some(Reservation::new(id, Some(roll), header, before, spots))
     }
 
@@ -212,17 +216,17 @@ impl MultiLog {
     ///
     /// # Cost
     /// Less than a microsecond for a record of up to 64 KiB, and about 30 ns for each page of 64 KiB beyond.
-    pub fn publish(&mut self, meta: &RecordMeta, spot: &Spot) {
+    pub fn publish(&mut self, header: &RecordHeader, spot: &Spot) {
         let end = self.segments.last().map(|segment| (segment.header.id, segment.end));
         assert!(
             !self.reservations.is_empty() && end == Some((spot.segment, spot.offset)),
             "{spot:?} is not the next, the log ends at {end:?}"
         );
-        if let Some(why) = self.refuses(meta) {
-            panic!("the record with stamp {} of chunk {} cannot be published: {why}", meta.stamp, meta.chunk);
+        if let Some(why) = self.refuses(header) {
+            panic!("the record with stamp {} of chunk {} cannot be published: {why}", header.stamp, header.chunk);
         }
         self.reservations.publish();
-        self.admit(meta, &spot.entry);
+        self.admit(header, &spot.entry);
     }
 
     /// Ends the oldest reservation without records: writing it failed, or a reservation before it did. If the whole
@@ -328,7 +332,7 @@ impl MultiLog {
 
     /// Records of a file stamped in `(after, upto]`, oldest first, those of one stamp by chunk, at most `max`. To go
     /// on, ask again after the last stamp; a group is in one answer unless `max` cuts it, so leave room for its parts.
-    pub fn versions(&self, inode: InodeId, after: Hlc, upto: Hlc, max: usize) -> Vec<RecordMeta> {
+    pub fn versions(&self, inode: InodeId, after: Hlc, upto: Hlc, max: usize) -> Vec<RecordHeader> {
         self.file(inode).map_or(Vec::new(), |file| file.versions(inode, after, upto, max, &self.writers))
     }
 
@@ -446,13 +450,13 @@ impl MultiLog {
 
     /// True if a record can be the next one: the records of a chunk come in the order of their stamps, those of
     /// different chunks in any.
-    pub fn accepts(&self, meta: &RecordMeta) -> bool {
-        self.refuses(meta).is_none()
+    pub fn accepts(&self, header: &RecordHeader) -> bool {
+        self.refuses(header).is_none()
     }
 
     /// What speaks against a record as the next one.
-    pub(crate) fn refuses(&self, meta: &RecordMeta) -> Option<&'static str> {
-        self.files.get(&meta.chunk.inode).and_then(|file| file.refuses(meta))
+    pub(crate) fn refuses(&self, header: &RecordHeader) -> Option<&'static str> {
+        self.files.get(&header.chunk.inode).and_then(|file| file.refuses(header))
     }
 
     /// True if an index run may say something of a file.
@@ -475,30 +479,30 @@ impl MultiLog {
     }
 
     /// Adds a record that is whole, as the next of the last segment.
-    pub(crate) fn admit(&mut self, meta: &RecordMeta, entry: &FooterEntry) {
+    pub(crate) fn admit(&mut self, header: &RecordHeader, entry: &FooterEntry) {
         let slot = self.segments.len() - 1;
         let segment = &mut self.segments[slot];
-        let RecordSpan { start, place, end, .. } = segment.cursor.span(&segment.header, meta, entry);
+        let RecordSpan { start, place, end, .. } = segment.cursor.span(&segment.header, header, entry);
         let place = RecordPlace { slot: slot as u32, at: place as u32, head: (place - start) as u8 };
         self.log_bytes += end - start;
-        segment.add(meta, entry);
+        segment.add(header, entry);
         if let Some(numbers) = &mut segment.numbers {
-            numbers::note(numbers, meta);
+            numbers::note(numbers, header);
         }
         self.tip = segment.link();
         self.records += 1;
-        self.time_runs.push(meta.chunk.inode, meta.stamp);
-        let newest = self.newest_of.entry(meta.session).or_default();
-        *newest = meta.stamp.max(*newest);
-        let (writer, inode) = (self.writers.number_of(WriterKey::of(meta)), meta.chunk.inode);
+        self.time_runs.push(header.chunk.inode, header.stamp);
+        let newest = self.newest_of.entry(header.session).or_default();
+        *newest = header.stamp.max(*newest);
+        let (writer, inode) = (self.writers.number_of(WriterKey::of(header)), header.chunk.inode);
         let evicted = self.may_be_indexed(inode);
         let file = self
             .files
             .entry(inode)
             .or_insert_with(|| if evicted { FileIndex::partial() } else { FileIndex::default() });
-        self.files_bytes += file.push(meta, place, writer) as u64;
-        let chain = self.chains.entry(meta.chain).or_default();
-        *chain = ChainState { n: chain.n.max(meta.n), stamp: chain.stamp.max(meta.stamp) };
+        self.files_bytes += file.push(header, place, writer) as u64;
+        let chain = self.chains.entry(header.chain).or_default();
+        *chain = ChainState { n: chain.n.max(header.n), stamp: chain.stamp.max(header.stamp) };
     }
 
     /// Starts a segment and returns what the driver has to make.

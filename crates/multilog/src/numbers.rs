@@ -2,7 +2,7 @@
 
 use frieze_base::ChainId;
 
-use crate::record::RecordMeta;
+use crate::record::RecordHeader;
 
 /// Which numbers of a chain a segment holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,9 +13,9 @@ pub(crate) struct ChainNumbers {
 }
 
 /// Notes a record among those of its segment.
-pub(crate) fn note(numbers: &mut Vec<ChainNumbers>, meta: &RecordMeta) {
-    match numbers.iter_mut().find(|known| known.chain == meta.chain) {
-        Some(known) => (known.first, known.last) = (known.first.min(meta.n), known.last.max(meta.n)),
-        None => numbers.push(ChainNumbers { chain: meta.chain, first: meta.n, last: meta.n }),
+pub(crate) fn note(numbers: &mut Vec<ChainNumbers>, header: &RecordHeader) {
+    match numbers.iter_mut().find(|known| known.chain == header.chain) {
+        Some(known) => (known.first, known.last) = (known.first.min(header.n), known.last.max(header.n)),
+        None => numbers.push(ChainNumbers { chain: header.chain, first: header.n, last: header.n }),
     }
 }

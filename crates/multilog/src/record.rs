@@ -35,7 +35,7 @@
 
 use frieze_base::SegmentId;
 use frieze_hlc::Hlc;
-pub use frieze_wire::chain::{RecordHeader as RecordMeta, RecordKind};
+pub use frieze_wire::chain::{RecordHeader, RecordKind};
 
 /// Length of a record's fields in full, in bytes.
 pub(crate) const FULL_BYTES: usize = 108;
@@ -52,29 +52,29 @@ pub(crate) fn blocks(payload_len: u32, block_bytes: u32) -> u32 {
 
 /// The fields of a record in full: what its checksum is over. `previous` is the stamp of the record before it in the
 /// log.
-pub(crate) fn in_full(meta: &RecordMeta, previous: Hlc, segment: SegmentId, block_bytes: u32) -> [u8; FULL_BYTES] {
+pub(crate) fn in_full(header: &RecordHeader, previous: Hlc, segment: SegmentId, block_bytes: u32) -> [u8; FULL_BYTES] {
     let mut bytes = [0u8; FULL_BYTES];
     bytes[0..4].copy_from_slice(&MAGIC);
     bytes[4..8].copy_from_slice(&(segment.0 as u32).to_le_bytes());
     bytes[8..16].copy_from_slice(&previous.0.to_le_bytes());
-    bytes[16..24].copy_from_slice(&meta.chunk.inode.0.to_le_bytes());
-    bytes[24..28].copy_from_slice(&meta.chunk.index.to_le_bytes());
-    bytes[28..32].copy_from_slice(&meta.chain.0.to_le_bytes());
-    bytes[32..40].copy_from_slice(&meta.epoch.0.to_le_bytes());
-    bytes[40..48].copy_from_slice(&meta.n.to_le_bytes());
-    bytes[48..56].copy_from_slice(&meta.version.to_le_bytes());
-    bytes[56..64].copy_from_slice(&meta.stamp.0.to_le_bytes());
-    bytes[64..72].copy_from_slice(&meta.user_time.unwrap_or_default().0.to_le_bytes());
-    bytes[72..80].copy_from_slice(&meta.session.0.to_le_bytes());
-    bytes[80..88].copy_from_slice(&meta.seq.0.to_le_bytes());
-    bytes[88..92].copy_from_slice(&meta.uid.to_le_bytes());
-    bytes[92..96].copy_from_slice(&meta.offset.to_le_bytes());
-    bytes[96..100].copy_from_slice(&meta.len.to_le_bytes());
+    bytes[16..24].copy_from_slice(&header.chunk.inode.0.to_le_bytes());
+    bytes[24..28].copy_from_slice(&header.chunk.index.to_le_bytes());
+    bytes[28..32].copy_from_slice(&header.chain.0.to_le_bytes());
+    bytes[32..40].copy_from_slice(&header.epoch.0.to_le_bytes());
+    bytes[40..48].copy_from_slice(&header.n.to_le_bytes());
+    bytes[48..56].copy_from_slice(&header.version.to_le_bytes());
+    bytes[56..64].copy_from_slice(&header.stamp.0.to_le_bytes());
+    bytes[64..72].copy_from_slice(&header.user_time.unwrap_or_default().0.to_le_bytes());
+    bytes[72..80].copy_from_slice(&header.session.0.to_le_bytes());
+    bytes[80..88].copy_from_slice(&header.seq.0.to_le_bytes());
+    bytes[88..92].copy_from_slice(&header.uid.to_le_bytes());
+    bytes[92..96].copy_from_slice(&header.offset.to_le_bytes());
+    bytes[96..100].copy_from_slice(&header.len.to_le_bytes());
     bytes[100..104].copy_from_slice(&[
-        meta.kind as u8,
-        u8::from(meta.user_time.is_some()) * HAS_USER_TIME,
-        meta.part,
-        meta.parts,
+        header.kind as u8,
+        u8::from(header.user_time.is_some()) * HAS_USER_TIME,
+        header.part,
+        header.parts,
     ]);
     bytes[104..108].copy_from_slice(&block_bytes.to_le_bytes());
     bytes

@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::header::{FORMAT_VERSION, LogPosition, NoHeader};
 use crate::index_run::{ChainTip, RunKey};
 use crate::log::{LogSettings, MultiLog};
-use crate::record::RecordMeta;
+use crate::record::RecordHeader;
 use crate::segment::{LogSegment, SegmentState};
 use read::{NextRecord, RecordRead, SegmentFile, SegmentReader};
 pub use source::{LogSource, SegmentKey};
@@ -48,7 +48,7 @@ pub enum RecoveredItem<'a> {
         companion: &'a [u8],
     },
     /// The next record.
-    Record(&'a RecordMeta),
+    Record(&'a RecordHeader),
 }
 
 /// What recovery found.
@@ -147,11 +147,11 @@ impl MultiLog {
     pub fn recover(
         settings: LogSettings,
         source: &mut dyn LogSource,
-        on_record: &mut dyn FnMut(&RecordMeta),
+        on_record: &mut dyn FnMut(&RecordHeader),
     ) -> Result<(MultiLog, RecoveryReport), Error> {
         let mut on_recovered = |recovered: RecoveredItem<'_>| {
-            if let RecoveredItem::Record(meta) = recovered {
-                on_record(meta);
+            if let RecoveredItem::Record(header) = recovered {
+                on_record(header);
             }
         };
         MultiLog::recover_upto(settings, source, Hlc::MAX, &mut on_recovered)
@@ -322,7 +322,7 @@ impl LogRecovery<'_> {
             return Ok(false);
         };
         for listed in listed {
-            self.take(candidate.key, &listed.meta, &listed.entry);
+            self.take(candidate.key, &listed.header, &listed.entry);
         }
         self.segment().cover_all();
         Ok(true)
@@ -394,34 +394,34 @@ impl LogRecovery<'_> {
                 NextRecord::TornPayload(read) => (read, false),
                 NextRecord::Record(read) => (read, true),
             };
-            let RecordRead { meta, entry, span } = &read;
+            let RecordRead { header, entry, span } = &read;
             if !whole {
                 let what = format!(
                     "{} bytes of chunk {} at offset {} written at {} are damaged",
-                    meta.len, meta.chunk, meta.offset, meta.stamp
+                    header.len, header.chunk, header.offset, header.stamp
                 );
                 self.corrupt(key, Some(segment.id), span.start, what);
             }
             self.report.scanned_bytes += span.end - span.start;
-            cursor.pass(&segment, meta, entry);
-            let first = group.first().map_or(meta, |read| &read.meta);
-            let follows = if meta.parts == 0 { group.is_empty() } else { usize::from(meta.part) == group.len() };
-            if !follows || (meta.parts, meta.stamp) != (first.parts, first.stamp) {
+            cursor.pass(&segment, header, entry);
+            let first = group.first().map_or(header, |read| &read.header);
+            let follows = if header.parts == 0 { group.is_empty() } else { usize::from(header.part) == group.len() };
+            if !follows || (header.parts, header.stamp) != (first.parts, first.stamp) {
                 break Some(LogCutReason::IncompleteGroup);
             }
-            let is_whole = meta.ends_group();
+            let is_whole = header.ends_group();
             group.push(read);
             if !is_whole {
                 continue;
             }
-            if mode == RecoveryMode::Tail && group.iter().any(|read| self.log.refuses(&read.meta).is_some()) {
+            if mode == RecoveryMode::Tail && group.iter().any(|read| self.log.refuses(&read.header).is_some()) {
                 break Some(LogCutReason::Contradiction);
             }
-            if mode == RecoveryMode::Tail && group.iter().any(|read| read.meta.stamp > self.upto) {
+            if mode == RecoveryMode::Tail && group.iter().any(|read| read.header.stamp > self.upto) {
                 break Some(LogCutReason::BeyondLimit);
             }
-            for RecordRead { meta, entry, .. } in group.drain(..) {
-                self.take(key, &meta, &entry);
+            for RecordRead { header, entry, .. } in group.drain(..) {
+                self.take(key, &header, &entry);
             }
         };
         let tip = self.segment().link();
@@ -447,24 +447,24 @@ impl LogRecovery<'_> {
     }
 
     /// Adds a record of the last segment; one that contradicts those before it was durable and is left out.
-    fn take(&mut self, key: SegmentKey, meta: &RecordMeta, entry: &FooterEntry) {
+    fn take(&mut self, key: SegmentKey, header: &RecordHeader, entry: &FooterEntry) {
         let begins = LogPosition { segment: self.segment().header.id, offset: self.segment().end };
-        if is_discarded(&self.log.discarded, meta, begins) {
+        if is_discarded(&self.log.discarded, header, begins) {
             let segment = self.segment();
-            segment.add(meta, entry);
+            segment.add(header, entry);
             self.log.tip = self.segment().link();
             return;
         }
-        if let Some(why) = self.log.refuses(meta) {
+        if let Some(why) = self.log.refuses(header) {
             let segment = self.segment();
             let (id, at) = (segment.header.id, segment.end);
-            segment.add(meta, entry);
+            segment.add(header, entry);
             self.log.tip = self.segment().link();
-            self.lose(key, Some(id), at, format!("a record of chunk {} is left out: {why}", meta.chunk));
+            self.lose(key, Some(id), at, format!("a record of chunk {} is left out: {why}", header.chunk));
             return;
         }
-        self.log.admit(meta, entry);
-        (self.on_recovered)(RecoveredItem::Record(meta));
+        self.log.admit(header, entry);
+        (self.on_recovered)(RecoveredItem::Record(header));
         self.report.records += 1;
     }
 

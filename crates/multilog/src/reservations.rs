@@ -13,7 +13,7 @@ use frieze_hlc::Hlc;
 
 use crate::entry::{self, RecordCursor};
 use crate::header::{LogPosition, SegmentHeader};
-use crate::record::{self, RecordMeta};
+use crate::record::{self, RecordHeader};
 use crate::segment::{NewSegment, Spot};
 
 /// Most bytes of reservations behind the last visible record, if there is more than one reservation. A recovery has to
@@ -55,13 +55,17 @@ impl Reservation {
     /// those of [`crate::block_crcs`], none for a punch. Needs no lock on the log.
     ///
     /// # Panics
-    /// If the meta, the checksums and the spot do not belong together.
-    pub fn head(&self, index: usize, meta: &RecordMeta, block_crcs: &[u32]) -> Vec<u8> {
+    /// If the header, the checksums and the spot do not belong together.
+    pub fn head(&self, index: usize, header: &RecordHeader, block_crcs: &[u32]) -> Vec<u8> {
         let (spot, block_bytes) = (&self.spots[index], self.header.block_bytes);
-        assert_eq!(block_crcs.len(), record::blocks(meta.payload_len(), block_bytes) as usize, "one checksum a block");
+        assert_eq!(
+            block_crcs.len(),
+            record::blocks(header.payload_len(), block_bytes) as usize,
+            "one checksum a block"
+        );
         // In a group all have one stamp.
-        let before = if meta.begins_group() { self.before } else { meta.stamp };
-        let bytes = entry::head(&self.header, spot.offset, meta, before, &spot.entry, block_crcs);
+        let before = if header.begins_group() { self.before } else { header.stamp };
+        let bytes = entry::head(&self.header, spot.offset, header, before, &spot.entry, block_crcs);
         assert_eq!(bytes.len() as u64, spot.data_offset - spot.offset, "the spot is for another record");
         bytes
     }

@@ -5,7 +5,7 @@
 use frieze_base::{SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::RecordMeta;
+use crate::RecordHeader;
 use crate::entry::{FooterEntries, FooterEntry, RecordCursor, RecordSpan};
 use crate::header::{LogPosition, SegmentHeader, SegmentLink};
 use crate::numbers::ChainNumbers;
@@ -121,14 +121,14 @@ impl LogSegment {
         &self,
         cursor: &RecordCursor,
         mut entries_bytes: u64,
-        metas: &[RecordMeta],
+        headers: &[RecordHeader],
     ) -> Option<(Vec<Spot>, (RecordCursor, u64))> {
-        let mut spots: Vec<Spot> = Vec::with_capacity(metas.len());
+        let mut spots: Vec<Spot> = Vec::with_capacity(headers.len());
         let mut behind = cursor.clone();
-        for meta in metas {
-            let entry = behind.encode(meta);
-            let span = behind.span(&self.header, meta, &entry);
-            behind.pass(&self.header, meta, &entry);
+        for header in headers {
+            let entry = behind.encode(header);
+            let span = behind.span(&self.header, header, &entry);
+            behind.pass(&self.header, header, &entry);
             entries_bytes += entry.bytes().len() as u64;
             spots.push(Spot::new(&self.header, &span, entry));
         }
@@ -137,10 +137,10 @@ impl LogSegment {
     }
 
     /// Adds a record that is whole.
-    pub(crate) fn add(&mut self, meta: &RecordMeta, entry: &FooterEntry) {
-        self.cursor.pass(&self.header, meta, entry);
+    pub(crate) fn add(&mut self, header: &RecordHeader, entry: &FooterEntry) {
+        self.cursor.pass(&self.header, header, entry);
         self.end = self.cursor.at;
-        self.stamp = meta.stamp;
+        self.stamp = header.stamp;
         self.records += 1;
         self.entries_bytes += entry.bytes().len() as u64;
         reserve_slim(&mut self.entries, entry.bytes().len());
@@ -185,7 +185,7 @@ impl LogSegment {
         while let Some(listed) = new.next().filter(|listed| listed.span.end <= durable) {
             records += 1;
             entries_bytes += listed.entry.bytes().len();
-            if listed.meta.ends_group() {
+            if listed.header.ends_group() {
                 self.covered = FooterCover { records, entries_bytes, cursor: new.cursor.clone() };
             }
         }

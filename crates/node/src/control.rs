@@ -20,7 +20,8 @@ use frieze_cluster::{
     ProcessIdentity, ReplicaEvent, ReplicaGarbage, Settings, WallMoment,
 };
 use frieze_locks::{Condvar, Mutex, levels};
-use frieze_net::{Idle, PeerPayload, Peers, ServerAddr, idle_until};
+use frieze_net::{Idle, OPERATOR_WAIT_MAX, PeerPayload, Peers, ServerAddr};
+use frieze_planes::OpenRequests;
 use frieze_storage::NodeClock;
 use frieze_wire::chain::Configuration;
 use frieze_wire::peer::ServerMessage;
@@ -32,8 +33,6 @@ const BEAT: Duration = Duration::from_millis(20);
 const MEMBERS_EVERY_NS: u64 = 100_000_000;
 /// How often a server reports the progress of its chains.
 const PROGRESS_EVERY_NS: u64 = 200_000_000;
-/// Longest wait for an answer: the leader times out earlier and reports that.
-const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// Chain events that are queued and not yet forwarded, at most; chains report a dropped event again.
 const NEWS_MAX: usize = 1 << 16;
 
@@ -84,16 +83,14 @@ pub(crate) struct Control {
     news: Mutex<levels::ReplicaEvents, Vec<(ChainId, ReplicaEvent)>>,
     jobs: Mutex<levels::ControlJobs, Jobs>,
     wanted: Condvar,
-    answers: Mutex<levels::OperatorAnswers, BTreeMap<u64, Option<Result<OperatorReply, Fault>>>>,
-    answered: Condvar,
+    /// Requests of operators that are not decided yet.
+    requests: OpenRequests<Result<OperatorReply, Fault>>,
     /// When the last message came from each other node; a leader or a lease depends on it.
     contacts: Mutex<levels::Contacts, BTreeMap<NodeId, MonoTime>>,
     /// Trouble of this server itself, in words; empty: none.
     trouble: Mutex<levels::ServerTrouble, String>,
     /// The last known addresses of the other nodes.
     addresses: Mutex<levels::NodeAddresses, BTreeMap<NodeId, ServerAddr>>,
-    /// Runs in place of blocking where a single thread drives all servers.
-    idle: Idle,
 }
 
 struct Inner {
@@ -104,7 +101,6 @@ struct Inner {
     leader: Option<NodeId>,
     /// Since when this node follows no leader; `None` while it follows one.
     no_leader_since: Option<MonoTime>,
-    last_request: u64,
     progress_at: MonoTime,
 }
 
@@ -148,24 +144,21 @@ impl Control {
             reign: None,
             leader: None,
             no_leader_since: None,
-            last_request: 0,
             progress_at: MonoTime(0),
         };
         Control {
             me,
             cluster,
+            requests: OpenRequests::new(0, clock.clone(), idle),
             clock,
             way,
             inner: Mutex::new(inner),
             news: Mutex::default(),
             jobs: Mutex::default(),
             wanted: Condvar::new(),
-            answers: Mutex::default(),
-            answered: Condvar::new(),
             contacts: Mutex::default(),
             trouble: Mutex::default(),
             addresses: Mutex::default(),
-            idle,
         }
     }
 
@@ -306,31 +299,10 @@ impl Control {
     /// `Elsewhere`, `Unavailable`: this server does not lead, or no majority answers; otherwise the reason why the
     /// request is refused.
     pub(crate) fn ask(&self, premises: &dyn Premises, ask: OperatorRequest) -> Result<OperatorReply, Fault> {
-        let request = {
-            let mut inner = self.inner.lock();
-            inner.last_request += 1;
-            let request = inner.last_request;
-            self.answers.lock().insert(request, None);
-            self.run(
-                &mut inner,
-                premises,
-                VecDeque::from([ControlEvent::Controller(ControllerInput::Request { request, ask })]),
-            );
-            request
-        };
-        let unanswered = |answers: &mut BTreeMap<u64, Option<_>>| matches!(answers.get(&request), Some(None));
-        let mut answers = match self.idle.get() {
-            Some(idle) => {
-                let look = || (!unanswered(&mut self.answers.lock())).then_some(());
-                let _in_time = idle_until(idle, &|| self.moment().mono, ANSWER_MAX, look);
-                self.answers.lock()
-            }
-            None => {
-                let waited = self.answered.wait_timeout_while(self.answers.lock(), ANSWER_MAX, unanswered);
-                waited.0
-            }
-        };
-        answers.remove(&request).flatten().unwrap_or_else(|| Err(undecided()))
+        let request = self.requests.begin(OPERATOR_WAIT_MAX);
+        let event = ControlEvent::Controller(ControllerInput::Request { request: request.id(), ask });
+        self.run(&mut self.inner.lock(), premises, VecDeque::from([event]));
+        request.wait().unwrap_or_else(|| Err(undecided()))
     }
 
     /// Status of the cluster.
@@ -434,10 +406,7 @@ impl Control {
             ControllerEffect::Refuse { to, error } => self.send(to, ServerMessage::Refused(Fault::from(error).into())),
             ControllerEffect::Propose { term, decisions } => premises.decide(term, &decisions),
             ControllerEffect::Answer { request, result } => {
-                if let Some(place) = self.answers.lock().get_mut(&request) {
-                    *place = Some(result.map_err(Fault::from));
-                }
-                self.answered.notify_all();
+                self.requests.respond(request, result.map_err(Fault::from));
             }
             ControllerEffect::StepAside(error) => {
                 warn!("another server is to lead: {error}");

@@ -220,11 +220,11 @@ impl ServerParts {
                 self.planes.meta.on_peer_message(from, PeerMetalog::Close(close), payload.bytes())
             }
             ServerMessage::Question(question) => {
-                self.planes.peer_rpc.ask(from, question);
+                self.planes.peer_rpc.enqueue(from, question);
                 Ok(())
             }
             ServerMessage::QuestionAnswer(answer) => {
-                self.planes.peer_rpc.answered(answer, payload.bytes());
+                self.planes.peer_rpc.respond(answer, payload.bytes());
                 Ok(())
             }
             ServerMessage::Attached(told) => {

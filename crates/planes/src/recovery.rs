@@ -20,6 +20,7 @@ use frieze_storage::{
 
 use crate::durability::Durability;
 use crate::gc_state::GcState;
+use crate::open_requests::OpenRequests;
 use crate::peer_rpc::PeerRpc;
 use crate::planes::Planes;
 use crate::settings::Settings;
@@ -149,6 +150,8 @@ impl Planes {
             identity.clock_bound = bound.0;
         })?;
         meta.load_id_bounds();
+        let last_request = u64::from_le_bytes(entropy[32..40].try_into().expect("eight bytes"));
+        let open = OpenRequests::new(last_request, clock.clone(), meta.idle().clone());
         let planes = Planes {
             settings,
             clock,
@@ -158,7 +161,7 @@ impl Planes {
             meta,
             durability: Durability::new(Box::new(move || wake())),
             peers: way,
-            peer_rpc: Arc::new(PeerRpc::new(u64::from_le_bytes(entropy[32..40].try_into().expect("eight bytes")))),
+            peer_rpc: Arc::new(PeerRpc::new(open)),
             gc: GcState::default(),
             owner_uid,
             earliest: OnceLock::new(),

@@ -63,7 +63,7 @@ impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
             flight_bytes_max: 64 << 20,
-            wait: Duration::from_secs(5),
+            wait: frieze_net::PEER_WAIT_MAX,
             supply_bytes: 8 << 20,
             again: Duration::from_millis(200),
             supply_again: Duration::from_secs(1),

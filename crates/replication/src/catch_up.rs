@@ -88,11 +88,11 @@ impl DataPlane {
             if records.is_empty() {
                 return Err((sent, missing(chain, sent + 1)));
             }
-            for record in records.into_iter().take_while(|record| record.meta.n <= upto) {
+            for record in records.into_iter().take_while(|record| record.header.n <= upto) {
                 if bytes >= bytes_max {
                     break;
                 }
-                if record.meta.n != sent + 1 {
+                if record.header.n != sent + 1 {
                     return Err((sent, missing(chain, sent + 1)));
                 }
                 let (kind, payload, crc) = self.payload_to_send(&record).map_err(|fault| (sent, fault))?;
@@ -100,7 +100,7 @@ impl DataPlane {
                 self.pace.charge(len);
                 self.supplied.fetch_add(len, Ordering::Relaxed);
                 bytes += len;
-                sent = record.meta.n;
+                sent = record.header.n;
                 let mut message = to_wire(chain, epoch, Message::Record(Box::new(forwarded(&record, kind))));
                 if let ServerMessage::ChainRecord(record) = &mut message {
                     record.left_bytes = upto.max(clean).saturating_sub(sent) * mean;
@@ -115,7 +115,7 @@ impl DataPlane {
     /// back is a hole: every instant that would show it is refused.
     fn payload_to_send(&self, record: &NumberedRecord) -> Result<(RecordKind, Bytes, u32), Fault> {
         match self.device.payload_of(record) {
-            Ok((payload, crc)) => Ok((record.meta.kind, payload, crc)),
+            Ok((payload, crc)) => Ok((record.header.kind, payload, crc)),
             Err(fault) if fault.kind() == ErrorKind::Corrupt && self.device.is_dead(record)? => {
                 Ok((RecordKind::Punch, Bytes::new(), 0))
             }
@@ -127,7 +127,7 @@ impl DataPlane {
 /// A log record as it is sent to a member. It is on stable storage here, or will be before it counts towards a commit:
 /// so the member has to make it durable.
 fn forwarded(record: &NumberedRecord, kind: RecordKind) -> ForwardedRecord {
-    let header = RecordHeader { kind, ..record.meta.clone() };
+    let header = RecordHeader { kind, ..record.header.clone() };
     ForwardedRecord { header, durability: Durability::Sync, acked: frieze_base::Seq(0) }
 }
 

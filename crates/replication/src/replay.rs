@@ -2,7 +2,7 @@
 
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
 use frieze_chain::Replica;
-use frieze_multilog::RecordMeta;
+use frieze_multilog::RecordHeader;
 use frieze_wire::chain::Configuration;
 
 use crate::config_store::ConfigStore;
@@ -36,12 +36,12 @@ pub(crate) fn fresh(count: u32, me: NodeId) -> Vec<Replica> {
 ///
 /// # Errors
 /// `Corrupt` if the record cannot follow what the chain holds.
-pub fn replay(chains: &mut [Replica], meta: &RecordMeta) -> Result<u64, Fault> {
-    let Some(chain) = chains.get_mut(meta.chain.0 as usize) else {
+pub fn replay(chains: &mut [Replica], header: &RecordHeader) -> Result<u64, Fault> {
+    let Some(chain) = chains.get_mut(header.chain.0 as usize) else {
         return Err(Fault::new(
             Reason::Corrupt,
-            format!("a record of chain {} was found, but this directory has {} chains", meta.chain, chains.len()),
+            format!("a record of chain {} was found, but this directory has {} chains", header.chain, chains.len()),
         ));
     };
-    chain.replay(meta).map_err(Fault::from)
+    chain.replay(header).map_err(Fault::from)
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Rng, SegmentId, Seq, SessionId};
 use frieze_disk::{CrashKind, SimDisk};
 use frieze_hlc::Hlc;
-use frieze_multilog::{LogPosition, LogSettings, RecordKind, RecordMeta, RecoveredItem};
+use frieze_multilog::{LogPosition, LogSettings, RecordHeader, RecordKind, RecoveredItem};
 use frieze_storage::{Budget, Device, ImageBudget, RecoveryLimits, ReservedAppend, block_checksums};
 use frieze_tier::Shares;
 
@@ -22,15 +22,15 @@ fn open(disk: &SimDisk, life: u64, durable: LogPosition) -> (Device, Vec<u64>) {
     let limits = RecoveryLimits { upto: Hlc::MAX, durable, footers_from: SegmentId(0), serve_damaged: false };
     let mut stamps = Vec::new();
     let recovered = Device::recover(Arc::new(disk.clone()), settings, budget, &limits, &[], &mut |item| {
-        if let RecoveredItem::Record(meta) = item {
-            stamps.push(meta.stamp.0);
+        if let RecoveredItem::Record(header) = item {
+            stamps.push(header.stamp.0);
         }
     });
     (recovered.expect("a readable log").device, stamps)
 }
 
-fn record(stamp: u64, chunk: u64, len: u32) -> RecordMeta {
-    RecordMeta {
+fn record(stamp: u64, chunk: u64, len: u32) -> RecordHeader {
+    RecordHeader {
         kind: RecordKind::Write,
         chain: ChainId(0),
         epoch: ChainEpoch(1),
@@ -49,12 +49,12 @@ fn record(stamp: u64, chunk: u64, len: u32) -> RecordMeta {
     }
 }
 
-fn payload(meta: &RecordMeta) -> Vec<u8> {
-    (0..meta.len).map(|at| (meta.stamp.0 * 131 + u64::from(at)) as u8).collect()
+fn payload(header: &RecordHeader) -> Vec<u8> {
+    (0..header.len).map(|at| (header.stamp.0 * 131 + u64::from(at)) as u8).collect()
 }
 
-fn fill(device: &Device, meta: &RecordMeta, reserved: &mut ReservedAppend) {
-    let bytes = payload(meta);
+fn fill(device: &Device, header: &RecordHeader, reserved: &mut ReservedAppend) {
+    let bytes = payload(header);
     let (crcs, _) = block_checksums(&bytes, BLOCK_BYTES as usize);
     device.fill(reserved, &[&bytes], &[crcs]);
 }
@@ -66,36 +66,36 @@ fn interleaved_appends_survive_crashes_at_any_step() {
         let (disk, mut rng) = (SimDisk::new(seed), Rng::new(seed));
         let (mut device, _) = open(&disk, 0, LogPosition::default());
         let mut durable_end = LogPosition::default();
-        let mut places: VecDeque<(RecordMeta, ReservedAppend, bool)> = VecDeque::new();
+        let mut places: VecDeque<(RecordHeader, ReservedAppend, bool)> = VecDeque::new();
         let (mut published, mut refused, mut lost) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut durable = BTreeSet::new();
         let mut is_down = false;
         for stamp in 1..500 {
             match rng.below(9) {
                 0..=2 => {
-                    let meta = record(stamp, rng.below(3), rng.between(1, 3000) as u32);
-                    match device.reserve(std::slice::from_ref(&meta)) {
-                        Ok(Some(reserved)) => places.push_back((meta, reserved, false)),
+                    let header = record(stamp, rng.below(3), rng.between(1, 3000) as u32);
+                    match device.reserve(std::slice::from_ref(&header)) {
+                        Ok(Some(reserved)) => places.push_back((header, reserved, false)),
                         Ok(None) => {}
                         Err(_) => is_down = disk.is_crashed(),
                     }
                 }
                 3..=4 if !places.is_empty() => {
                     let at = rng.below(places.len() as u64) as usize;
-                    let (meta, reserved, is_filled) = &mut places[at];
+                    let (header, reserved, is_filled) = &mut places[at];
                     if !*is_filled {
-                        fill(&device, meta, reserved);
+                        fill(&device, header, reserved);
                         *is_filled = true;
                     }
                     both += usize::from(at > 0);
                 }
                 5..=6 => {
-                    while let Some((meta, reserved, _)) = places.pop_front_if(|(_, _, is_filled)| *is_filled) {
+                    while let Some((header, reserved, _)) = places.pop_front_if(|(_, _, is_filled)| *is_filled) {
                         match device.publish(reserved) {
-                            Ok(_) => drop(published.insert(meta.stamp.0)),
+                            Ok(_) => drop(published.insert(header.stamp.0)),
                             Err(_) => {
                                 failures += 1;
-                                refused.insert(meta.stamp.0);
+                                refused.insert(header.stamp.0);
                             }
                         }
                     }
@@ -125,7 +125,7 @@ fn interleaved_appends_survive_crashes_at_any_step() {
             is_down = false;
             crashes += 1;
             let kind = if rng.chance(2) { CrashKind::Process } else { CrashKind::Power };
-            let open_now: Vec<u64> = places.drain(..).map(|(meta, ..)| meta.stamp.0).collect();
+            let open_now: Vec<u64> = places.drain(..).map(|(header, ..)| header.stamp.0).collect();
             disk.crash(kind);
             disk.restart();
             let (again, found) = open(&disk, stamp, durable_end);
@@ -167,22 +167,22 @@ fn threads_fill_while_another_flushes_and_nothing_acknowledged_is_lost() {
                 scope.spawn(move || {
                     let mut rng = Rng::new(thread);
                     for _ in 0..150 {
-                        let (meta, mut reserved) = loop {
+                        let (header, mut reserved) = loop {
                             let mut last = order.lock().expect("no thread panics");
-                            let meta = record(*last + 1, thread, rng.between(1, 5000) as u32);
+                            let header = record(*last + 1, thread, rng.between(1, 5000) as u32);
                             if let Some(reserved) =
-                                device.reserve(std::slice::from_ref(&meta)).expect("a disk that works")
+                                device.reserve(std::slice::from_ref(&header)).expect("a disk that works")
                             {
                                 *last += 1;
-                                break (meta, reserved);
+                                break (header, reserved);
                             }
                             drop(last);
                             device.await_reserved();
                         };
-                        fill(device, &meta, &mut reserved);
+                        fill(device, &header, &mut reserved);
                         device.await_turn(&reserved);
                         let end = device.publish(reserved).expect("a disk that works");
-                        acknowledged.lock().expect("no thread panics").push((meta.stamp.0, end));
+                        acknowledged.lock().expect("no thread panics").push((header.stamp.0, end));
                     }
                     running.fetch_sub(1, Ordering::SeqCst);
                 });
@@ -213,26 +213,26 @@ fn threads_fill_while_another_flushes_and_nothing_acknowledged_is_lost() {
 fn a_record_lost_behind_a_hole_does_not_come_back_when_the_hole_is_written_again() {
     let disk = SimDisk::new(1);
     let (device, _) = open(&disk, 0, LogPosition::default());
-    let metas = [record(1, 0, 900), record(2, 1, 900), record(3, 2, 900)];
-    let [first, second, third] = metas.each_ref().map(|meta| {
-        device.reserve(std::slice::from_ref(meta)).map(|reserved| (meta, reserved)).expect("a disk that works")
+    let headers = [record(1, 0, 900), record(2, 1, 900), record(3, 2, 900)];
+    let [first, second, third] = headers.each_ref().map(|header| {
+        device.reserve(std::slice::from_ref(header)).map(|reserved| (header, reserved)).expect("a disk that works")
     });
     let (_, mut first) = (first.0, first.1.expect("there is room"));
-    fill(&device, &metas[0], &mut first);
+    fill(&device, &headers[0], &mut first);
     device.publish(first).expect("a disk that works");
     // The first record began the segment alone.
     assert!(second.1.is_none() && third.1.is_none());
-    let second = device.reserve(&metas[1..2]).expect("a disk that works").expect("there is room");
-    let mut third = device.reserve(&metas[2..]).expect("a disk that works").expect("there is room");
-    fill(&device, &metas[2], &mut third);
+    let second = device.reserve(&headers[1..2]).expect("a disk that works").expect("there is room");
+    let mut third = device.reserve(&headers[2..]).expect("a disk that works").expect("there is room");
+    fill(&device, &headers[2], &mut third);
     drop((second, third));
     disk.crash(CrashKind::Process);
     disk.restart();
     let (device, found) = open(&disk, 1, LogPosition::default());
     assert_eq!(found, [1]);
-    let bytes = payload(&metas[1]);
+    let bytes = payload(&headers[1]);
     let (crcs, _) = block_checksums(&bytes, BLOCK_BYTES as usize);
-    device.append(&metas[1..2], &[&bytes], &[crcs]).expect("a disk that works");
+    device.append(&headers[1..2], &[&bytes], &[crcs]).expect("a disk that works");
     disk.crash(CrashKind::Process);
     disk.restart();
     assert_eq!(open(&disk, 2, LogPosition::default()).1, [1, 2]);
@@ -245,13 +245,13 @@ fn a_failed_fill_fails_the_appends_behind_it_and_the_next_append_has_their_place
     let bytes = payload(&record(1, 0, 900));
     let (crcs, _) = block_checksums(&bytes, BLOCK_BYTES as usize);
     device.append(&[record(1, 0, 900)], &[&bytes], std::slice::from_ref(&crcs)).expect("a disk that works");
-    let metas = [record(2, 1, 900), record(3, 2, 900)];
-    let [mut second, mut third] = metas
+    let headers = [record(2, 1, 900), record(3, 2, 900)];
+    let [mut second, mut third] = headers
         .each_ref()
-        .map(|meta| device.reserve(std::slice::from_ref(meta)).expect("a disk that works").expect("there is room"));
-    fill(&device, &metas[1], &mut third);
+        .map(|header| device.reserve(std::slice::from_ref(header)).expect("a disk that works").expect("there is room"));
+    fill(&device, &headers[1], &mut third);
     disk.fail_writes(0, 1);
-    fill(&device, &metas[0], &mut second);
+    fill(&device, &headers[0], &mut second);
     assert!(device.publish(second).is_err());
     let waits = device.reserve(&[record(4, 1, 900)]).expect("a disk that works");
     assert!(waits.is_none(), "a thread may still write to the place of the third");

@@ -19,11 +19,8 @@ use super::super::read_index::ReadIndexQueue;
 use super::super::segments::SegmentFiles;
 use super::super::snapshot_transfer::{ReceivedSnapshot, SnapshotTransfers};
 use super::super::state::AppliedState;
-use frieze_net::{Idle, Peers};
+use frieze_net::{Idle, PEER_WAIT_MAX, Peers};
 use frieze_storage::{Device, NodeClock, Wake};
-
-/// How long a read waits for the answer of a majority, or for an instant to close.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The driver of one member; see [`crate::raft_driver`].
 pub(crate) struct RaftDriver {
@@ -218,7 +215,7 @@ impl RaftDriver {
     }
 
     pub(super) fn wait<T>(&self, look: impl FnMut() -> Option<T>) -> Option<T> {
-        self.progress.wait(&|| self.clock.reading().mono, PATIENCE, look)
+        self.progress.wait(&|| self.clock.reading().mono, PEER_WAIT_MAX, look)
     }
 
     /// Waits until `look` finds something, after each change of what this member knows; not for ever.

@@ -3,7 +3,7 @@
 use frieze_base::{ChainEpoch, ChainId, FastMap, Seq, SessionId, varint};
 use frieze_hlc::UserTime;
 
-use crate::RecordMeta;
+use crate::RecordHeader;
 use crate::slim::{heap_bytes, push_slim, reserve_slim};
 
 /// Session, user, chain and epoch of a record. Long runs of records have the same, so a record keeps a number.
@@ -16,8 +16,8 @@ pub(crate) struct WriterKey {
 }
 
 impl WriterKey {
-    pub(crate) fn of(meta: &RecordMeta) -> WriterKey {
-        let RecordMeta { session, uid, chain, epoch, .. } = *meta;
+    pub(crate) fn of(header: &RecordHeader) -> WriterKey {
+        let RecordHeader { session, uid, chain, epoch, .. } = *header;
         WriterKey { session, uid, chain, epoch }
     }
 }
@@ -50,7 +50,7 @@ impl WriterTable {
     }
 }
 
-/// The part of a record's meta that is only asked for by `log`.
+/// The part of a record's header that is only asked for by `log`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArchivedRecord {
     pub(crate) writer: u32,

@@ -14,7 +14,7 @@ use super::dropped::{DroppedSpan, DroppedSpans};
 use super::image_use::ImageUse;
 use super::marks::UserTimeMarks;
 use super::record::{IndexRecord, RecordPlace};
-use crate::RecordMeta;
+use crate::RecordHeader;
 use crate::plan::Planner;
 use crate::slim::{heap_bytes, reserve_slim};
 
@@ -53,8 +53,8 @@ pub(crate) struct FileIndex {
 
 impl FileIndex {
     /// What speaks against a record as the next of this file.
-    pub(crate) fn refuses(&self, meta: &RecordMeta) -> Option<&'static str> {
-        if self.chunk(meta.chunk.index).is_some_and(|chunk| chunk.newest() > meta.stamp) {
+    pub(crate) fn refuses(&self, header: &RecordHeader) -> Option<&'static str> {
+        if self.chunk(header.chunk.index).is_some_and(|chunk| chunk.newest() > header.stamp) {
             return Some("it is stamped below the newest record of its chunk");
         }
         None
@@ -103,7 +103,12 @@ impl FileIndex {
     }
 
     /// The records in segments from position `slot` on, by stamp, each with its place.
-    pub(crate) fn records_from(&self, id: InodeId, slot: u32, writers: &WriterTable) -> Vec<(RecordMeta, RecordPlace)> {
+    pub(crate) fn records_from(
+        &self,
+        id: InodeId,
+        slot: u32,
+        writers: &WriterTable,
+    ) -> Vec<(RecordHeader, RecordPlace)> {
         let mut found = Vec::new();
         for (index, chunk) in &self.chunks {
             let chunk_id = ChunkId { inode: id, index: *index };
@@ -118,30 +123,30 @@ impl FileIndex {
     }
 
     /// Adds the next record and returns by how much the memory grew.
-    pub(crate) fn push(&mut self, meta: &RecordMeta, place: RecordPlace, writer: u32) -> usize {
-        let record = IndexRecord::new(meta.kind, meta.stamp, place, meta.offset, meta.len);
+    pub(crate) fn push(&mut self, header: &RecordHeader, place: RecordPlace, writer: u32) -> usize {
+        let record = IndexRecord::new(header.kind, header.stamp, place, header.offset, header.len);
         let archived = ArchivedRecord {
             writer,
-            n: meta.n,
-            version: meta.version,
-            seq: meta.seq,
-            user_time: meta.user_time,
-            part: meta.part,
-            parts: meta.parts,
+            n: header.n,
+            version: header.version,
+            seq: header.seq,
+            user_time: header.user_time,
+            part: header.part,
+            parts: header.parts,
         };
         if self.chunks.is_empty() {
             self.oldest_slot = place.slot;
         }
         self.is_gone = false;
         let mut grown = 0;
-        let position = self.position_of(meta.chunk.index);
-        if self.chunks.get(position).is_none_or(|(index, _)| *index != meta.chunk.index) {
+        let position = self.position_of(header.chunk.index);
+        if self.chunks.get(position).is_none_or(|(index, _)| *index != header.chunk.index) {
             grown += reserve_slim(&mut self.chunks, 1) + heap_bytes(size_of::<Chunk>());
-            self.chunks.insert(position, (meta.chunk.index, Box::default()));
+            self.chunks.insert(position, (header.chunk.index, Box::default()));
         }
         let more = self.chunks[position].1.push(record, archived);
         grown += more;
-        grown += meta.user_time.map_or(0, |time| self.mark(meta.stamp, time));
+        grown += header.user_time.map_or(0, |time| self.mark(header.stamp, time));
         self.heap_bytes += grown as u64;
         grown
     }
@@ -206,7 +211,7 @@ impl FileIndex {
         upto: Hlc,
         max: usize,
         writers: &WriterTable,
-    ) -> Vec<RecordMeta> {
+    ) -> Vec<RecordHeader> {
         let chunks = self.chunks.iter().filter(|(_, chunk)| chunk.newest() > after);
         let mut sources: Vec<(u32, ChunkRecords<'_>)> =
             chunks.map(|(index, chunk)| (*index, chunk.versions(after, upto))).collect();
@@ -314,9 +319,9 @@ impl FileIndex {
     }
 }
 
-fn whole(chunk: ChunkId, record: IndexRecord, archived: ArchivedRecord, writers: &WriterTable) -> RecordMeta {
+fn whole(chunk: ChunkId, record: IndexRecord, archived: ArchivedRecord, writers: &WriterTable) -> RecordHeader {
     let WriterKey { session, uid, chain, epoch } = writers.get(archived.writer);
-    RecordMeta {
+    RecordHeader {
         kind: record.kind(),
         chain,
         epoch,

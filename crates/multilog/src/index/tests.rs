@@ -4,10 +4,10 @@ use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, Rng, Seq, Se
 use frieze_hlc::Hlc;
 
 use super::page::TOUCHED;
-use crate::{LogSettings, MultiLog, RecordKind, RecordMeta};
+use crate::{LogSettings, MultiLog, RecordHeader, RecordKind};
 
-fn write(stamp: u64, offset: u32, len: u32) -> RecordMeta {
-    RecordMeta {
+fn write(stamp: u64, offset: u32, len: u32) -> RecordHeader {
+    RecordHeader {
         kind: RecordKind::Write,
         chain: ChainId(1),
         epoch: ChainEpoch(1),

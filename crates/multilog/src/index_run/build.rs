@@ -13,7 +13,7 @@ use super::piece::{self, RunRecord};
 use crate::discarded::{Discards, is_discarded};
 use crate::entry::{FooterEntries, FooterRecord};
 use crate::header::LogPosition;
-use crate::record::RecordMeta;
+use crate::record::RecordHeader;
 
 /// Collects the records of some segments for an index run.
 #[derive(Debug, Default)]
@@ -26,13 +26,13 @@ impl RunBuilder {
     /// Adds the next segment by the entries of its footer, which were checked. False if they are none.
     pub(crate) fn add(&mut self, facts: &SegmentFacts, entries: &[u8], discarded: &[Discards]) -> bool {
         let Some(listed) = FooterEntries::new(&facts.header, entries).all(facts.records) else { return false };
-        for FooterRecord { meta, span, .. } in listed {
+        for FooterRecord { header, span, .. } in listed {
             self.contents.log_bytes += span.end - span.start;
-            if is_discarded(discarded, &meta, LogPosition { segment: facts.header.id, offset: span.start }) {
+            if is_discarded(discarded, &header, LogPosition { segment: facts.header.id, offset: span.start }) {
                 continue;
             }
             let head = (span.place - span.start) as u8;
-            self.records.push(RunRecord { meta, segment: facts.header.id, at: span.place as u32, head });
+            self.records.push(RunRecord { header, segment: facts.header.id, at: span.place as u32, head });
         }
         self.contents.facts.push(*facts);
         true
@@ -41,7 +41,7 @@ impl RunBuilder {
     /// The last record of each chain among those taken in so far.
     pub fn tips(&self) -> Vec<ChainTip> {
         let tips: BTreeMap<_, _> =
-            self.records.iter().map(|RunRecord { meta, .. }| (meta.chain, tip_of(meta))).collect();
+            self.records.iter().map(|RunRecord { header, .. }| (header.chain, tip_of(header))).collect();
         tips.into_values().collect()
     }
 
@@ -59,14 +59,14 @@ impl RunBuilder {
         self.contents.facts.first()?;
         let mut sessions = BTreeMap::new();
         let mut chains = BTreeMap::new();
-        for RunRecord { meta, .. } in &self.records {
-            let newest = sessions.entry(meta.session).or_insert(meta.stamp);
-            *newest = meta.stamp.max(*newest);
-            chains.insert(meta.chain, tip_of(meta));
+        for RunRecord { header, .. } in &self.records {
+            let newest = sessions.entry(header.session).or_insert(header.stamp);
+            *newest = header.stamp.max(*newest);
+            chains.insert(header.chain, tip_of(header));
         }
         // By stamp, whatever the order in which chains have brought them: then each run is of a short time.
         let mut by_stamp: Vec<(Hlc, InodeId)> =
-            self.records.iter().map(|record| (record.meta.stamp, record.meta.chunk.inode)).collect();
+            self.records.iter().map(|record| (record.header.stamp, record.header.chunk.inode)).collect();
         by_stamp.sort_by_key(|(stamp, _)| *stamp);
         by_stamp.into_iter().for_each(|(stamp, inode)| self.contents.time_runs.push(inode, stamp));
         self.contents.time_runs.close();
@@ -74,7 +74,7 @@ impl RunBuilder {
         self.contents.chains = chains.into_values().collect();
         self.contents.companion = companion.to_vec();
         // Stable: the records of a file stay in the order of the log.
-        self.records.sort_by_key(|record| record.meta.chunk.inode);
+        self.records.sort_by_key(|record| record.header.chunk.inode);
         let mut bytes = Vec::new();
         let mut sink = |offset: u64, part: &[u8]| {
             let (from, end) = (offset as usize, offset as usize + part.len());
@@ -84,18 +84,18 @@ impl RunBuilder {
         };
         let mut writer = RunWriter::new(&mut sink);
         let mut encoded = Vec::new();
-        for file in self.records.chunk_by(|a, b| a.meta.chunk.inode == b.meta.chunk.inode) {
+        for file in self.records.chunk_by(|a, b| a.header.chunk.inode == b.header.chunk.inode) {
             encoded.clear();
             piece::encode(file.iter(), &mut encoded);
-            writer.add(file[0].meta.chunk.inode, &[&encoded]).ok()?;
+            writer.add(file[0].header.chunk.inode, &[&encoded]).ok()?;
         }
         let index_run = writer.finish(&self.contents).ok()?;
         Some((index_run, bytes))
     }
 }
 
-pub(super) fn tip_of(meta: &RecordMeta) -> ChainTip {
-    let RecordMeta { chain, epoch, n, stamp, session, seq, .. } = *meta;
+pub(super) fn tip_of(header: &RecordHeader) -> ChainTip {
+    let RecordHeader { chain, epoch, n, stamp, session, seq, .. } = *header;
     ChainTip { chain, epoch, n, stamp, session, seq }
 }
 

@@ -87,9 +87,9 @@ impl IndexFetch {
         assert_eq!(self.numbers.len(), self.records.len(), "records are numbered before they are built");
         for (record, &(slot, writer)) in self.records.iter().zip(&self.numbers) {
             // The log left it out too.
-            if self.file.refuses(&record.meta).is_none() {
+            if self.file.refuses(&record.header).is_none() {
                 let place = RecordPlace { slot, at: record.at, head: record.head };
-                self.file.push(&record.meta, place, writer);
+                self.file.push(&record.header, place, writer);
             }
         }
         self.records = Vec::new();
@@ -123,10 +123,10 @@ impl MultiLog {
             segment: placed.segment,
             offset: u64::from(placed.at) - u64::from(placed.head),
         };
-        fetch.records.retain(|placed| !is_discarded(&self.discarded, &placed.meta, begins(placed)));
+        fetch.records.retain(|placed| !is_discarded(&self.discarded, &placed.header, begins(placed)));
         let mut slots: FastMap<SegmentId, u32> = FastMap::default();
         fetch.numbers.clear();
-        for RunRecord { meta, segment, .. } in &fetch.records {
+        for RunRecord { header, segment, .. } in &fetch.records {
             let slot = match slots.get(segment) {
                 Some(&slot) => slot,
                 None => {
@@ -137,7 +137,7 @@ impl MultiLog {
                     slot as u32
                 }
             };
-            let writer = self.writers.number_of(WriterKey::of(meta));
+            let writer = self.writers.number_of(WriterKey::of(header));
             fetch.numbers.push((slot, writer));
         }
         true
@@ -154,11 +154,11 @@ impl MultiLog {
         }
         let mut file = fetch.file;
         if let Some(unsealed) = self.take_file(fetch.inode) {
-            for (meta, place) in unsealed.records_from(fetch.inode, self.indexed as u32, &self.writers) {
+            for (header, place) in unsealed.records_from(fetch.inode, self.indexed as u32, &self.writers) {
                 // As all of it together would have said when it was recovered.
-                if file.refuses(&meta).is_none() {
-                    let writer = self.writers.number_of(WriterKey::of(&meta));
-                    file.push(&meta, place, writer);
+                if file.refuses(&header).is_none() {
+                    let writer = self.writers.number_of(WriterKey::of(&header));
+                    file.push(&header, place, writer);
                 }
             }
         }
@@ -213,9 +213,9 @@ impl MultiLog {
                 continue;
             }
             let mut part = FileIndex::partial();
-            for (meta, place) in unsealed {
-                let writer = self.writers.number_of(WriterKey::of(&meta));
-                part.push(&meta, place, writer);
+            for (header, place) in unsealed {
+                let writer = self.writers.number_of(WriterKey::of(&header));
+                part.push(&header, place, writer);
             }
             self.files_bytes += part.heap_bytes();
             self.files.insert(inode, part);

@@ -9,12 +9,12 @@ use frieze_base::varint::{put, put_difference, take, take_bytes, take_difference
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::{RecordKind, RecordMeta};
+use crate::{RecordHeader, RecordKind};
 
 /// A record, and where it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RunRecord {
-    pub(crate) meta: RecordMeta,
+    pub(crate) header: RecordHeader,
     pub(crate) segment: SegmentId,
     /// Offset of its block checksums in the segment.
     pub(crate) at: u32,
@@ -25,7 +25,7 @@ pub(crate) struct RunRecord {
 /// What the first entry of a piece differs from.
 fn nothing(inode: InodeId) -> RunRecord {
     let chunk = ChunkId { inode, index: 0 };
-    RunRecord { meta: RecordMeta { chunk, ..RecordMeta::ZERO }, segment: SegmentId(0), at: 0, head: 0 }
+    RunRecord { header: RecordHeader { chunk, ..RecordHeader::ZERO }, segment: SegmentId(0), at: 0, head: 0 }
 }
 
 /// Appends a piece: records of one file in the order of the log.
@@ -33,49 +33,49 @@ pub(crate) fn encode<'a>(records: impl Iterator<Item = &'a RunRecord>, bytes: &m
     let mut last = nothing(InodeId(0));
     let mut user_time = 0;
     for record in records {
-        let (meta, before) = (&record.meta, &last.meta);
-        let who = |meta: &RecordMeta| (meta.session, meta.uid, meta.epoch);
-        let at = |meta: &RecordMeta| (meta.chunk.index, meta.chain);
+        let (header, before) = (&record.header, &last.header);
+        let who = |header: &RecordHeader| (header.session, header.uid, header.epoch);
+        let at = |header: &RecordHeader| (header.chunk.index, header.chain);
         let mut flags = 0;
-        flags |= WRITER * u8::from(who(meta) != who(before));
-        flags |= VERSION * u8::from(meta.version != before.version.wrapping_add(1));
-        flags |= USER_TIME * u8::from(meta.user_time.is_some());
-        flags |= PARTS * u8::from((meta.part, meta.parts) != (0, 1));
-        flags |= CHUNK * u8::from(at(meta) != at(before));
+        flags |= WRITER * u8::from(who(header) != who(before));
+        flags |= VERSION * u8::from(header.version != before.version.wrapping_add(1));
+        flags |= USER_TIME * u8::from(header.user_time.is_some());
+        flags |= PARTS * u8::from((header.part, header.parts) != (0, 1));
+        flags |= CHUNK * u8::from(at(header) != at(before));
         flags |= SEGMENT * u8::from(record.segment != last.segment);
-        flags |= PUNCH * u8::from(meta.kind == RecordKind::Punch);
-        flags |= LEN * u8::from(meta.len != before.len);
+        flags |= PUNCH * u8::from(header.kind == RecordKind::Punch);
+        flags |= LEN * u8::from(header.len != before.len);
         bytes.push(flags);
-        put_difference(bytes, before.n, meta.n);
-        put_difference(bytes, before.seq.0, meta.seq.0);
-        put_difference(bytes, before.stamp.0, meta.stamp.0);
-        put_difference(bytes, end_of(before), meta.offset.into());
+        put_difference(bytes, before.n, header.n);
+        put_difference(bytes, before.seq.0, header.seq.0);
+        put_difference(bytes, before.stamp.0, header.stamp.0);
+        put_difference(bytes, end_of(before), header.offset.into());
         put_difference(bytes, last.at.into(), record.at.into());
         bytes.push(record.head);
         if flags & WRITER != 0 {
-            put(bytes, meta.session.0);
-            put(bytes, meta.uid.into());
-            put_difference(bytes, before.epoch.0, meta.epoch.0);
+            put(bytes, header.session.0);
+            put(bytes, header.uid.into());
+            put_difference(bytes, before.epoch.0, header.epoch.0);
         }
         if flags & VERSION != 0 {
-            put_difference(bytes, before.version, meta.version);
+            put_difference(bytes, before.version, header.version);
         }
-        if let Some(time) = meta.user_time {
+        if let Some(time) = header.user_time {
             put_difference(bytes, user_time, time.0 as u64);
             user_time = time.0 as u64;
         }
         if flags & PARTS != 0 {
-            bytes.extend([meta.part, meta.parts]);
+            bytes.extend([header.part, header.parts]);
         }
         if flags & CHUNK != 0 {
-            put(bytes, meta.chunk.index.into());
-            put(bytes, meta.chain.0.into());
+            put(bytes, header.chunk.index.into());
+            put(bytes, header.chain.0.into());
         }
         if flags & SEGMENT != 0 {
             put_difference(bytes, last.segment.0, record.segment.0);
         }
         if flags & LEN != 0 {
-            put(bytes, meta.len.into());
+            put(bytes, header.len.into());
         }
         last = record.clone();
     }
@@ -88,55 +88,55 @@ pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], records: &mut Vec<RunReco
     let bytes = &mut bytes;
     while let Some((&flags, rest)) = bytes.split_first() {
         *bytes = rest;
-        let before = &last.meta;
-        let mut meta = before.clone();
-        meta.n = take_difference(bytes, before.n)?;
-        meta.seq = Seq(take_difference(bytes, before.seq.0)?);
-        meta.stamp = Hlc(take_difference(bytes, before.stamp.0)?);
-        meta.offset = u32::try_from(take_difference(bytes, end_of(before))?).ok()?;
+        let before = &last.header;
+        let mut header = before.clone();
+        header.n = take_difference(bytes, before.n)?;
+        header.seq = Seq(take_difference(bytes, before.seq.0)?);
+        header.stamp = Hlc(take_difference(bytes, before.stamp.0)?);
+        header.offset = u32::try_from(take_difference(bytes, end_of(before))?).ok()?;
         let at = u32::try_from(take_difference(bytes, last.at.into())?).ok()?;
         let head = take_bytes(bytes, 1)?[0];
         if flags & WRITER != 0 {
-            meta.session = SessionId(take(bytes)?);
-            meta.uid = u32::try_from(take(bytes)?).ok()?;
-            meta.epoch = ChainEpoch(take_difference(bytes, before.epoch.0)?);
+            header.session = SessionId(take(bytes)?);
+            header.uid = u32::try_from(take(bytes)?).ok()?;
+            header.epoch = ChainEpoch(take_difference(bytes, before.epoch.0)?);
         }
-        meta.version = match flags & VERSION {
+        header.version = match flags & VERSION {
             0 => before.version.wrapping_add(1),
             _ => take_difference(bytes, before.version)?,
         };
-        meta.user_time = None;
+        header.user_time = None;
         if flags & USER_TIME != 0 {
             user_time = take_difference(bytes, user_time)?;
-            meta.user_time = Some(UserTime(user_time as i64));
+            header.user_time = Some(UserTime(user_time as i64));
         }
-        (meta.part, meta.parts) = (0, 1);
+        (header.part, header.parts) = (0, 1);
         if flags & PARTS != 0 {
             let (&[part, parts], rest) = bytes.split_first_chunk()?;
             *bytes = rest;
-            (meta.part, meta.parts) = (part, parts);
+            (header.part, header.parts) = (part, parts);
         }
         if flags & CHUNK != 0 {
-            meta.chunk.index = u32::try_from(take(bytes)?).ok()?;
-            meta.chain = ChainId(u32::try_from(take(bytes)?).ok()?);
+            header.chunk.index = u32::try_from(take(bytes)?).ok()?;
+            header.chain = ChainId(u32::try_from(take(bytes)?).ok()?);
         }
         let segment = match flags & SEGMENT {
             0 => last.segment,
             _ => SegmentId(take_difference(bytes, last.segment.0)?),
         };
-        meta.kind = if flags & PUNCH == 0 { RecordKind::Write } else { RecordKind::Punch };
+        header.kind = if flags & PUNCH == 0 { RecordKind::Write } else { RecordKind::Punch };
         if flags & LEN != 0 {
-            meta.len = u32::try_from(take(bytes)?).ok()?;
+            header.len = u32::try_from(take(bytes)?).ok()?;
         }
-        let sound = meta.is_sound();
-        last = RunRecord { meta: sound.then_some(meta)?, segment, at, head };
+        let sound = header.is_sound();
+        last = RunRecord { header: sound.then_some(header)?, segment, at, head };
         records.push(last.clone());
     }
     Some(())
 }
 
-fn end_of(meta: &RecordMeta) -> u64 {
-    u64::from(meta.offset) + u64::from(meta.len)
+fn end_of(header: &RecordHeader) -> u64 {
+    u64::from(header.offset) + u64::from(header.len)
 }
 
 const WRITER: u8 = 1;
@@ -166,17 +166,17 @@ mod tests {
         let records: Vec<RunRecord> = (0..2000)
             .map(|_| {
                 let mut record = nothing(inode);
-                let meta = &mut record.meta;
-                meta.kind = if odd(3) == 0 { RecordKind::Punch } else { RecordKind::Write };
-                (meta.chain, meta.epoch) = (ChainId(odd(1 << 32) as u32), ChainEpoch(odd(u64::MAX)));
-                (meta.n, meta.version, meta.stamp) = (odd(u64::MAX), odd(u64::MAX), Hlc(odd(u64::MAX)));
-                meta.user_time = (odd(2) == 0).then(|| UserTime(odd(u64::MAX) as i64));
-                (meta.session, meta.seq, meta.uid) =
+                let header = &mut record.header;
+                header.kind = if odd(3) == 0 { RecordKind::Punch } else { RecordKind::Write };
+                (header.chain, header.epoch) = (ChainId(odd(1 << 32) as u32), ChainEpoch(odd(u64::MAX)));
+                (header.n, header.version, header.stamp) = (odd(u64::MAX), odd(u64::MAX), Hlc(odd(u64::MAX)));
+                header.user_time = (odd(2) == 0).then(|| UserTime(odd(u64::MAX) as i64));
+                (header.session, header.seq, header.uid) =
                     (SessionId(odd(u64::MAX)), Seq(odd(u64::MAX)), odd(1 << 32) as u32);
-                (meta.chunk.index, meta.offset, meta.len) =
+                (header.chunk.index, header.offset, header.len) =
                     (odd(1 << 32) as u32, odd(1 << 31) as u32, odd(1 << 31) as u32);
-                meta.part = odd(8) as u8;
-                meta.parts = meta.part + 1 + odd(3) as u8;
+                header.part = odd(8) as u8;
+                header.parts = header.part + 1 + odd(3) as u8;
                 (record.segment, record.at, record.head) =
                     (SegmentId(odd(u64::MAX)), odd(1 << 32) as u32, odd(128) as u8);
                 record
@@ -201,10 +201,10 @@ mod tests {
         let mut rng = Rng::new(1);
         let records: Vec<RunRecord> = (0..1000)
             .map(|number| {
-                let meta = &mut record.meta;
-                (meta.n, meta.version) = (meta.n + 1 + rng.below(40), meta.version + 1);
-                (meta.seq, meta.stamp) = (Seq(meta.seq.0 + 1 + rng.below(40)), Hlc(meta.stamp.0 + (1 << 20)));
-                (meta.offset, meta.len) = (rng.below(1 << 26) as u32, 32 << 10);
+                let header = &mut record.header;
+                (header.n, header.version) = (header.n + 1 + rng.below(40), header.version + 1);
+                (header.seq, header.stamp) = (Seq(header.seq.0 + 1 + rng.below(40)), Hlc(header.stamp.0 + (1 << 20)));
+                (header.offset, header.len) = (rng.below(1 << 26) as u32, 32 << 10);
                 record.at = (record.at + 33_000 * 4) % (64 << 20);
                 record.segment = SegmentId(1 + number / 500);
                 record.clone()
@@ -217,14 +217,14 @@ mod tests {
 
     fn record(stamp: u64, index: u32, segment: u64) -> RunRecord {
         let chunk = ChunkId { inode: InodeId(77), index };
-        let meta = RecordMeta { chunk, stamp: Hlc(stamp), n: stamp, seq: Seq(3), len: 600, ..RecordMeta::ZERO };
-        RunRecord { meta, segment: SegmentId(segment), at: 70, head: 6 }
+        let header = RecordHeader { chunk, stamp: Hlc(stamp), n: stamp, seq: Seq(3), len: 600, ..RecordHeader::ZERO };
+        RunRecord { header, segment: SegmentId(segment), at: 70, head: 6 }
     }
 
     #[test]
     fn any_bytes_are_a_piece_of_an_index_run_or_none() {
         let mut punch = record(1000, 2, 6);
-        (punch.meta.kind, punch.meta.user_time, punch.meta.parts) = (RecordKind::Punch, Some(UserTime(-5)), 3);
+        (punch.header.kind, punch.header.user_time, punch.header.parts) = (RecordKind::Punch, Some(UserTime(-5)), 3);
         let mut seed = Vec::new();
         encode([record(900, 0, 5), record(901, 0, 5), punch].iter(), &mut seed);
         frieze_harness::fuzz!([seed], |bytes: &[u8]| {

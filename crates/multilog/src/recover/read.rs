@@ -3,7 +3,7 @@
 use frieze_base::{Fault, crc32c};
 
 use super::source::{LogSource, SegmentKey};
-use crate::RecordMeta;
+use crate::RecordHeader;
 use crate::entry::{FooterEntry, HeadRead, RECORD_HEAD_BYTES_MAX, RecordCursor, RecordSpan};
 use crate::error::Error;
 use crate::header::{NoHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -39,7 +39,7 @@ pub(super) enum NextRecord {
 /// A record as read.
 #[derive(Debug)]
 pub(super) struct RecordRead {
-    pub(super) meta: RecordMeta,
+    pub(super) header: RecordHeader,
     pub(super) entry: FooterEntry,
     pub(super) span: RecordSpan,
 }
@@ -124,7 +124,7 @@ impl<'a> SegmentReader<'a> {
             HeadRead::Torn => return Ok(NextRecord::TornHead),
             HeadRead::Found(found) => found,
         };
-        let span = cursor.span(segment, &found.meta, &found.entry);
+        let span = cursor.span(segment, &found.header, &found.entry);
         if span.end > segment.bytes {
             return Ok(NextRecord::TornHead);
         }
@@ -140,13 +140,13 @@ impl<'a> SegmentReader<'a> {
             // A sound record that followed another one: cut off by an earlier recovery.
             return Ok(NextRecord::End);
         }
-        let sound = payload.len() == found.meta.payload_len() as usize
+        let sound = payload.len() == found.header.payload_len() as usize
             && payload.chunks(segment.block_bytes as usize).map(crc32c).eq(array
                 .as_chunks()
                 .0
                 .iter()
                 .map(|crc| u32::from_le_bytes(*crc)));
-        let read = RecordRead { meta: found.meta, entry: found.entry, span };
+        let read = RecordRead { header: found.header, entry: found.entry, span };
         Ok(if sound { NextRecord::Record(read) } else { NextRecord::TornPayload(read) })
     }
 

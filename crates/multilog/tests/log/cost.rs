@@ -2,13 +2,13 @@
 
 use frieze_base::{ChunkId, InodeId, Rng};
 use frieze_hlc::Hlc;
-use frieze_multilog::{LogSettings, MultiLog, RecordMeta};
+use frieze_multilog::{LogSettings, MultiLog, RecordHeader};
 
 use crate::support::write_of;
 
 const CHUNK_BYTES: u64 = 64 << 20;
 
-fn log_with(records: impl Iterator<Item = RecordMeta>) -> MultiLog {
+fn log_with(records: impl Iterator<Item = RecordHeader>) -> MultiLog {
     let mut log = MultiLog::new(LogSettings::default());
     for record in records {
         let placed = log.reserve(std::slice::from_ref(&record)).expect("nothing is reserved");

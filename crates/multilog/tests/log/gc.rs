@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ByteRange, ChunkId, InodeId, Rng, SegmentId, SessionId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{PieceSource, RecordKind, RecordMeta};
+use frieze_multilog::{PieceSource, RecordHeader, RecordKind};
 
 use crate::support::{LogDevice, settings, with_payload, write_of};
 
@@ -14,28 +14,28 @@ const BYTES: u64 = 300_000;
 const RECORDS: u64 = 600;
 
 /// The next record: a write, or now and then a hole, by one of some sessions.
-fn record(rng: &mut Rng, stamp: u64, sessions: u64) -> RecordMeta {
+fn record(rng: &mut Rng, stamp: u64, sessions: u64) -> RecordHeader {
     let offset = rng.below(BYTES - 20_000) as u32 / 4096 * 4096;
-    let mut meta = write_of(FILE.0, 0, stamp, offset, rng.between(1, 20_000) as u32);
+    let mut header = write_of(FILE.0, 0, stamp, offset, rng.between(1, 20_000) as u32);
     if rng.chance(10) {
-        meta.kind = RecordKind::Punch;
+        header.kind = RecordKind::Punch;
     }
-    meta.session = SessionId(1 + rng.below(sessions));
-    meta
+    header.session = SessionId(1 + rng.below(sessions));
+    header
 }
 
 /// Writes, holes, and ever shorter reaches at the end.
 fn device_with(rng: &mut Rng, sessions: u64) -> LogDevice {
     let mut device = LogDevice::new(settings(4 << 20));
     for stamp in 1..=RECORDS {
-        let mut meta = record(rng, stamp, sessions);
+        let mut header = record(rng, stamp, sessions);
         if stamp == RECORDS / 4 {
             // Nothing that is kept reaches as far.
-            (meta.kind, meta.offset, meta.len) = (RecordKind::Write, BYTES as u32 - 10, 10);
+            (header.kind, header.offset, header.len) = (RecordKind::Write, BYTES as u32 - 10, 10);
         } else if stamp == RECORDS / 4 + 1 {
-            (meta.kind, meta.offset, meta.len) = (RecordKind::Punch, BYTES as u32 - 100, 100);
+            (header.kind, header.offset, header.len) = (RecordKind::Punch, BYTES as u32 - 100, 100);
         }
-        device.write(&[with_payload(meta)]);
+        device.write(&[with_payload(header)]);
     }
     device
 }

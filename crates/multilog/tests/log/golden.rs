@@ -3,7 +3,7 @@
 
 use frieze_base::{ChainEpoch, ChainId, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{RecordKind, RecordMeta};
+use frieze_multilog::{RecordHeader, RecordKind};
 
 use crate::support::{DeviceFiles, LogDevice, recover, settings, write_of};
 
@@ -22,8 +22,8 @@ pub(crate) fn unhex(text: &str) -> Vec<u8> {
 }
 
 /// A write with every field set, and a punch.
-fn records() -> Vec<(RecordMeta, Vec<u8>)> {
-    let write = RecordMeta {
+fn records() -> Vec<(RecordHeader, Vec<u8>)> {
+    let write = RecordHeader {
         chain: ChainId(0x0c0c_0c0c),
         epoch: ChainEpoch(0x0e0e),
         n: 0x1111,
@@ -35,7 +35,7 @@ fn records() -> Vec<(RecordMeta, Vec<u8>)> {
         ..write_of(0x77, 0x88, 0x0005_1900_0000_0001, 0x600, 600)
     };
     let punch =
-        RecordMeta { kind: RecordKind::Punch, stamp: Hlc(0x0005_1900_0000_0002), user_time: None, ..write.clone() };
+        RecordHeader { kind: RecordKind::Punch, stamp: Hlc(0x0005_1900_0000_0002), user_time: None, ..write.clone() };
     vec![(write, vec![0xab; 600]), (punch, Vec::new())]
 }
 
@@ -71,7 +71,7 @@ fn a_closed_segment_says_so_in_byte_96_of_its_trailer() {
     // Recovery goes on behind it in a new segment, and reads it by its footer alone, whatever is left of the records.
     device.files.put(SegmentId(1), seal.offset, &seal.footer);
     device.files.put(SegmentId(1), 64, &[0; 832]);
-    let expect: Vec<RecordMeta> = records().into_iter().map(|(meta, _)| meta).collect();
+    let expect: Vec<RecordHeader> = records().into_iter().map(|(header, _)| header).collect();
     let (_, report, seen) = recover(device.files, settings(4096));
     assert_eq!((seen, report.scanned_bytes, report.cut), (expect, 0, None));
 }
@@ -146,7 +146,7 @@ pub(crate) fn put_golden_footer(files: &mut DeviceFiles) {
 #[test]
 fn bytes_of_format_version_1_are_read() {
     let (mut files, at) = golden_segment();
-    let expect: Vec<RecordMeta> = records().into_iter().map(|(meta, _)| meta).collect();
+    let expect: Vec<RecordHeader> = records().into_iter().map(|(header, _)| header).collect();
     let (_, report, seen) = recover(files.clone(), settings(4096));
     assert_eq!((seen, report.cut, report.end.offset), (expect.clone(), None, at));
     put_golden_footer(&mut files);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{ByteRange, ChunkId, InodeId, Rng};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    FragmentedPage, ImageDigest, ImageKey, ImagePlace, Images, MultiLog, Piece, PieceSource, RecordKind, RecordMeta,
+    FragmentedPage, ImageDigest, ImageKey, ImagePlace, Images, MultiLog, Piece, PieceSource, RecordHeader, RecordKind,
     ScanCursor,
 };
 use proptest::prelude::*;
@@ -141,15 +141,15 @@ impl StoredImages {
 }
 
 /// Small writes into few pages, so that those have many pieces.
-fn small_writes(count: u64, rng: &mut Rng) -> Vec<(RecordMeta, Vec<u8>)> {
+fn small_writes(count: u64, rng: &mut Rng) -> Vec<(RecordHeader, Vec<u8>)> {
     let mut stamp = 0;
     let mut next = |inode: u64, rng: &mut Rng| {
         stamp += 10;
-        let mut meta = write_of(inode, 0, stamp, rng.below(90_000) as u32, rng.between(1, 3000) as u32);
+        let mut header = write_of(inode, 0, stamp, rng.below(90_000) as u32, rng.between(1, 3000) as u32);
         if rng.chance(20) {
-            meta.kind = RecordKind::Punch;
+            header.kind = RecordKind::Punch;
         }
-        with_payload(meta)
+        with_payload(header)
     };
     (0..count).map(|number| next(1 + number % 2, rng)).collect()
 }
@@ -226,9 +226,9 @@ proptest! {
         // The log ends earlier, and other records follow: their stamps are later, their numbers are the same.
         let (mut device, ..) = recover(kept.files.clone(), settings(1 << 20));
         stored.load();
-        for (mut meta, _) in small_writes(200, &mut rng) {
-            meta.stamp = Hlc(meta.stamp.0 + 10_000);
-            device.write(&[with_payload(meta)]);
+        for (mut header, _) in small_writes(200, &mut rng) {
+            header.stamp = Hlc(header.stamp.0 + 10_000);
+            device.write(&[with_payload(header)]);
         }
         for at in (0..12_000).step_by(70) {
             let chunk = ChunkId { inode: InodeId(1 + at % 2), index: 0 };
@@ -247,8 +247,8 @@ fn every_record_of_a_page_is_walked_over_once_and_images_are_few() {
     let mut rng = Rng::new(2);
     let mut device = LogDevice::new(settings(4 << 20));
     for stamp in 1..=20_000u64 {
-        let meta = write_of(1, 0, stamp, rng.below(16) as u32 * 4096, 100);
-        device.write(&[with_payload(meta)]);
+        let header = write_of(1, 0, stamp, rng.below(16) as u32 * 4096, 100);
+        device.write(&[with_payload(header)]);
     }
     let mut stored = StoredImages::new(8);
     // In small steps or at once: the same images.

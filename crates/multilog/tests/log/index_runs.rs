@@ -2,7 +2,7 @@
 
 use frieze_base::{ChunkId, InodeId, Rng, SessionId, crc32c};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{Error, LogSettings, MultiLog, RecordMeta, RecoveredItem, RunKey, RunMerge};
+use frieze_multilog::{Error, LogSettings, MultiLog, RecordHeader, RecoveredItem, RunKey, RunMerge};
 use proptest::prelude::*;
 
 use crate::model::{LogModel, any_op, compare, run};
@@ -191,9 +191,9 @@ proptest! {
 fn device_with(count: u64) -> LogDevice {
     let mut device = LogDevice::new(settings(32 << 10));
     (1..=count).for_each(|stamp| {
-        let mut meta = write_of(1 + stamp % 4, 0, stamp, (stamp as u32 % 64) * 700, 700);
-        meta.user_time = Some(UserTime(stamp as i64));
-        device.write(&[with_payload(meta)]);
+        let mut header = write_of(1 + stamp % 4, 0, stamp, (stamp as u32 % 64) * 700, 700);
+        header.user_time = Some(UserTime(stamp as i64));
+        device.write(&[with_payload(header)]);
     });
     device.seal(device.log.end());
     device
@@ -211,7 +211,7 @@ fn a_restart_does_not_read_records_in_index_runs() {
         &mut device.files.clone(),
         Hlc::MAX,
         &mut |recovered| match recovered {
-            RecoveredItem::Record(meta) => shown.push(meta.stamp.0),
+            RecoveredItem::Record(header) => shown.push(header.stamp.0),
             RecoveredItem::Indexed { chains, newest, companion } => {
                 assert!(shown.is_empty(), "before all records");
                 indexed = Some((chains.to_vec(), newest, companion.to_vec()));
@@ -320,8 +320,9 @@ fn a_merge_of_a_damaged_shelf_names_it() {
 pub(crate) fn device_to_be_shelved(records: u64) -> LogDevice {
     let mut device = LogDevice::new(settings(4096));
     for stamp in 1..=records {
-        let meta = RecordMeta { user_time: Some(UserTime(-5)), ..write_of(stamp % 3 + 1, 2, stamp * 1000, 700, 300) };
-        device.write(&[with_payload(meta)]);
+        let header =
+            RecordHeader { user_time: Some(UserTime(-5)), ..write_of(stamp % 3 + 1, 2, stamp * 1000, 700, 300) };
+        device.write(&[with_payload(header)]);
     }
     device.seal(device.log.end());
     device

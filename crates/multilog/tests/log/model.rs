@@ -3,7 +3,7 @@
 use crate::support::{LogDevice, payload_of, settings, with_payload, write_of};
 use frieze_base::{ByteRange, ChunkId, InodeId, Rng};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{PieceSource, RecordKind, RecordMeta, Tail};
+use frieze_multilog::{PieceSource, RecordHeader, RecordKind, Tail};
 use proptest::prelude::*;
 
 const CHUNK_BYTES: u32 = 300 << 10;
@@ -11,7 +11,7 @@ const CHUNK_BYTES: u32 = 300 << 10;
 /// Every record ever, replayed for each question.
 #[derive(Default)]
 pub(crate) struct LogModel {
-    pub(crate) records: Vec<RecordMeta>,
+    pub(crate) records: Vec<RecordHeader>,
 }
 
 impl LogModel {
@@ -44,9 +44,9 @@ impl LogModel {
         written.iter().filter(|written| **written).count() as u64
     }
 
-    fn of(&self, inode: InodeId, after: Hlc, upto: Hlc) -> impl DoubleEndedIterator<Item = &RecordMeta> {
+    fn of(&self, inode: InodeId, after: Hlc, upto: Hlc) -> impl DoubleEndedIterator<Item = &RecordHeader> {
         let within =
-            move |record: &&RecordMeta| record.chunk.inode == inode && record.stamp > after && record.stamp <= upto;
+            move |record: &&RecordHeader| record.chunk.inode == inode && record.stamp > after && record.stamp <= upto;
         self.records.iter().filter(within)
     }
 
@@ -106,7 +106,7 @@ pub(crate) fn run(ops: &[LogOp], device: &mut LogDevice, model: &mut LogModel, r
         let mut group = vec![first.clone()];
         let rest = op.len - first.len;
         if rest > 0 && !op.punch {
-            let mut second = RecordMeta { offset: 0, len: rest, part: 1, parts: 2, ..first };
+            let mut second = RecordHeader { offset: 0, len: rest, part: 1, parts: 2, ..first };
             second.chunk.index += 1;
             group[0].parts = 2;
             group.push(second);
@@ -124,7 +124,7 @@ pub(crate) fn run(ops: &[LogOp], device: &mut LogDevice, model: &mut LogModel, r
             let end = device.log.end();
             device.log.checkpoint(end).iter().for_each(|seal| device.files.seal(seal));
         }
-        model.records.extend(group.into_iter().map(|(meta, _)| meta));
+        model.records.extend(group.into_iter().map(|(header, _)| header));
     }
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn compare(device: &LogDevice, model: &LogModel, rng: &mut Rng, quest
 
         let max = rng.below(30) as usize;
         let versions = device.log.versions(chunk.inode, after, upto, max);
-        let expect: Vec<RecordMeta> = model.of(chunk.inode, after, upto).take(max).cloned().collect();
+        let expect: Vec<RecordHeader> = model.of(chunk.inode, after, upto).take(max).cloned().collect();
         assert_eq!(versions, expect);
 
         let user = UserTime(rng.below(newest.0 / 30 + 20) as i64 - 10);

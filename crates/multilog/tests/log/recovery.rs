@@ -2,14 +2,14 @@
 
 use frieze_base::{ByteRange, ChunkId, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Error, LogCutReason, LogPosition, MultiLog, RecordMeta, RecoveredItem, SegmentKey};
+use frieze_multilog::{Error, LogCutReason, LogPosition, MultiLog, RecordHeader, RecoveredItem, SegmentKey};
 
 use crate::support::{DeviceFiles, LogDevice, payload_of, recover, settings, with_payload, write_of};
 
 const SEGMENT_BYTES: u64 = 32 << 10;
 
 /// Records of 700 bytes, so two blocks, one behind the other in chunk 0 of file 1, stamped 1, 2, 3...
-fn nth(stamp: u64) -> RecordMeta {
+fn nth(stamp: u64) -> RecordHeader {
     write_of(1, 0, stamp, (stamp as u32 - 1) * 700, 700)
 }
 
@@ -21,7 +21,7 @@ fn device_with(records: u64) -> LogDevice {
     device
 }
 
-fn stamps(records: &[RecordMeta]) -> Vec<u64> {
+fn stamps(records: &[RecordHeader]) -> Vec<u64> {
     records.iter().map(|record| record.stamp.0).collect()
 }
 
@@ -160,8 +160,8 @@ fn a_checkpoint_never_splits_a_group() {
     let mut device = device_with(2);
     let before = device.log.end();
     let placed = device.store(&pair(3));
-    let metas: Vec<RecordMeta> = pair(3).into_iter().map(|(meta, _)| meta).collect();
-    metas.iter().zip(&placed.spots).for_each(|(meta, spot)| device.log.publish(meta, spot));
+    let headers: Vec<RecordHeader> = pair(3).into_iter().map(|(header, _)| header).collect();
+    headers.iter().zip(&placed.spots).for_each(|(header, spot)| device.log.publish(header, spot));
     // The first half is durable, the second is lost with the power.
     let seal = device.log.checkpoint(placed.spots[0].end).expect("two records");
     device.files.seal(&seal);
@@ -216,9 +216,9 @@ fn a_lost_or_shortened_sealed_segment_is_reported_and_the_rest_is_there() {
 }
 
 /// A write over two chunks as one group.
-fn pair(stamp: u64) -> Vec<(RecordMeta, Vec<u8>)> {
-    let first = RecordMeta { parts: 2, ..write_of(1, 0, stamp, 9000, 600) };
-    let second = RecordMeta { part: 1, parts: 2, ..write_of(1, 1, stamp, 0, 300) };
+fn pair(stamp: u64) -> Vec<(RecordHeader, Vec<u8>)> {
+    let first = RecordHeader { parts: 2, ..write_of(1, 0, stamp, 9000, 600) };
+    let second = RecordHeader { part: 1, parts: 2, ..write_of(1, 1, stamp, 0, 300) };
     vec![with_payload(first), with_payload(second)]
 }
 
@@ -250,8 +250,8 @@ fn a_log_recovered_up_to_a_stamp_ends_before_the_next_record_unless_a_footer_vou
     let upto = |mut files: DeviceFiles, limit| {
         let mut seen = Vec::new();
         let recovered = MultiLog::recover_upto(settings(SEGMENT_BYTES), &mut files, Hlc(limit), &mut |recovered| {
-            let RecoveredItem::Record(meta) = recovered else { panic!("there are no index_runs") };
-            seen.push(meta.stamp.0);
+            let RecoveredItem::Record(header) = recovered else { panic!("there are no index_runs") };
+            seen.push(header.stamp.0);
         });
         let (log, report) = recovered.expect("readable files");
         assert_eq!(log.end(), report.end);
@@ -286,7 +286,7 @@ fn records_that_a_recovery_cut_off_never_come_back() {
     let (mut again, _, seen) = recover(files, settings(SEGMENT_BYTES));
     assert_eq!(stamps(&seen), [1, 2, 3]);
     // The new record lies exactly where the damaged one was; records 5 and 6 are still behind it, whole.
-    again.write(&[with_payload(RecordMeta { stamp: Hlc(9), ..nth(4) })]);
+    again.write(&[with_payload(RecordHeader { stamp: Hlc(9), ..nth(4) })]);
     let (again, _, seen) = again.restarted();
     assert_eq!(stamps(&seen), [1, 2, 3, 9]);
     assert_eq!(again.log.newest_in(InodeId(1), 0..=0, Hlc::ZERO, Hlc::MAX).newest, Some(Hlc(9)));
@@ -306,7 +306,7 @@ fn a_cut_drops_later_segments_and_their_files_serve_again() {
     let same = again.restarted();
     assert_eq!((same.1, same.2), (report, seen));
     for stamp in kept + 1..=100 {
-        let record = RecordMeta { stamp: Hlc(stamp + 1000), ..nth(stamp) };
+        let record = RecordHeader { stamp: Hlc(stamp + 1000), ..nth(stamp) };
         again.write(&[with_payload(record)]);
         let (_, report, seen) = again.restarted();
         assert_eq!((seen.len() as u64, report.corrupt.len()), (stamp, 0), "after {stamp}");
@@ -350,7 +350,7 @@ fn old_bytes_of_a_recycled_file_are_no_records() {
         device.log.abandon(placed);
     }
     for stamp in 1..=60 {
-        device.write(&[with_payload(RecordMeta { stamp: Hlc(stamp + 500), ..nth(stamp) })]);
+        device.write(&[with_payload(RecordHeader { stamp: Hlc(stamp + 500), ..nth(stamp) })]);
     }
     let used: Vec<SegmentKey> = device.files.keys.values().copied().collect();
     device.files.bytes.retain(|key, _| used.contains(key));
@@ -370,7 +370,7 @@ fn records_of_a_chunk_out_of_order_end_the_log() {
     (1..=3).for_each(|stamp| {
         foreign.write(&[with_payload(nth(stamp))]);
     });
-    foreign.write(&[with_payload(RecordMeta { chunk: ChunkId { inode: InodeId(3), index: 0 }, ..other })]);
+    foreign.write(&[with_payload(RecordHeader { chunk: ChunkId { inode: InodeId(3), index: 0 }, ..other })]);
     foreign.write(&[with_payload(write_of(2, 0, 40, 0, 700))]);
     let at = device.log.end();
     let late = foreign.log.end();
@@ -442,7 +442,7 @@ fn a_stale_segment_that_ends_where_the_new_log_does_is_not_taken() {
     let last = in_first.records;
     files.of(first)[in_first.end.offset as usize - 1] ^= 1;
     let (mut again, ..) = recover(files, settings(SEGMENT_BYTES));
-    again.write(&[with_payload(RecordMeta { stamp: Hlc(last + 50), ..nth(last) })]);
+    again.write(&[with_payload(RecordHeader { stamp: Hlc(last + 50), ..nth(last) })]);
     assert_eq!(again.log.end(), in_first.end);
     let key = device.files.keys[&second];
     again.files.bytes.insert(key, device.files.bytes[&key].clone());

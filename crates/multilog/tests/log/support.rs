@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Discards, Error, IndexRun, LogPosition, LogSettings, LogSource, MultiLog, Piece, PieceSource, RecordKind,
-    RecordMeta, RecoveryReport, Reservation, RunBuilder, RunKey, RunMerge, RunSource, Seal, SegmentKey, block_crcs,
+    Discards, Error, IndexRun, LogPosition, LogSettings, LogSource, MultiLog, Piece, PieceSource, RecordHeader,
+    RecordKind, RecoveryReport, Reservation, RunBuilder, RunKey, RunMerge, RunSource, Seal, SegmentKey, block_crcs,
 };
 
 /// Small blocks, so that small records have several.
@@ -96,16 +96,16 @@ impl LogDevice {
     }
 
     /// Writes a group up to, but without, its publication; returns where its records went.
-    pub(crate) fn store(&mut self, group: &[(RecordMeta, Vec<u8>)]) -> Reservation {
-        let metas: Vec<RecordMeta> = group.iter().map(|(meta, _)| meta.clone()).collect();
-        let placed = self.log.reserve(&metas).expect("the places before have ended");
+    pub(crate) fn store(&mut self, group: &[(RecordHeader, Vec<u8>)]) -> Reservation {
+        let headers: Vec<RecordHeader> = group.iter().map(|(header, _)| header.clone()).collect();
+        let placed = self.log.reserve(&headers).expect("the places before have ended");
         if let Some(new) = &placed.roll {
             self.files.make(new.id, new.bytes, &mut self.free);
             self.files.put(new.id, 0, &new.header);
         }
-        for (index, ((meta, payload), spot)) in group.iter().zip(&placed.spots).enumerate() {
+        for (index, ((header, payload), spot)) in group.iter().zip(&placed.spots).enumerate() {
             let block_bytes = self.log.settings().block_bytes;
-            let head = placed.head(index, meta, &block_crcs(payload, block_bytes));
+            let head = placed.head(index, header, &block_crcs(payload, block_bytes));
             assert_eq!(spot.offset + head.len() as u64, spot.data_offset);
             self.files.put(spot.segment, spot.offset, &head);
             self.files.put(spot.segment, spot.data_offset, payload);
@@ -113,10 +113,10 @@ impl LogDevice {
         placed
     }
 
-    pub(crate) fn write(&mut self, group: &[(RecordMeta, Vec<u8>)]) -> LogPosition {
+    pub(crate) fn write(&mut self, group: &[(RecordHeader, Vec<u8>)]) -> LogPosition {
         let placed = self.store(group);
-        for ((meta, _), spot) in group.iter().zip(&placed.spots) {
-            self.log.publish(meta, spot);
+        for ((header, _), spot) in group.iter().zip(&placed.spots) {
+            self.log.publish(header, spot);
         }
         self.log.end()
     }
@@ -208,7 +208,7 @@ impl LogDevice {
     }
 
     /// The same device after a stop, and what recovery said.
-    pub(crate) fn restarted(&self) -> (LogDevice, RecoveryReport, Vec<RecordMeta>) {
+    pub(crate) fn restarted(&self) -> (LogDevice, RecoveryReport, Vec<RecordHeader>) {
         recover(self.files.clone(), self.log.settings().clone())
     }
 
@@ -249,10 +249,10 @@ impl LogDevice {
 }
 
 /// A device recovered from files.
-pub(crate) fn recover(mut files: DeviceFiles, settings: LogSettings) -> (LogDevice, RecoveryReport, Vec<RecordMeta>) {
+pub(crate) fn recover(mut files: DeviceFiles, settings: LogSettings) -> (LogDevice, RecoveryReport, Vec<RecordHeader>) {
     let mut seen = Vec::new();
     let (log, report) =
-        MultiLog::recover(settings, &mut files, &mut |meta| seen.push(meta.clone())).expect("readable files");
+        MultiLog::recover(settings, &mut files, &mut |header| seen.push(header.clone())).expect("readable files");
     files.keys = report.files.clone();
     assert_eq!((report.records - report.run_records) as usize, seen.len());
     let free = report.free.clone();
@@ -260,8 +260,8 @@ pub(crate) fn recover(mut files: DeviceFiles, settings: LogSettings) -> (LogDevi
 }
 
 /// A write of one session, alone in its group; fields that matter are set by the test.
-pub(crate) fn write_of(inode: u64, index: u32, stamp: u64, offset: u32, len: u32) -> RecordMeta {
-    RecordMeta {
+pub(crate) fn write_of(inode: u64, index: u32, stamp: u64, offset: u32, len: u32) -> RecordHeader {
+    RecordHeader {
         kind: RecordKind::Write,
         chain: ChainId(1),
         epoch: ChainEpoch(1),
@@ -281,13 +281,13 @@ pub(crate) fn write_of(inode: u64, index: u32, stamp: u64, offset: u32, len: u32
 }
 
 /// Bytes that tell which record they belong to and where in it.
-pub(crate) fn payload_of(meta: &RecordMeta) -> Vec<u8> {
-    (0..meta.payload_len())
-        .map(|at| ((meta.stamp.0 * 131 + u64::from(meta.part) * 17 + u64::from(at)) % 251 + 1) as u8)
+pub(crate) fn payload_of(header: &RecordHeader) -> Vec<u8> {
+    (0..header.payload_len())
+        .map(|at| ((header.stamp.0 * 131 + u64::from(header.part) * 17 + u64::from(at)) % 251 + 1) as u8)
         .collect()
 }
 
-pub(crate) fn with_payload(meta: RecordMeta) -> (RecordMeta, Vec<u8>) {
-    let payload = payload_of(&meta);
-    (meta, payload)
+pub(crate) fn with_payload(header: RecordHeader) -> (RecordHeader, Vec<u8>) {
+    let payload = payload_of(&header);
+    (header, payload)
 }

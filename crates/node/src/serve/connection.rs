@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use frieze_base::{Fault, NodeId, Reason};
 use frieze_locks::Mutex;
-use frieze_net::{FrameReader, FrameWriter, Limits, ReceivedPayload, Seat, Stream};
+use frieze_net::{FrameReader, FrameWriter, Limits, PEER_SILENCE_MAX, ReceivedPayload, Seat, Stream};
 use frieze_service::{Conn, Responder, Scratch, class_of};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::RequestBody;
@@ -18,7 +18,6 @@ use prost::Message;
 use tracing::{debug, info, warn};
 
 use super::handshake::Handshake;
-use super::links::SILENT_MAX;
 use super::partial_payloads::{self, PartialPayloads, PayloadError};
 use super::replies::{SocketReplies, refuse};
 use super::reply_slots::LINGER;
@@ -32,7 +31,7 @@ const IDLE_BUFFER_BYTES: usize = 64 << 10;
 const IDLE_REQUESTS: u64 = 16;
 
 /// Limits of a connection on which another server sends: it is never silent for long.
-const LISTENING: Limits = Limits { idle: Some(SILENT_MAX), frame: Duration::from_secs(10) };
+const LISTENING: Limits = Limits { idle: Some(PEER_SILENCE_MAX), frame: Duration::from_secs(10) };
 
 pub(super) fn serve(shared: &Shared, stream: &Stream, conn: &Conn, seat: Seat) {
     match converse(shared, stream, conn, seat) {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
 use frieze_locks::{Mutex, RwLock, levels};
-use frieze_net::{FrameWriter, Limits, PeerPayload, Peers, ServerAddr, random_nonce};
+use frieze_net::{FrameWriter, Limits, PEER_SILENCE_MAX, PeerPayload, Peers, ServerAddr, random_nonce};
 use frieze_service::NodeKeys;
 use frieze_storage::NodeClock;
 use frieze_wire::message::{Hello, HelloReply, Prove, Request};
@@ -35,15 +35,13 @@ use super::traffic::Traffic;
 use crate::parts::SOFTWARE;
 use crate::successor::Successor;
 
-/// A node that receives nothing for so long closes the connection.
-pub(super) const SILENT_MAX: Duration = Duration::from_secs(5);
 /// Time until the next attempt to reach a node: twice as long each time, between these.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 /// To connect, and for each step of the greeting.
 const GREETING: Limits = Limits { idle: Some(Duration::from_secs(2)), frame: Duration::from_secs(2) };
 /// Time for the socket to accept a message.
-const SENDING: Limits = Limits { idle: None, frame: Duration::from_secs(5) };
+const SENDING: Limits = Limits { idle: None, frame: PEER_SILENCE_MAX };
 
 /// Callbacks of the links.
 pub(super) struct Notices {

@@ -138,17 +138,17 @@ impl Files {
                 PeerRequestKind::Bytes(BytesAsk { parts: concerned(chains).iter().map(part_out).collect() })
             };
             let all = parts.iter().map(Wanted::chain).collect();
-            for heard in self.ask_members(all, &Inquiry { at, about: &about })? {
-                let told = concerned(&heard.asked);
+            for reply in self.ask_members(all, &Inquiry { at, about: &about })? {
+                let told = concerned(&reply.asked);
                 let len: u64 = told.iter().map(|part| part.range.len()).sum();
-                if told.len() != heard.answer.holes.len() || len != heard.payload.len() as u64 {
+                if told.len() != reply.answer.holes.len() || len != reply.payload.len() as u64 {
                     return Err(Fault::new(Reason::BadFrame, "malformed frame: other bytes than were asked for"));
                 }
-                let mut payload = Bytes::from(heard.payload);
-                for (wanted, holes) in told.into_iter().zip(heard.answer.holes) {
+                let mut payload = Bytes::from(reply.payload);
+                for (wanted, holes) in told.into_iter().zip(reply.answer.holes) {
                     let bytes = payload.split_to(wanted.range.len() as usize);
                     let holes = holes_in(&holes, bytes.len())?;
-                    if heard.chains.contains(&wanted.chain()) {
+                    if reply.chains.contains(&wanted.chain()) {
                         fetch.arrived.push(Arrived { wanted, holes, bytes });
                     }
                 }

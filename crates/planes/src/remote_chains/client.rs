@@ -1,7 +1,7 @@
 //! Requests to the members of chains, until each chain has an answer.
 //!
-//! Guarantees: ends within [`PATIENCE`] and one [`ROUND`], even if servers die or are slow meanwhile; the answer for
-//! every chain comes from a member of it. A request does no harm when several servers execute it.
+//! Guarantees: ends within [`PEER_WAIT_MAX`] and one [`ROUND`], even if servers die or are slow meanwhile; the answer
+//! for every chain comes from a member of it. A request does no harm when several servers execute it.
 //!
 //! The requests go to as few servers as have all of the chains. If a server refuses, or does not answer within a
 //! [`ROUND`], the next request goes to another member; an answer of the first one still counts.
@@ -9,13 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use frieze_base::{ChainId, ErrorKind, Fault, MonoTime, NodeId, Reason};
+use frieze_base::{ChainId, ErrorKind, Fault, NodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_net::{PeerPayload, Peers, idle_until};
+use frieze_net::{PEER_WAIT_MAX, PeerPayload, Peers};
 use frieze_wire::peer::{PeerRequest, PeerRequestKind, PeerResponse, ServerMessage};
 
 use crate::files::Files;
-use crate::peer_rpc::{Answered, PeerRpc};
+use crate::open_requests::{OpenRequest, OpenRequests};
+use crate::peer_rpc::PeerReply;
 
 /// The request to each server, about some of the chains.
 pub(super) struct Inquiry<'a> {
@@ -25,7 +26,7 @@ pub(super) struct Inquiry<'a> {
 }
 
 /// The answer of one server.
-pub(super) struct Heard {
+pub(super) struct MemberReply {
     /// The chains in the request to it.
     pub(super) asked: BTreeSet<ChainId>,
     /// Those of them without an answer from another server.
@@ -35,17 +36,17 @@ pub(super) struct Heard {
     pub(super) payload: Vec<u8>,
 }
 
-/// The requests without an answer yet. Dropping this discards them.
+/// The requests without an answer yet.
 struct Pending<'a> {
-    questions: &'a PeerRpc,
-    asked: Vec<Asked>,
+    requests: &'a OpenRequests<PeerReply>,
+    asked: Vec<MemberRequest<'a>>,
 }
 
-struct Asked {
-    id: u64,
+/// A request to one member. At its deadline another member gets the request as well.
+struct MemberRequest<'a> {
+    request: OpenRequest<'a, PeerReply>,
     node: NodeId,
     chains: BTreeSet<ChainId>,
-    since: MonoTime,
 }
 
 impl Files {
@@ -55,35 +56,35 @@ impl Files {
     /// # Errors
     /// `Unavailable` if no member of one of the chains answers; `Elsewhere` if there is no member; the fault of the
     /// request itself.
-    pub(super) fn ask_members(&self, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Result<Vec<Heard>, Fault> {
+    pub(super) fn ask_members(&self, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Result<Vec<MemberReply>, Fault> {
         frieze_locks::check_may_wait();
         let now = || self.planes.clock.reading().mono;
         let (began, mut round, mut why) = (now(), 0u32, None);
         let (mut left, mut answers) = (chains, Vec::new());
-        let mut pending = Pending { questions: &self.planes.peer_rpc, asked: Vec::new() };
+        let mut pending = Pending { requests: &self.planes.peer_rpc.open, asked: Vec::new() };
         while !left.is_empty() {
-            if now().since_ns(began) > PATIENCE.as_nanos() as u64 {
+            if now().since_ns(began) > PEER_WAIT_MAX.as_nanos() as u64 {
                 return Err(why.unwrap_or_else(|| nobody_answers(&left)));
             }
-            let waited_for = pending.young(now());
+            let waited_for = pending.young();
             let todo: BTreeSet<ChainId> = left.difference(&waited_for).copied().collect();
             if !todo.is_empty() {
                 for (node, chains) in self.members_for(&todo, round) {
-                    pending.asked.push(self.put(node, chains, ask));
+                    pending.asked.push(self.send_request(node, chains, ask));
                 }
                 round += 1;
             }
             if let (true, Some(chain)) = (pending.asked.is_empty(), left.first()) {
                 return Err(frieze_chain::Error::NotMember { chain: *chain }.into());
             }
-            self.await_any(&pending.ids(), pending.patience(now()));
+            pending.wait();
             let mut is_refused = false;
             for (node, asked, (answer, payload)) in pending.take_answered() {
                 match answer.refused.clone().map(Fault::from) {
                     None => {
                         let chains: BTreeSet<ChainId> = asked.intersection(&left).copied().collect();
                         left.retain(|chain| !chains.contains(chain));
-                        answers.push(Heard { asked, chains, answer, payload });
+                        answers.push(MemberReply { asked, chains, answer, payload });
                     }
                     // The server may be no member any more, or not yet, or lag behind: another one knows.
                     Some(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::StaleEpoch) => {
@@ -95,7 +96,7 @@ impl Files {
             }
             if is_refused && !left.is_empty() {
                 // Soon the members of these chains may be others.
-                self.pause();
+                pending.requests.wait_any([], PAUSE);
             }
         }
         Ok(answers)
@@ -103,40 +104,19 @@ impl Files {
 
     /// Sends a request about a chain to one server, a member of it or not. `None` if it refuses, or has not answered
     /// within a [`ROUND`]. Not to be called with a lock held.
-    pub fn ask_one(&self, node: NodeId, chain: ChainId, about: &PeerRequestKind) -> Option<Answered> {
-        frieze_locks::check_may_wait();
-        let mut pending = Pending { questions: &self.planes.peer_rpc, asked: Vec::new() };
+    pub fn ask_one(&self, node: NodeId, chain: ChainId, about: &PeerRequestKind) -> Option<PeerReply> {
         let ask = Inquiry { at: None, about: &|_| about.clone() };
-        pending.asked.push(self.put(node, BTreeSet::from([chain]), &ask));
-        self.await_any(&pending.ids(), ROUND);
-        let (.., answered) = pending.take_answered().pop()?;
-        Some(answered).filter(|(answer, _)| answer.refused.is_none())
+        let reply = self.send_request(node, BTreeSet::from([chain]), &ask).request.wait();
+        reply.filter(|(answer, _)| answer.refused.is_none())
     }
 
-    fn put(&self, node: NodeId, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Asked {
-        let id = self.planes.peer_rpc.begin();
+    fn send_request(&self, node: NodeId, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> MemberRequest<'_> {
+        let request = self.planes.peer_rpc.open.begin(ROUND);
         let named = chains.iter().map(|chain| chain.0).collect();
-        let question = PeerRequest { id, chains: named, at: ask.at.map(|at| at.0), about: Some((ask.about)(&chains)) };
-        self.planes.peers.send(node, ServerMessage::Question(question), PeerPayload::none());
-        Asked { id, node, chains, since: self.planes.clock.reading().mono }
-    }
-
-    /// Waits until one of these has its answer, at most for `patience`.
-    fn await_any(&self, ids: &[u64], patience: Duration) {
-        match self.planes.meta.idle().get() {
-            Some(idle) => {
-                let look = || self.planes.peer_rpc.has_come(ids).then_some(());
-                let _in_time = idle_until(idle, &|| self.planes.clock.reading().mono, patience, look);
-            }
-            None => self.planes.peer_rpc.wait(ids, patience),
-        }
-    }
-
-    fn pause(&self) {
-        match self.planes.meta.idle().get() {
-            Some(idle) => drop(idle_until(idle, &|| self.planes.clock.reading().mono, PAUSE, || None::<()>)),
-            None => self.planes.peer_rpc.rest(PAUSE),
-        }
+        let (at, about) = (ask.at.map(|at| at.0), Some((ask.about)(&chains)));
+        let message = ServerMessage::Question(PeerRequest { id: request.id(), chains: named, at, about });
+        self.planes.peers.send(node, message, PeerPayload::none());
+        MemberRequest { request, node, chains }
     }
 
     /// The servers to ask about these chains: few servers, each for all the chains that it has. After the first round
@@ -179,46 +159,31 @@ impl Files {
 }
 
 impl Pending<'_> {
-    /// The chains with a request sent less than a round ago.
-    fn young(&self, now: MonoTime) -> BTreeSet<ChainId> {
-        let young = self.asked.iter().filter(|asked| is_young(asked, now));
+    /// The chains with a request before its deadline.
+    fn young(&self) -> BTreeSet<ChainId> {
+        let young = self.asked.iter().filter(|asked| !asked.request.time_left().is_zero());
         young.flat_map(|asked| &asked.chains).copied().collect()
     }
 
-    /// How long until the next member is due.
-    fn patience(&self, now: MonoTime) -> Duration {
-        let young = self.asked.iter().filter(|asked| is_young(asked, now));
-        let left = young.map(|asked| ROUND.saturating_sub(Duration::from_nanos(now.since_ns(asked.since)))).min();
-        left.unwrap_or(PAUSE).max(Duration::from_millis(1))
-    }
-
-    fn ids(&self) -> Vec<u64> {
-        self.asked.iter().map(|asked| asked.id).collect()
+    /// Waits for an answer, at most until the next member is due.
+    fn wait(&self) {
+        let left = self.asked.iter().map(|asked| asked.request.time_left()).filter(|left| !left.is_zero()).min();
+        let patience = left.unwrap_or(PAUSE).max(Duration::from_millis(1));
+        self.requests.wait_any(self.asked.iter().map(|asked| &asked.request), patience);
     }
 
     /// Removes and returns the answered requests.
-    fn take_answered(&mut self) -> Vec<(NodeId, BTreeSet<ChainId>, Answered)> {
+    fn take_answered(&mut self) -> Vec<(NodeId, BTreeSet<ChainId>, PeerReply)> {
         let mut answered = Vec::new();
-        let questions = self.questions;
-        self.asked.retain_mut(|asked| match questions.take_answer(asked.id) {
-            Some(answer) => {
-                answered.push((asked.node, std::mem::take(&mut asked.chains), answer));
+        self.asked.retain_mut(|asked| match asked.request.take() {
+            Some(reply) => {
+                answered.push((asked.node, std::mem::take(&mut asked.chains), reply));
                 false
             }
             None => true,
         });
         answered
     }
-}
-
-impl Drop for Pending<'_> {
-    fn drop(&mut self) {
-        self.asked.iter().for_each(|asked| self.questions.end(asked.id));
-    }
-}
-
-fn is_young(asked: &Asked, now: MonoTime) -> bool {
-    now.since_ns(asked.since) < ROUND.as_nanos() as u64
 }
 
 fn nobody_answers(chains: &BTreeSet<ChainId>) -> Fault {
@@ -228,8 +193,6 @@ fn nobody_answers(chains: &BTreeSet<ChainId>) -> Fault {
     Fault::new(Reason::Unavailable, words)
 }
 
-/// How long requests are sent before the call fails.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait for one member before another gets the request as well.
 const ROUND: Duration = Duration::from_millis(500);
 /// How long until the next attempt if no server could answer.

@@ -153,20 +153,20 @@ impl Files {
             PeerRequestKind::Reach(ReachAsk { files, uncommitted: counted == Counted::All })
         };
         let (mut tails, mut complete) = (BTreeMap::<InodeId, Tail>::new(), Hlc::MAX);
-        for heard in
+        for reply in
             self.ask_members(all, &Inquiry { at: counted.upto().filter(|at| *at != Hlc::MAX), about: &about })?
         {
-            let concerned = concerned(&heard.asked);
-            if concerned.len() != heard.answer.tails.len() {
+            let concerned = concerned(&reply.asked);
+            if concerned.len() != reply.answer.tails.len() {
                 let words = "malformed frame: an answer about other files than were asked about";
                 return Err(Fault::new(Reason::BadFrame, words));
             }
-            for ((id, _, _), found) in concerned.into_iter().zip(&heard.answer.tails) {
+            for ((id, _, _), found) in concerned.into_iter().zip(&reply.answer.tails) {
                 let tail = tails.entry(*id).or_default();
                 tail.highest = tail.highest.max(found.chunk.map(|chunk| (chunk, found.end)));
                 tail.newest = tail.newest.max(found.newest.map(Hlc));
             }
-            complete = complete.min(Hlc(heard.answer.complete));
+            complete = complete.min(Hlc(reply.answer.complete));
         }
         Ok((tails, complete))
     }
@@ -228,9 +228,9 @@ impl Files {
         while let Some((chains, above)) = todo.pop() {
             let about =
                 |_: &BTreeSet<ChainId>| PeerRequestKind::Touched(TouchedAsk { after: after.0, upto: upto.0, above });
-            for heard in self.ask_members(chains, &Inquiry { at: Some(upto), about: &about })? {
-                files.extend(heard.answer.inodes.into_iter().map(InodeId));
-                todo.extend(heard.answer.more_after.map(|above| (heard.chains, above)));
+            for reply in self.ask_members(chains, &Inquiry { at: Some(upto), about: &about })? {
+                files.extend(reply.answer.inodes.into_iter().map(InodeId));
+                todo.extend(reply.answer.more_after.map(|above| (reply.chains, above)));
             }
         }
         Ok(files)

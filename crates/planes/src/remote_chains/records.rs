@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ChainId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{MultiLog, NumberedRecord, RecordMeta};
+use frieze_multilog::{MultiLog, NumberedRecord, RecordHeader};
 use frieze_wire::peer::{ChainRecord, PeerRequestKind, PeerResponse, RecordAsk, RecordsAsk};
 
 use super::bytes::another_may_have_it;
 use super::client::Inquiry;
 use crate::files::Files;
-use crate::peer_rpc::Answered;
+use crate::peer_rpc::PeerReply;
 
 impl Files {
     /// Records of a file stamped in `(after, upto]`, oldest first, at most `max`, here and on remote chains. Not to be
@@ -19,7 +19,7 @@ impl Files {
     /// # Errors
     /// Of the device, where the index of the file has to be fetched; `Unavailable` if no server with a part of it
     /// answers; `Overloaded` if other servers have more than 1,048,576.
-    pub fn records(&self, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<RecordMeta>, Fault> {
+    pub fn records(&self, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<RecordHeader>, Fault> {
         let away = self.remote_chains(Some(upto));
         if away.is_empty() {
             return Ok(self.planes.data.device().log_of([id])?.versions(id, after, upto, max));
@@ -51,7 +51,7 @@ impl Files {
         let settings = self.planes.data.device().log().settings().clone();
         let mut log = MultiLog::new(settings);
         for record in &records {
-            let alone = RecordMeta { part: 0, parts: 1, ..*record };
+            let alone = RecordHeader { part: 0, parts: 1, ..*record };
             let placed = log.reserve(std::slice::from_ref(&alone)).expect("nothing is reserved");
             if let [spot] = placed.spots.as_slice() {
                 log.publish(&alone, spot);
@@ -67,14 +67,14 @@ impl Files {
         forgot && !self.remote_chains(None).is_empty()
     }
 
-    fn remote_records(&self, ask: &RecordsAsk, away: BTreeSet<ChainId>) -> Result<Vec<RecordMeta>, Fault> {
+    fn remote_records(&self, ask: &RecordsAsk, away: BTreeSet<ChainId>) -> Result<Vec<RecordHeader>, Fault> {
         let (id, at) = (InodeId(ask.inode), Some(Hlc(ask.upto)).filter(|upto| *upto != Hlc::MAX));
         let (mut todo, mut records) = (vec![(away, ask.after)], Vec::new());
         while let Some((chains, after)) = todo.pop() {
             let about = |_: &BTreeSet<ChainId>| PeerRequestKind::Records(RecordsAsk { after, ..ask.clone() });
-            for heard in self.ask_members(chains, &Inquiry { at, about: &about })? {
+            for reply in self.ask_members(chains, &Inquiry { at, about: &about })? {
                 // The records of the other chains are in another server's answer.
-                let told = heard.answer.records.into_iter().filter(|told| heard.chains.contains(&ChainId(told.chain)));
+                let told = reply.answer.records.into_iter().filter(|told| reply.chains.contains(&ChainId(told.chain)));
                 for told in told {
                     records.push(told.header().ok_or_else(|| {
                         Fault::new(Reason::BadFrame, format!("a record of {id} that cannot be was told"))
@@ -86,7 +86,7 @@ impl Files {
                         format!("others have more than {RECORDS_MAX} writes to inode {id}"),
                     ));
                 }
-                todo.extend(heard.answer.more_after.map(|after| (heard.chains, after)));
+                todo.extend(reply.answer.more_after.map(|after| (reply.chains, after)));
             }
         }
         Ok(records)
@@ -96,15 +96,15 @@ impl Files {
     ///
     /// # Errors
     /// `Unavailable` if it is not here, or damaged here as well.
-    pub(super) fn one_record(&self, ask: RecordAsk, chains: &BTreeSet<ChainId>) -> Result<Answered, Fault> {
+    pub(super) fn one_record(&self, ask: RecordAsk, chains: &BTreeSet<ChainId>) -> Result<PeerReply, Fault> {
         let not_here = || Fault::new(Reason::Unavailable, "this server has no such record");
         let (Some(chain), Some(before)) = (chains.first(), ask.n.checked_sub(1)) else { return Err(not_here()) };
         let device = self.planes.data.device();
         let found = device.records_of(*chain, before, 1).map_err(another_may_have_it)?;
-        let is_meant = |found: &&NumberedRecord| (found.meta.n, found.meta.stamp) == (ask.n, Hlc(ask.stamp));
+        let is_meant = |found: &&NumberedRecord| (found.header.n, found.header.stamp) == (ask.n, Hlc(ask.stamp));
         let found = found.first().filter(is_meant).ok_or_else(not_here)?;
         let (payload, _) = device.payload_of(found).map_err(another_may_have_it)?;
-        let records = vec![ChainRecord::from(&found.meta)];
+        let records = vec![ChainRecord::from(&found.header)];
         Ok((PeerResponse { records, ..PeerResponse::default() }, payload.to_vec()))
     }
 
@@ -127,7 +127,7 @@ impl Files {
             found.truncate(if whole == 0 { PAGE } else { whole });
             answer.more_after = found.last().map(|last| last.stamp.0);
         }
-        let is_theirs = |record: &&RecordMeta| {
+        let is_theirs = |record: &&RecordHeader| {
             chains.contains(&record.chain) && (upto != Hlc::MAX || record.stamp <= cuts.of(record.chain))
         };
         answer.records = found.iter().filter(is_theirs).map(ChainRecord::from).collect();

@@ -20,25 +20,25 @@ use frieze_wire::peer::{
 };
 
 use crate::files::Files;
-use crate::peer_rpc::{Answered, PeerRpc};
+use crate::peer_rpc::{PeerReply, PeerRpc};
 
 /// The sender of a request, and where its answer goes.
 struct Asker {
     way: Arc<PeersCell>,
-    questions: Arc<PeerRpc>,
+    rpc: Arc<PeerRpc>,
     node: NodeId,
     id: u64,
 }
 
 impl Asker {
-    fn respond(&self, answered: Result<Answered, Fault>) {
+    fn respond(&self, answered: Result<PeerReply, Fault>) {
         let (answer, payload) = answered.unwrap_or_else(|fault| {
             let refused = Some(fault.into());
             (PeerResponse { refused, ..PeerResponse::default() }, Vec::new())
         });
         let payload = PeerPayload { bytes: payload.into(), ..PeerPayload::default() };
         self.way.send(self.node, ServerMessage::QuestionAnswer(PeerResponse { id: self.id, ..answer }), payload);
-        self.questions.done(self.node, self.id);
+        self.rpc.done(self.node, self.id);
     }
 }
 
@@ -63,8 +63,7 @@ impl Files {
     }
 
     fn answer_question(&self, node: NodeId, question: &PeerRequest) {
-        let asker =
-            Asker { way: self.planes.peers.clone(), questions: self.planes.peer_rpc.clone(), node, id: question.id };
+        let asker = Asker { way: self.planes.peers.clone(), rpc: self.planes.peer_rpc.clone(), node, id: question.id };
         let count = self.planes.data.chain_count();
         let chains: BTreeSet<ChainId> = question.chains.iter().map(|chain| ChainId(*chain)).collect();
         let Some(about) = question.about.as_ref().filter(|_| chains.iter().all(|chain| chain.0 < count)) else {
@@ -87,7 +86,7 @@ impl Files {
         about: &PeerRequestKind,
         chains: &BTreeSet<ChainId>,
         at: Option<Hlc>,
-    ) -> Result<Answered, Fault> {
+    ) -> Result<PeerReply, Fault> {
         let turns = self.planes.data.membership_count();
         self.planes.data.refresh(chains, at, LEARNING_MAX)?;
         self.check_all_here(chains, at)?;
@@ -174,7 +173,7 @@ impl Files {
             let words = "this server has not executed the change yet";
             return asker.respond(Err(Fault::new(Reason::Unavailable, words)));
         }
-        let reply = Box::new(move |result: Result<(), Fault>| asker.respond(result.map(|()| Answered::default())));
+        let reply = Box::new(move |result: Result<(), Fault>| asker.respond(result.map(|()| PeerReply::default())));
         match self.check_all_here(chains, None) {
             Ok(()) => self.planes.data.order_change_then(Hlc(after.at), LogIndex(after.entry), chains, reply),
             refused => reply(refused),
@@ -184,7 +183,7 @@ impl Files {
     /// Answers when everything acknowledged so far on these chains is on stable storage, here and at their other
     /// members.
     fn persist_for(&self, asker: Asker, chains: &BTreeSet<ChainId>) {
-        let all = Gather::new(2, Box::new(move |result| asker.respond(result.map(|()| Answered::default()))));
+        let all = Gather::new(2, Box::new(move |result| asker.respond(result.map(|()| PeerReply::default()))));
         let flushed = all.clone();
         self.planes.durability.when_durable(self.planes.ticket(), Box::new(move |result| flushed.add(result)));
         self.planes.data.barrier(Some(chains), Box::new(move |result| all.add(result)));

@@ -239,11 +239,11 @@ impl Lives {
             loop {
                 let some = self.cluster.plane(2).device().records_of(ChainId(chain.0), after, 100).unwrap();
                 let Some(last) = some.last() else { break };
-                after = last.meta.n;
-                of.extend(some.into_iter().filter(|record| record.meta.seq == asked.seq));
+                after = last.header.n;
+                of.extend(some.into_iter().filter(|record| record.header.seq == asked.seq));
             }
             let [record] = &of[..] else { panic!("{} records of request {}", of.len(), asked.seq) };
-            assert_eq!((record.meta.stamp, written.offset), (written.stamp, asked.offset));
+            assert_eq!((record.header.stamp, written.offset), (written.stamp, asked.offset));
             let (payload, _) = self.cluster.plane(2).device().payload_of(record).unwrap();
             assert_eq!(payload, bytes_of(asked.seq, asked.len));
         }

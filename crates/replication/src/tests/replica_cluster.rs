@@ -119,7 +119,9 @@ impl PlaneNode {
         let recovered =
             Device::recover(disk.clone(), log, budget, &reach, &config_store.discarded(), &mut |recovered| {
                 match recovered {
-                    RecoveredItem::Record(meta) => assert_eq!(replay(&mut chains, meta), Ok(0), "no record is missing"),
+                    RecoveredItem::Record(header) => {
+                        assert_eq!(replay(&mut chains, header), Ok(0), "no record is missing")
+                    }
                     RecoveredItem::Indexed { chains: tips, companion, .. } => {
                         resume(&mut chains, tips, companion).expect("what was kept");
                     }
@@ -398,8 +400,8 @@ impl ReplicaCluster {
         loop {
             let records = self.plane(id).device().records_of(ChainId(chain), after, 100).expect("a disk that works");
             let Some(last) = records.last() else { return found };
-            after = last.meta.n;
-            found.extend(records.iter().map(|record| (record.meta.n, record.meta.stamp, record.meta.epoch)));
+            after = last.header.n;
+            found.extend(records.iter().map(|record| (record.header.n, record.header.stamp, record.header.epoch)));
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{RecordKind, RecordMeta};
+use frieze_multilog::{RecordHeader, RecordKind};
 use frieze_namespace::{PlaceName, SubjectChange, TxnChanges};
 use frieze_wire::message::View;
 
@@ -218,7 +218,7 @@ impl History {
 }
 
 impl Written {
-    fn of(record: &RecordMeta, chunk_bytes: u64) -> Written {
+    fn of(record: &RecordHeader, chunk_bytes: u64) -> Written {
         let start = u64::from(record.chunk.index) * chunk_bytes + u64::from(record.offset);
         Written {
             range: ByteRange::new(start, start + u64::from(record.len)),

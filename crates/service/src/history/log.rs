@@ -5,7 +5,7 @@
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{RecordKind, RecordMeta};
+use frieze_multilog::{RecordHeader, RecordKind};
 use frieze_namespace::{Cached, MAY_READ};
 use frieze_planes::Principal;
 use frieze_wire::message::{Log, LogReply, Version, VersionKind, View};
@@ -71,7 +71,7 @@ impl History {
     fn versions_of(&self, id: InodeId, chunk_bytes: u64, whole: Interval, max: usize) -> Result<VersionPage, Fault> {
         let Interval { after, upto } = whole;
         let mut versions = self.planes.meta.log(id, after, upto, max.saturating_add(1))?;
-        let (records, all) = self.records_of_versions(id, whole, max)?;
+        let (records, all) = self.version_records(id, whole, max)?;
         let mut more = !all || versions.len() > max;
         // Changes of metadata after the last record that was read go into the page of the records that follow.
         let end = if all { upto } else { records.last().map_or(upto, |last| last.stamp.previous()) };
@@ -98,11 +98,11 @@ impl History {
     }
 
     /// Records of more than `max` writes, and whether these are all of the interval. A write may have many parts.
-    fn records_of_versions(&self, id: InodeId, whole: Interval, max: usize) -> Result<(Vec<RecordMeta>, bool), Fault> {
+    fn version_records(&self, id: InodeId, whole: Interval, max: usize) -> Result<(Vec<RecordHeader>, bool), Fault> {
         let mut records_max = 2 * max + 2;
         loop {
             let records = self.files.records(id, whole.after, whole.upto, records_max)?;
-            let is_next = |pair: &&[RecordMeta]| pair[0].stamp != pair[1].stamp;
+            let is_next = |pair: &&[RecordHeader]| pair[0].stamp != pair[1].stamp;
             let writes = records.windows(2).filter(is_next).count() + 1;
             let all = records.len() < records_max;
             // The last may lack some of its parts.
@@ -145,7 +145,7 @@ impl History {
     }
 }
 
-fn version_of(record: &RecordMeta, chunk_bytes: u64) -> Version {
+fn version_of(record: &RecordHeader, chunk_bytes: u64) -> Version {
     let kind = match record.kind {
         RecordKind::Punch => VersionKind::Punch,
         _ => VersionKind::Write,

@@ -284,7 +284,7 @@ impl Reader {
         let seen = FileVersion::at(id, self.planes.inode_at(id, Some(next))?, Some(next));
         let chunk_bytes = seen.inode.chunk_bytes();
         let records = self.files.records(id, next.previous(), next, PARTS_MAX)?;
-        let offset_of = |record: &frieze_multilog::RecordMeta| {
+        let offset_of = |record: &frieze_multilog::RecordHeader| {
             u64::from(record.chunk.index) * chunk_bytes + u64::from(record.offset)
         };
         let start = records.iter().map(offset_of).min();

@@ -32,7 +32,7 @@ use frieze_base::{Fault, MonoTime, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, levels};
-use frieze_multilog::{CheckStop, Damage, DamageKind, RecordMeta, SegmentBytes};
+use frieze_multilog::{CheckStop, Damage, DamageKind, RecordHeader, SegmentBytes};
 use frieze_storage::IMAGE_SLOT_BYTES;
 use frieze_wire::scrub::{ScrubReply, ScrubState};
 use prost::Message;
@@ -119,7 +119,7 @@ impl Scrub {
     }
 
     /// Drops the findings of a record.
-    fn forget(&self, segment: SegmentId, record: &RecordMeta) {
+    fn forget(&self, segment: SegmentId, record: &RecordHeader) {
         let mut state = self.state.lock();
         let before = state.kept.found.len();
         state.kept.found.retain(|found| !found.is_of(segment, record));

@@ -14,7 +14,7 @@
 use std::sync::atomic::Ordering;
 
 use frieze_base::{Fault, Reason, SegmentId};
-use frieze_multilog::{LogPosition, RecordMeta, Reservation, ReservationId};
+use frieze_multilog::{LogPosition, RecordHeader, Reservation, ReservationId};
 
 use super::segment_file::erase_header;
 use super::{Device, SENDFILE_BYTES_MIN, checksum_cache};
@@ -24,7 +24,7 @@ use crate::few::Few;
 /// until then nothing behind it becomes visible, and no flush returns.
 #[must_use = "nothing behind it becomes visible until it is published"]
 pub struct ReservedAppend {
-    metas: Few<RecordMeta>,
+    metas: Few<RecordHeader>,
     reservation: Reservation,
     /// Bytes written, or why they were not; `None` before the fill.
     filled: Option<Result<u64, Fault>>,
@@ -48,7 +48,7 @@ impl Device {
     /// nothing is visible, and the space is reused.
     pub fn append(
         &self,
-        metas: &[RecordMeta],
+        metas: &[RecordHeader],
         payloads: &[&[u8]],
         block_crcs: &[Vec<u32>],
     ) -> Result<LogPosition, Fault> {
@@ -71,7 +71,7 @@ impl Device {
     ///
     /// # Cost
     /// A microsecond; if a segment is added, the creation or renaming of a file.
-    pub fn reserve(&self, metas: &[RecordMeta]) -> Result<Option<ReservedAppend>, Fault> {
+    pub fn reserve(&self, metas: &[RecordHeader]) -> Result<Option<ReservedAppend>, Fault> {
         self.erase_failed()?;
         let reservation = self.log.write().reserve(metas);
         let Some(reservation) = reservation else { return Ok(None) };

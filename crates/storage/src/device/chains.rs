@@ -104,7 +104,7 @@ impl Device {
     /// # Errors
     /// As [`Device::log_of`].
     pub fn is_dead(&self, record: &NumberedRecord) -> Result<bool, Fault> {
-        Ok(self.log_of([record.meta.chunk.inode])?.is_dead(&record.meta))
+        Ok(self.log_of([record.header.chunk.inode])?.is_dead(&record.header))
     }
 
     /// Record `n` of a chain: its kind, its payload, and the payload's checksum.
@@ -113,8 +113,8 @@ impl Device {
     /// As [`Device::payload_of`]; `Corrupt` if it is not in the log.
     pub fn payload_at(&self, chain: ChainId, n: u64) -> Result<(RecordKind, Bytes, u32), Fault> {
         let found = self.records_of(chain, n - 1, 1)?;
-        match found.first().filter(|found| found.meta.n == n) {
-            Some(found) => self.payload_of(found).map(|(bytes, crc)| (found.meta.kind, bytes, crc)),
+        match found.first().filter(|found| found.header.n == n) {
+            Some(found) => self.payload_of(found).map(|(bytes, crc)| (found.header.kind, bytes, crc)),
             None => Err(Fault::new(Reason::Corrupt, format!("record {n} of chain {chain} is not in the log"))),
         }
     }

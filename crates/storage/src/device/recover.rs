@@ -124,7 +124,7 @@ impl Device {
             SegmentDirectory { disk: &*disk, files: BTreeMap::new(), index_runs: BTreeMap::new(), discarded };
         let (log, report) = MultiLog::recover_upto(settings.clone(), &mut source, limits.upto, &mut |recovered| {
             newest = newest.max(match recovered {
-                frieze_multilog::RecoveredItem::Record(meta) => meta.stamp,
+                frieze_multilog::RecoveredItem::Record(header) => header.stamp,
                 frieze_multilog::RecoveredItem::Indexed { newest, companion, chains } => {
                     last_companion = companion.to_vec();
                     tips = chains.iter().map(|tip| (tip.chain, *tip)).collect();

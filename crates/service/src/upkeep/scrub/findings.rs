@@ -6,7 +6,7 @@
 use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Damage, DamageKind, RecordMeta};
+use frieze_multilog::{Damage, DamageKind, RecordHeader};
 use frieze_wire::scrub::{FindingKind, ScrubState};
 use prost::Message;
 
@@ -89,7 +89,7 @@ pub(super) struct StoredFinding {
 
 impl StoredFinding {
     /// True if it is a place in this record.
-    pub(super) fn is_of(&self, segment: SegmentId, record: &RecordMeta) -> bool {
+    pub(super) fn is_of(&self, segment: SegmentId, record: &RecordHeader) -> bool {
         let place = (self.segment, self.inode, self.chunk, self.stamp);
         self.kind == FindingKind::Data as u32
             && place == (segment.0, record.chunk.inode.0, record.chunk.index, record.stamp.0)

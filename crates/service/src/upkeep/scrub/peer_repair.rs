@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use frieze_base::{ChainId, Fault, MonoTime, NodeId, SegmentId};
 use frieze_locks::{Mutex, MutexGuard, levels};
-use frieze_multilog::{Damage, DamageKind, NumberedRecord, RecordMeta};
+use frieze_multilog::{Damage, DamageKind, NumberedRecord, RecordHeader};
 use frieze_wire::peer::{ChainRecord, PeerRequestKind, RecordAsk};
 use tracing::{debug, info};
 
@@ -30,7 +30,7 @@ pub(super) struct Mends(Mutex<levels::RepairQueue, BTreeMap<(ChainId, u64), Pend
 
 #[derive(Clone)]
 struct PendingRepair {
-    record: RecordMeta,
+    record: RecordHeader,
     segment: SegmentId,
     /// Earliest time of the next attempt.
     due: MonoTime,
@@ -92,10 +92,10 @@ impl Upkeep {
     }
 
     /// True if this record needs no more repair.
-    fn mend_one(&self, record: &RecordMeta) -> Result<bool, Fault> {
+    fn mend_one(&self, record: &RecordHeader) -> Result<bool, Fault> {
         let device = self.planes.data.device();
         let found = device.records_of(record.chain, record.n.saturating_sub(1), 1)?;
-        let Some(found) = found.first().filter(|found| found.meta == *record) else { return Ok(true) };
+        let Some(found) = found.first().filter(|found| found.header == *record) else { return Ok(true) };
         if device.is_dead(found)? {
             return Ok(true);
         }
@@ -125,6 +125,6 @@ impl Upkeep {
 }
 
 /// True if another server means the same record; the number of records in its group is each log's own.
-fn is_same(told: &RecordMeta, found: &NumberedRecord) -> bool {
-    *told == RecordMeta { parts: told.parts, ..found.meta.clone() }
+fn is_same(told: &RecordHeader, found: &NumberedRecord) -> bool {
+    *told == RecordHeader { parts: told.parts, ..found.header.clone() }
 }
