@@ -3,7 +3,7 @@
 //! Guarantees: a change is answered only when every other session with a grant on what it changed has acknowledged the
 //! recall, or its grant has expired; a session receives no grant on a key for which its recall is pending; everything
 //! is bounded, and what does not fit is not granted.
-//! Leaves to others: messages and waiting requests (`caching`), what a change touches (`namespace`), kernels (`fuse`).
+//! Leaves to others: messages and waiting requests (`service`), what a change touches (`namespace`), kernels (`fuse`).
 //!
 //! A session has grants while it keeps polling for recalls: each poll renews its lease. A grant ends with the lease as
 //! it was when the grant was made, so it needs no renewal and no return, and the cached state of a stopped client

@@ -4,7 +4,7 @@
 //! arrival as soon as no lock conflicts; a wait that could never end is refused; the locks of a session end with it,
 //! and if the session has a lease (`grants`), with the lease: a mount that hangs does not block other sessions any
 //! longer. After a restart no lock is granted before the sessions that may have held a conflicting one had time to
-//! reclaim it. Leaves to others: messages to the sessions that waited (`caching`), files and rights (a session with the
+//! reclaim it. Leaves to others: messages to the sessions that waited (`service`), files and rights (a session with the
 //! file open may lock it).
 //!
 //! An owner is a number that the kernel of a client assigns (one per process for fcntl, one per open file for flock),

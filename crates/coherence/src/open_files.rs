@@ -3,7 +3,7 @@
 //! Guarantees: a file that was opened (now, not at an instant) by a session that reports its open files stays until the
 //! session reports that it is closed, or has ended. The open files of such a session under an earlier process of the
 //! server are unknown until it has reported them: until then every file may be open. Leaves to others: rights
-//! (`views`); files open for writing, which write grants keep too (`namespace`).
+//! (`service`); files open for writing, which write grants keep too (`namespace`).
 //!
 //! A session that polls for recalls, as a mount does, reports its open files with its polls. Other sessions never
 //! report a close: their files would stay for as long as the sessions live, and with them the space of a full disk, so

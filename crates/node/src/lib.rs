@@ -7,8 +7,8 @@
 //! Guarantees: nothing acknowledged as durable is lost; no read at an instant changes its answer; no caller reads or
 //! writes without the right to.
 //!
-//! The path of a request: `serve` (socket) → `parts` (identity of the caller) → `views` (readers) or `changes` and
-//! `edits` (writers) → `data` (chains and device) or `meta` (metalog and namespace); `durability` flushes it.
+//! The path of a request: `serve` (socket) → `service` (identity of the caller, the table of
+//! requests, a handler) → `planes` (both planes at one instant) → `replication` (chains) and `metadata` (names).
 
 mod archive;
 mod control;

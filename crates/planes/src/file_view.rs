@@ -3,7 +3,7 @@
 //! Guarantees: an answer computed under one `Look` is one state; a byte under a patch is the file's own if it was
 //! written after the patch (at the same stamp: before it), else it is what the patch says, through as many files as
 //! share it.
-//! Leaves to others: access rights, and the choice of the instant (`views`).
+//! Leaves to others: access rights, and the choice of the instant (`service`, `read`).
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

@@ -5,7 +5,7 @@
 //! becomes head, and their heads place later writes by the state after it. So a change never hides a write that begins
 //! after the change was acknowledged, however slow the clock of a head. Writes acknowledged before lie below the
 //! change, for the node that stamps it has adopted the stamps of all of them. Leaves to others: the set of chains, and
-//! execution of the change here (`engine`).
+//! execution of the change here (`metadata`).
 //!
 //! The node that orders a change asks the heads, and repeats that with every tick, until each has replied. A head
 //! replies when it has executed the entry (earlier requests are dropped before this module) and every member that may

@@ -2,8 +2,8 @@
 //!
 //! Guarantees: those of the core. A waiting answer costs no thread: this module keeps it with its responder, and the
 //! thread that receives the acknowledgement, or the tick, sends it. While one session alone caches and no other session
-//! changes anything, every check here is one atomic load. Leaves to others: which sessions are whose (`session`),
-//! reading what is granted (`views`, `changes`).
+//! changes anything, every check here is one atomic load. Leaves to others: the users of sessions (`session`), reading
+//! what is granted (`read`, `tree_ops`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

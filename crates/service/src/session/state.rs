@@ -1,8 +1,8 @@
 //! Session state: requests about cache leases and locks.
 //!
 //! Guarantees: a session that may cache is recorded durably before it gets its first lease; an answer that contains a
-//! change is sent when no session can still read the state before it. Leaves to others: which session holds what
-//! (`grants`, `locks`), waiting answers (`caching`).
+//! change is sent when no session can still read the state before it. Leaves to others: grants and locks of sessions
+//! (`coherence`), waiting answers (`cache_leases`).
 
 use std::sync::Arc;
 

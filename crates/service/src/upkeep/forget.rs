@@ -4,7 +4,7 @@
 //! at or after the instant answer as before; reads before it are refused from the transaction on, however much space is
 //! freed yet. A snapshot protects what its maker owns from the expiry of any user, and everything if the superuser made
 //! it; it protects nothing if the expiry goes through snapshots. The answer lists each snapshot that showed expired
-//! history, and what becomes of it. Leaves to others: refusing (`namespace`), freeing space (`reclaim`).
+//! history, and what becomes of it. Leaves to others: refusing (`namespace`), freeing space (`gc`).
 //!
 //! The tree at the instant decides what lies below a path: an object moved in by then belongs to it with all of its
 //! history, an object moved out by then does not, an object deleted by then belongs to the directory that it was

@@ -24,7 +24,7 @@ use frieze_planes::{DeadRecords, DeadSpace, FileVersion, Needs, RecordPlace, Rem
 
 use crate::upkeep::Upkeep;
 
-/// Most times a full pass is put off while edits are under way: ten seconds, as `reclaim` is called.
+/// Most times a full pass is put off while edits are under way: ten seconds, as [`Upkeep::reclaim`] is called.
 const PUT_OFF_MAX: u32 = 20;
 
 impl Upkeep {

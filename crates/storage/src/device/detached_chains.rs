@@ -2,8 +2,8 @@
 //! by segment.
 //!
 //! Guarantees: a chain is removed once the record of that is on stable storage, and not before; records of other chains
-//! are untouched, on disk and in memory. Leaves to others: whether other nodes have the chain (`cluster`, through the
-//! engine), when to give back its space (`remains`).
+//! are untouched, on disk and in memory. Leaves to others: whether other nodes have the chain (`cluster`, through
+//! `node`), when to free its space (`service`, `replica_gc`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

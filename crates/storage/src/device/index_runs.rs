@@ -2,7 +2,7 @@
 //!
 //! Guarantees: an index run is used once it is on stable storage under its name; a damaged run is rebuilt from the
 //! footers of its segments, and until then no query uses it. Files in use are in memory; others are evicted when the
-//! index exceeds its limit. Leaves to others: the content of a run (`multilog`), when to write one (`engine`).
+//! index exceeds its limit. Leaves to others: the content of a run (`multilog`), when to write one (`service`, `gc`).
 
 use std::sync::Arc;
 
