@@ -4,7 +4,7 @@
 //! Guarantees: no data depends on an image. Bytes from an image have passed their checksums and equal the bytes of the
 //! records; an image that is damaged, torn, lost or of other records is evicted, and the read uses the records. Bytes
 //! of expired history are removed from every image, on stable storage, when [`Device::forget_images`] returns. Leaves
-//! to others: which pages need an image (`multilog`), when to look for them (`service`, `images`).
+//! to others: which pages need an image (`multilog`), when to look for them (`service`, `image_builder`).
 //!
 //! # The files
 //! Slots of one image each, in files whose space is reserved when they are created; the length of a file follows from
