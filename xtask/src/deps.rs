@@ -27,7 +27,7 @@ const TESTKIT: &str = "frieze-testkit";
 const WORDS: &[&str] = &["frieze-wire", "frieze-hlc", "frieze-base"];
 /// What a crate with threads uses below its own field: only crates of the server have locks with levels.
 const WORDS_AND_LOCKS: &[&str] = &["frieze-wire", "frieze-hlc", "frieze-locks", "frieze-base"];
-const CLIENTS: &[&str] = &["frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"];
+const CLIENTS: &[&str] = &["frieze-client", "frieze-trace", "frieze-wire", "frieze-hlc", "frieze-base"];
 
 /// The table, from the top down. An arrow in the tests of a crate may go to any crate below it.
 const PLACES: &[CratePlace] = &[
@@ -67,6 +67,7 @@ const PLACES: &[CratePlace] = &[
             "frieze-hdfs",
             "frieze-bench",
             "frieze-client",
+            "frieze-trace",
             "frieze-wire",
             "frieze-hlc",
             "frieze-base",
@@ -86,7 +87,7 @@ const PLACES: &[CratePlace] = &[
         "frieze-bench",
         &["frieze-node", "frieze-client", "frieze-disk", "frieze-wire", "frieze-hlc", "frieze-base"],
     ),
-    place("clients", "frieze-client", &["frieze-net", "frieze-wire", "frieze-hlc", "frieze-base"]),
+    place("clients", "frieze-client", &["frieze-net", "frieze-trace", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place(
         "servers",
         "frieze-node",
@@ -199,6 +200,8 @@ const PLACES: &[CratePlace] = &[
     ),
     // WebHDFS and the page of metrics stand on it.
     place("drivers", "frieze-httpd", &["frieze-net", "frieze-wire", "frieze-hlc", "frieze-base"]),
+    // It is called within every call of a client, and knows none of them.
+    place("drivers", "frieze-trace", &["frieze-hlc", "frieze-base"]),
     place("drivers", "frieze-disk", WORDS_AND_LOCKS),
     place("drivers", "frieze-net", WORDS_AND_LOCKS),
     // It is called by many threads at once.

@@ -10,6 +10,7 @@ mod files;
 mod instants;
 mod sharing;
 mod timeline;
+mod trace;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ pub(crate) use files::{
 pub(crate) use instants::{NowArgs, SnapshotCommand, TimeCommand};
 pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, UndoArgs};
 pub(crate) use timeline::{DiffArgs, FindArgs, LogArgs, OldIntervals, RunWithArgs, SessionsArgs};
+pub(crate) use trace::{TraceCommand, TraceListArgs, TraceSummaryArgs};
 
 /// The default server.
 pub(crate) const SERVER_DEFAULT: &str = "127.0.0.1:7470";
@@ -131,6 +133,15 @@ pub(crate) struct CommonArgs {
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) timeout: u32,
 
+    /// Record the calls of this command, mount or gateway in a file of this size, such as 256M: the newest stay. See
+    /// 'frieze trace --help'.
+    #[arg(long, global = true, value_name = "SIZE", env = "FRIEZE_TRACE_RING", hide_env_values = true)]
+    pub(crate) trace_ring: Option<String>,
+
+    /// Directory of that file [default: $XDG_STATE_HOME/frieze/trace].
+    #[arg(long, global = true, value_name = "DIR", env = "FRIEZE_TRACE_DIR", hide_env_values = true)]
+    pub(crate) trace_dir: Option<PathBuf>,
+
     /// Print details on stderr: the instant used, its precision, and whether it was stable.
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
@@ -209,6 +220,8 @@ pub(crate) enum Command {
     Sync(SyncArgs),
     Status(StatusArgs),
     Scrub(ScrubArgs),
+    #[command(subcommand)]
+    Trace(TraceCommand),
     Cluster(ClusterArgs),
     Fsck(FsckArgs),
     Export(ExportArgs),

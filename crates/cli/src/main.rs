@@ -41,6 +41,7 @@ mod server;
 mod sharing;
 mod survivor;
 mod timeline;
+mod trace;
 
 #[cfg(test)]
 mod help_tests;
@@ -117,6 +118,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Time(command) => server::time(&mut run, command),
         Command::Sync(args) => server::sync(&mut run, args),
         Command::Status(_) => server::status(&mut run),
+        Command::Trace(command) => trace::trace(&mut run, command),
         Command::Fsck(args) => fsck::fsck(&mut run, args),
         Command::Export(args) => export::export(&mut run, args),
         Command::Scrub(args) => scrub::scrub(&mut run, args),
@@ -194,6 +196,7 @@ impl Command {
             Command::Time(_) => "time",
             Command::Sync(_) => "sync",
             Command::Status(_) => "status",
+            Command::Trace(_) => "trace",
             Command::Fsck(_) => "fsck",
             Command::Export(_) => "export",
             Command::Scrub(_) => "scrub",

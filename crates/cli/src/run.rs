@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Client, Fs, Key, Options, PrivateFile, PrivateFileError, ServerAddr};
+use frieze_client::{Client, Fs, Gateway, Key, Options, PrivateFile, PrivateFileError, ServerAddr};
 use serde_json::Value;
 
 use crate::args::{CommonArgs, DurabilityArg};
@@ -111,6 +111,8 @@ impl CommandRun {
             // It lives long and asks often.
             prefers_socket: self.command == "mount",
             keeps: matches!(self.command, "mount" | "run"),
+            trace: crate::trace::recorder(&self.common, self.command)?,
+            gateway: Gateway::Command,
             ..Options::default()
         })
     }

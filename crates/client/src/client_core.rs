@@ -10,6 +10,7 @@ use std::time::Duration;
 use frieze_base::{Fault, MonoTime};
 use frieze_hlc::Hlc;
 use frieze_net::mono;
+use frieze_trace::Program;
 use frieze_wire::message::{HelloReply, Reply};
 
 use crate::buffers::Buffers;
@@ -52,11 +53,15 @@ pub(crate) struct ClientCore {
     pub(crate) recent_until: AtomicU64,
     /// The last refusal of a server that belongs to another cluster.
     pub(crate) another_cluster: Mutex<Option<Fault>>,
+    /// This program, for traces; `None` without a recorder.
+    pub(crate) program: Option<Program>,
 }
 
 impl ClientCore {
     pub(crate) fn new(options: Options, hello: HelloReply, servers: Servers, reader: u64) -> ClientCore {
+        let program = options.trace.as_ref().map(|recorder| recorder.program(&options.command));
         ClientCore {
+            program,
             options,
             hello,
             sequence: Arc::default(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_net::{InProcess, Key, ServerAddr};
+use frieze_trace::{Gateway, Recorder};
 use frieze_wire::message::Durability;
 
 /// How a client connects and how long it waits.
@@ -38,6 +39,10 @@ pub struct Options {
     /// The server that `server` names, if it runs in this process: requests run on the calling threads, without a
     /// socket. Default none; the gateways of a server set it.
     pub in_process: Option<Arc<dyn InProcess>>,
+    /// Records every call of this client into a ring. Default none.
+    pub trace: Option<Recorder>,
+    /// Where calls arrive, for traces. Default the library.
+    pub gateway: Gateway,
 }
 
 impl Default for Options {
@@ -58,6 +63,8 @@ impl Default for Options {
             prefers_socket: false,
             keeps: false,
             in_process: None,
+            trace: None,
+            gateway: Gateway::Library,
         }
     }
 }

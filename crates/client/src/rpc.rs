@@ -20,6 +20,7 @@ use crate::retry::{RetryBudget, is_retryable, is_transient};
 use crate::route::ServerRoute;
 use crate::sequence::RequestNumber;
 use crate::servers::MapAge;
+use crate::trace;
 
 /// How a query is made.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,6 +98,16 @@ impl ClientCore {
     /// Sends a request until it is answered or its time is over. Returns the reply and how many bytes of `into` its
     /// payload filled.
     pub(crate) fn call(&self, request: &RpcRequest<'_>, into: &mut [u8]) -> Result<(Reply, usize), Error> {
+        let scope = self.request_scope(request);
+        let done = self.call_until_answered(request, into);
+        trace::note_end(&scope, &done);
+        if let Ok((reply, count)) = &done {
+            trace::note_reply(&scope, request, reply, *count);
+        }
+        done
+    }
+
+    fn call_until_answered(&self, request: &RpcRequest<'_>, into: &mut [u8]) -> Result<(Reply, usize), Error> {
         let mut budget = self.retry_budget();
         if let Some(limit) = request.limit {
             budget.limit_to(limit);

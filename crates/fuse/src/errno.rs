@@ -47,6 +47,12 @@ pub fn errno_of(reason: Reason) -> Errno {
     }
 }
 
+/// The reason that a program would see as `errno`, for a fault of the mount itself.
+pub(crate) fn reason_of(errno: Errno) -> Reason {
+    // Several reasons may share an errno: the first is the usual one.
+    Reason::ALL.iter().copied().find(|reason| errno_of(*reason) == errno).unwrap_or(Reason::InvalidArgument)
+}
+
 /// Handles a fault where it ends: logs it once, loudly if it is not the program's own doing, and gives its errno.
 pub(crate) fn answer(fault: &Fault) -> Errno {
     // Every call of every program gets it from then on.

@@ -46,6 +46,7 @@ mod page_states;
 mod past;
 mod process;
 mod recalls;
+mod recorded;
 mod refusals;
 mod room;
 mod rpc;
@@ -215,7 +216,9 @@ fn start(
     config: &Config,
 ) -> Result<MountHandle, Error> {
     let refused = |source| Error::Refused { path: mountpoint.clone(), source };
-    let kernel = KernelAdapter::new(operations.clone(), base.is_past());
+    let recorder = operations.client.options().trace.clone();
+    let recorded = RecordedOperations::new(operations.clone(), recorder, base.is_past());
+    let kernel = KernelAdapter::new(Arc::new(recorded), base.is_past());
     let mut session = Session::new(kernel, &mountpoint, config).map_err(refused)?;
     if !base.is_past() {
         let channel = session.as_fd().try_clone_to_owned().map_err(refused)?;

@@ -23,6 +23,13 @@ use frieze_hlc::{Hlc, UserTime};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeId(pub(crate) u64);
 
+impl NodeId {
+    /// True if it belongs to the mount's own view: it is an inode number.
+    pub(crate) fn is_of_base(self) -> bool {
+        self.0 & PAST_BIT == 0
+    }
+}
+
 /// The instant and user time that a part of the tree shows. Both absent: now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ViewTime {

@@ -1,0 +1,177 @@
+//! An event: one call as its user made it. Its 64 bytes are the format of a slot of the ring.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0..8 | start, ns since 1970 |
+//! | 8..12 | duration, ns; `u32::MAX` for longer ones |
+//! | 12; 13 | number of [`CallKind`]; number of [`Gateway`] |
+//! | 14..16 | [`EventFlags`] |
+//! | 16..24 | inode; 0: none |
+//! | 24..32 | offset |
+//! | 32..36; 36..40 | bytes asked for; bytes moved (`u32::MAX` for more) |
+//! | 40..44 | number of the open file; 0: none |
+//! | 44..48 | actor: low half of the hash of its words |
+//! | 48..56 | keyed hash of the path; 0: none |
+//! | 56..58 | number of the fault's `Reason`; 0: none |
+//! | 58..60 | calls that this event stands for |
+//! | 60..62 | low bits of the lap of the ring in which it was written |
+//! | 62..64 | sum over the other bytes |
+//!
+//! All numbers are little-endian. A slot whose sum is wrong was being written when its process ended, or is empty.
+
+use crate::kinds::{CallKind, Gateway};
+
+/// Words of eight bytes in a slot.
+pub(crate) const SLOT_WORDS: usize = 8;
+/// Bytes of a slot.
+pub const SLOT_BYTES: usize = SLOT_WORDS * 8;
+/// In place of a call's number: the slot is part of a word ([`crate::words`]).
+pub(crate) const WORD_SLOT: u8 = 251;
+
+/// What else is known of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EventFlags(pub u16);
+
+impl EventFlags {
+    /// The call was about an instant of the past.
+    pub const PAST: EventFlags = EventFlags(1);
+    /// The call waited for stable storage.
+    pub const SYNCHRONOUS: EventFlags = EventFlags(1 << 1);
+    /// The event stands for several calls, one behind the other.
+    pub const COLLAPSED: EventFlags = EventFlags(1 << 2);
+    /// The call began where the one before it on the same open file ended.
+    pub const SEQUENTIAL: EventFlags = EventFlags(1 << 3);
+    /// The gateway answered from its own cache: no server was asked.
+    pub const FROM_CACHE: EventFlags = EventFlags(1 << 4);
+
+    /// Both.
+    #[must_use]
+    pub fn with(self, other: EventFlags) -> EventFlags {
+        EventFlags(self.0 | other.0)
+    }
+
+    /// True if all of `other` are set.
+    pub fn has(self, other: EventFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// One call as its user made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Start, ns since 1970.
+    pub start_ns: i64,
+    /// Until it was answered, ns; `u32::MAX` for longer ones.
+    pub duration_ns: u32,
+    /// What was called.
+    pub call: CallKind,
+    /// Where it was called.
+    pub gateway: Gateway,
+    /// What else is known.
+    pub flags: EventFlags,
+    /// The file; 0: none, or not known.
+    pub inode: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes asked for.
+    pub asked: u32,
+    /// Bytes moved.
+    pub got: u32,
+    /// Number of the open file; 0: none.
+    pub stream: u32,
+    /// Hash of the words that describe session, user and program; 0: none.
+    pub actor: u32,
+    /// Keyed hash of the path; 0: none.
+    pub path: u64,
+    /// Number of the fault's `Reason`; 0: none.
+    pub result: u16,
+    /// Calls that this event stands for, 1 or more.
+    pub count: u16,
+}
+
+impl Event {
+    /// One call, of which nothing else is known.
+    pub fn new(call: CallKind, gateway: Gateway) -> Event {
+        Event {
+            start_ns: 0,
+            duration_ns: 0,
+            call,
+            gateway,
+            flags: EventFlags::default(),
+            inode: 0,
+            offset: 0,
+            asked: 0,
+            got: 0,
+            stream: 0,
+            actor: 0,
+            path: 0,
+            result: 0,
+            count: 1,
+        }
+    }
+
+    /// The slot of this event in a lap of the ring.
+    pub(crate) fn encode(&self, lap: u16) -> [u64; SLOT_WORDS] {
+        let kinds = u64::from(self.call as u8) | u64::from(self.gateway as u8) << 8 | u64::from(self.flags.0) << 16;
+        seal(
+            [
+                self.start_ns as u64,
+                u64::from(self.duration_ns) | kinds << 32,
+                self.inode,
+                self.offset,
+                u64::from(self.asked) | u64::from(self.got) << 32,
+                u64::from(self.stream) | u64::from(self.actor) << 32,
+                self.path,
+                u64::from(self.result) | u64::from(self.count) << 16,
+            ],
+            lap,
+        )
+    }
+
+    /// The event of a whole slot; `None` if it is no event, or one of a kind that this version does not know.
+    pub(crate) fn decode(slot: &[u64; SLOT_WORDS]) -> Option<Event> {
+        Some(Event {
+            start_ns: slot[0] as i64,
+            duration_ns: slot[1] as u32,
+            call: CallKind::from_number((slot[1] >> 32) as u8)?,
+            gateway: Gateway::from_number((slot[1] >> 40) as u8)?,
+            flags: EventFlags((slot[1] >> 48) as u16),
+            inode: slot[2],
+            offset: slot[3],
+            asked: slot[4] as u32,
+            got: (slot[4] >> 32) as u32,
+            stream: slot[5] as u32,
+            actor: (slot[5] >> 32) as u32,
+            path: slot[6],
+            result: slot[7] as u16,
+            count: (slot[7] >> 16) as u16,
+        })
+    }
+}
+
+/// Number of the call, or [`WORD_SLOT`].
+pub(crate) fn kind_of(slot: &[u64; SLOT_WORDS]) -> u8 {
+    (slot[1] >> 32) as u8
+}
+
+/// Writes lap and sum into the last four bytes.
+pub(crate) fn seal(mut slot: [u64; SLOT_WORDS], lap: u16) -> [u64; SLOT_WORDS] {
+    slot[7] = slot[7] & 0xffff_ffff | u64::from(lap) << 32;
+    slot[7] |= u64::from(sum(&slot)) << 48;
+    slot
+}
+
+/// The lap of a slot; `None` if it is empty or not whole.
+pub(crate) fn lap_of(slot: &[u64; SLOT_WORDS]) -> Option<u16> {
+    let mut unsealed = *slot;
+    unsealed[7] &= 0xffff_ffff_ffff;
+    (kind_of(slot) != 0 && sum(&unsealed) == (slot[7] >> 48) as u16).then_some((slot[7] >> 32) as u16)
+}
+
+/// Each word counts differently, so that words of two events do not make a third.
+fn sum(slot: &[u64; SLOT_WORDS]) -> u16 {
+    let mixed = slot.iter().fold(0x9e37_79b9_7f4a_7c15_u64, |mixed, word| {
+        (mixed.rotate_left(23) ^ word).wrapping_mul(0xd6e8_feb8_6659_fd93)
+    });
+    (mixed >> 48) as u16
+}

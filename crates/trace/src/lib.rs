@@ -1,0 +1,35 @@
+//! Traces: one record of 64 bytes for each call as its user made it, in a mapped ring of a file.
+//!
+//! [`Recorder`] writes: a gateway or the client library opens a [`CallScope`] around a call, and the scope writes one
+//! [`Event`] when it ends. Calls inside of the scope, on the same thread, add to it. [`read_ring`] reads the file, while
+//! the process runs or after it was killed. [`Summary`] counts.
+//!
+//! Guarantees: a call never waits for its record, allocates nothing for it, and never fails because of it; a record
+//! that was being written when the process ended is skipped; records that the ring has written over are counted.
+//! Content is never recorded, and names only beside the events, by keyed hashes ([`words`]).
+//! Leaves to others: which calls there are (`client`, the gateways), columnar files and foreign formats.
+
+mod error;
+mod event;
+mod key;
+mod kinds;
+mod mapped;
+mod reader;
+mod recorder;
+mod ring;
+mod scope;
+mod summary;
+pub mod words;
+
+pub use error::TraceError;
+pub use event::{Event, EventFlags, SLOT_BYTES};
+pub use kinds::{CallKind, Gateway};
+pub use reader::{PathIndex, RingContent, read_ring};
+pub use recorder::{Program, Recorder, RingSettings};
+pub use scope::CallScope;
+pub use summary::{CallSummary, FileBytes, Summary};
+
+#[cfg(test)]
+frieze_harness::count_allocations!();
+#[cfg(test)]
+mod tests;
