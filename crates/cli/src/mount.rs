@@ -188,9 +188,11 @@ fn again(common: &CommonArgs, args: &MountArgs, mountpoint: &Path) -> Result<Vec
             line.extend([OsString::from(name), value]);
         }
     };
+    option("--trace-ring", common.trace_ring.as_ref().map(OsString::from));
     // Else it finds where the server is as this process did.
     option("--server", common.server_told.then(|| OsString::from(&common.server)));
     // The working directory is left behind.
+    option("--trace-dir", common.trace_dir.as_ref().map(std::path::absolute).transpose()?.map(PathBuf::into_os_string));
     option("--key", common.key.as_ref().map(std::path::absolute).transpose()?.map(PathBuf::into_os_string));
     option("--log", args.log.as_ref().map(std::path::absolute).transpose()?.map(PathBuf::into_os_string));
     option("--at", args.past.at.as_ref().map(OsString::from));

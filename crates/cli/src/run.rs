@@ -112,7 +112,7 @@ impl CommandRun {
             prefers_socket: self.command == "mount",
             keeps: matches!(self.command, "mount" | "run"),
             trace: crate::trace::recorder(&self.common, self.command)?,
-            gateway: Gateway::Command,
+            gateway: if self.command == "mount" { Gateway::Mount } else { Gateway::Command },
             ..Options::default()
         })
     }

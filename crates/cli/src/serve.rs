@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::Options;
+use frieze_client::{Gateway, Options, Recorder};
 use frieze_hdfs::{Calls, HdfsGateway, HdfsOptions, Trust};
 use frieze_node::{Server, Settings};
 use nix::sys::signal::{SigSet, Signal};
@@ -82,7 +82,9 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
         tracing::info!("figures for Prometheus are at http://{address}/metrics");
     }
     let dir = args.dir.display().to_string();
-    let doors = match Gateways::open(hdfs.as_ref(), webhdfs.as_ref(), &server) {
+    let recorder = crate::trace::recorder(&run.common, "serve");
+    let opened = recorder.and_then(|trace| Gateways::open(hdfs.as_ref(), webhdfs.as_ref(), &server, trace.as_ref()));
+    let doors = match opened {
         Ok(doors) => doors,
         Err(error) => {
             server.stop()?;
@@ -157,9 +159,12 @@ impl Gateways {
         hdfs: Option<&HdfsOptions>,
         web: Option<&frieze_http::WebHdfsOptions>,
         server: &Server,
+        trace: Option<&Recorder>,
     ) -> Result<Gateways> {
         let secret = || server.secret_for(frieze_hdfs::TOKENS);
-        let client = |command: String| Options {
+        let client = |command: String, gateway| Options {
+            trace: trace.cloned(),
+            gateway,
             server: server.home(),
             in_process: Some(server.in_process()),
             command,
@@ -167,12 +172,19 @@ impl Gateways {
             ..Options::default()
         };
         let hdfs = hdfs
-            .map(|options| HdfsGateway::open(options, secret(), client(frieze_hdfs::session_of(server.node()))))
+            .map(|options| {
+                HdfsGateway::open(options, secret(), client(frieze_hdfs::session_of(server.node()), Gateway::Hdfs))
+            })
             .transpose()?;
         let open = |options| {
             frieze_http::WebHdfsGateway::open(options, |at| match &hdfs {
                 Some(door) => Ok(door.calls()),
-                None => Calls::connect(client("webhdfs-door of frieze serve".to_owned()), secret(), at, None),
+                None => Calls::connect(
+                    client("webhdfs-door of frieze serve".to_owned(), Gateway::WebHdfs),
+                    secret(),
+                    at,
+                    None,
+                ),
             })
         };
         let web = web.map(open).transpose()?;

@@ -146,14 +146,14 @@ fn summary(run: &mut CommandRun, args: &TraceSummaryArgs) -> Result<()> {
     let span = summary.span_ns.map(|(first, last)| (format::time_ns(first), format::time_ns(last)));
     let files = summary.top_files(args.top);
     if run.json() {
-        let calls: Vec<_> = summary.calls.iter().map(|((gateway, call), of)| {
+        let calls = summary.calls.iter().map(|((gateway, call), of)| {
             json!({
                 "gateway": gateway.name(), "call": call.name(), "count": of.count, "failed": of.failed,
                 "bytes": of.bytes, "p50_ns": of.duration_ns(50.0), "p90_ns": of.duration_ns(90.0),
                 "p99_ns": of.duration_ns(99.0), "max_ns": of.duration_ns(100.0),
             })
         });
-        let files: Vec<_> = files.iter().map(|(inode, file)| {
+        let files = files.iter().map(|(inode, file)| {
             let path = path_of(file.path).map(|path| format::printable(&path));
             json!({ "inode": inode, "path": path, "read": file.read, "written": file.written })
         });
@@ -161,7 +161,7 @@ fn summary(run: &mut CommandRun, args: &TraceSummaryArgs) -> Result<()> {
             "rings": paths.iter().map(|path| format::local(path)).collect::<Vec<_>>(), "events": events,
             "overwritten": overwritten, "torn": torn, "unknown": unknown,
             "first": span.as_ref().map(|span| &span.0), "last": span.as_ref().map(|span| &span.1),
-            "calls": calls, "files": files,
+            "calls": calls.collect::<Vec<_>>(), "files": files.collect::<Vec<_>>(),
         }));
     }
     let Some((first, last)) = span else {

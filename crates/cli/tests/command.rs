@@ -22,3 +22,5 @@ mod past;
 mod restarts;
 #[path = "command/sharing.rs"]
 mod sharing;
+#[path = "command/traced.rs"]
+mod traced;

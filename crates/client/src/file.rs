@@ -109,6 +109,11 @@ impl File {
         self.flags
     }
 
+    /// True if it was opened at an instant of the past.
+    pub(crate) fn is_of_past(&self) -> bool {
+        self.view.is_past()
+    }
+
     /// Attributes now, or at the view it was opened at; also of a file without a name.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use frieze_base::{InodeId, Reason};
 use frieze_hlc::{Hlc, UserTime};
+use frieze_trace::CallKind;
 use frieze_wire::edit::EditReply;
 use frieze_wire::message::{
     Access, DirEntry, Durability, GetXattr, List, ListReply, Log, LogReply, Open, OpenReply, PATH_XATTR, ReadLink,
@@ -173,6 +174,7 @@ impl Fs {
     }
 
     fn all_entries(&self, target: &Target, with_attrs: bool) -> Result<Vec<DirEntry>, Error> {
+        let _scope = self.shared.scope(CallKind::List);
         let mut page = self.list(target, b"", 0, with_attrs)?;
         let mut entries = page.entries;
         // Later pages name the inode of the first one: the directory may have been renamed.

@@ -3,12 +3,14 @@
 //! Every request opens a scope, so no call escapes a trace; a method that makes several requests opens one around them,
 //! and a gateway one around its own call. Without a recorder a scope costs one comparison.
 
+use frieze_base::Reason;
 use frieze_trace::{CallKind, CallScope, EventFlags};
 use frieze_wire::message::{OpenReply, Reply, Request, StatReply, TxnReply, View};
 use frieze_wire::txn::{Make, MakeKind, Op, Target};
 
 use crate::Error;
 use crate::client_core::ClientCore;
+use crate::file::File;
 use crate::request::RpcRequest;
 
 impl ClientCore {
@@ -18,14 +20,6 @@ impl ClientCore {
             Some(recorder) => recorder.scope(self.options.gateway, call),
             None => CallScope::off(),
         }
-    }
-
-    /// A scope around a call about a range of a file.
-    pub(crate) fn range_scope(&self, call: CallKind, inode: u64, offset: u64, len: u64) -> CallScope<'_> {
-        let scope = self.scope(call);
-        scope.inode(inode);
-        scope.range(offset, len);
-        scope
     }
 
     /// A scope around one request.
@@ -56,6 +50,29 @@ impl ClientCore {
         }
         recorder.note_stamp(self.newest());
         scope
+    }
+}
+
+impl File {
+    /// A scope around a call about a range of this file.
+    pub(crate) fn scope(&self, call: CallKind, offset: u64, len: u64) -> CallScope<'_> {
+        let scope = self.shared.scope(call);
+        scope.inode(self.inode().0);
+        scope.range(offset, len);
+        if self.is_of_past() {
+            scope.flag(EventFlags::PAST);
+        }
+        scope
+    }
+}
+
+/// States how a stream ended: the program's own source or sink may have failed.
+pub(crate) fn note_stream_end<T, E>(scope: &CallScope<'_>, result: &Result<T, E>) {
+    if scope.is_on() {
+        match result {
+            Ok(_) => scope.result(0),
+            Err(_) => scope.failed(Reason::InputOutput as u32 as u16),
+        }
     }
 }
 

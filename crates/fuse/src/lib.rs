@@ -74,6 +74,7 @@ pub use error::Error;
 use kernel::KernelAdapter;
 use node::ViewTime;
 use operations::Operations;
+use recorded::RecordedOperations;
 use tree::MountTree;
 
 /// How to mount.

@@ -9,11 +9,13 @@ use frieze_base::Reason;
 use frieze_client::{CallKind, CallScope, EventFlags, FreeSpace, Gateway, Program, Recorder};
 use nix::errno::Errno;
 
+use crate::cache::Holding;
 use crate::errno::reason_of;
+use crate::locking::LockAnswer;
 use crate::node::NodeId;
 use crate::operations::{
-    Allocate, AttrChanges, DirLine, FileLock, FuseCaller, FuseEntry, Holding, LockAnswer, LookupResult, NewMode,
-    NewNode, OpenHow, OpenResult, Operations, RenameHow, SeekFor, WantedLock, WriteHow,
+    Allocate, AttrChanges, DirLine, FileLock, FuseCaller, FuseEntry, LookupResult, NewMode, NewNode, OpenHow,
+    OpenResult, Operations, RenameHow, SeekFor, WantedLock, WriteHow,
 };
 
 /// Operations with a scope around each.

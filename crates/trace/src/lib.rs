@@ -21,7 +21,7 @@ mod scope;
 mod summary;
 pub mod words;
 
-pub use error::TraceError;
+pub use error::{RING_BYTES_MAX, RING_BYTES_MIN, TraceError};
 pub use event::{Event, EventFlags, SLOT_BYTES};
 pub use kinds::{CallKind, Gateway};
 pub use reader::{PathIndex, RingContent, read_ring};

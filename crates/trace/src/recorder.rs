@@ -29,6 +29,8 @@ use crate::{TraceError, words::ROOT};
 const KNOWN_WORDS: usize = 4096;
 /// Words are written again in each such part of a lap.
 const PARTS_OF_A_LAP: u64 = 8;
+/// Rings of ended processes that stay in a directory when a new one is made.
+const ENDED_RINGS_MAX: usize = 8;
 /// Time between two readings of the clocks in the header, ns.
 const READING_EVERY_NS: u64 = 1_000_000_000;
 
@@ -87,7 +89,8 @@ thread_local! {
 static RINGS: AtomicU64 = AtomicU64::new(0);
 
 impl Recorder {
-    /// Makes a ring in a file of its own, `<program>-<process>-<number>.ring`.
+    /// Makes a ring in a file of its own, `<program>-<process>-<number>.ring`. Of the rings of ended processes in the
+    /// directory the newest eight stay.
     ///
     /// # Errors
     /// `Size`; `FileSystem`: name another directory; `System`, such as a full disk. Nothing is recorded then.
@@ -98,6 +101,7 @@ impl Recorder {
         let system = |what, path: &Path, error| TraceError::System { what, path: path.to_owned(), error };
         std::fs::create_dir_all(&settings.dir).map_err(|error| system("create", &settings.dir, error))?;
         let key = crate::key::load(&settings.dir)?;
+        remove_old(&settings.dir).map_err(|error| system("make room in", &settings.dir, error))?;
         let number = RINGS.fetch_add(1, Ordering::Relaxed) + 1;
         let (process, blocks) = (std::process::id(), settings.bytes / BLOCK_BYTES);
         let name: String = settings.program.chars().filter(|c| c.is_ascii_alphanumeric()).take(32).collect();
@@ -261,6 +265,31 @@ impl RingWriter {
         words[at + 2].store(self.newest.load(Ordering::Relaxed), Ordering::Relaxed);
         words[READINGS_WORD].store(number + 1, Ordering::Release);
     }
+}
+
+/// Removes rings of processes that have ended, all but the newest.
+fn remove_old(dir: &Path) -> std::io::Result<()> {
+    let mut ended = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        let stem = path.extension().filter(|extension| *extension == "ring").and(path.file_stem());
+        // `<program>-<process>-<number>`: no program's name has a hyphen.
+        let process = stem.and_then(|stem| stem.to_str()?.split('-').nth(1)?.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            // Another process may remove it at the same time.
+            let Ok(modified) = std::fs::metadata(&path).and_then(|found| found.modified()) else { continue };
+            ended.push((modified, path));
+        }
+    }
+    ended.sort();
+    let count = ended.len().saturating_sub(ENDED_RINGS_MAX);
+    for (_, path) in ended.into_iter().take(count) {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The lap in which a block is written. The first is 1.

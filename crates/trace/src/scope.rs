@@ -110,6 +110,14 @@ impl<'r> CallScope<'r> {
         });
     }
 
+    /// The event stands for so many calls, one behind the other.
+    pub fn count(&self, count: u64) {
+        self.change(|open, _| {
+            open.event.count = u16::try_from(count.max(1)).unwrap_or(u16::MAX);
+            open.event.flags = open.event.flags.with(EventFlags::COLLAPSED);
+        });
+    }
+
     /// Number of the open file.
     pub fn stream(&self, stream: u32) {
         self.change(|open, _| open.event.stream = stream);

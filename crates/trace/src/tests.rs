@@ -273,6 +273,24 @@ fn claimed(path: &Path) -> u64 {
 }
 
 #[test]
+fn rings_of_ended_processes_do_not_fill_the_directory() {
+    let dir = TempDir::new().expect("a directory");
+    let rings = dir.path().join("rings");
+    std::fs::create_dir(&rings).expect("writable");
+    // No process has such a number.
+    let name = |number: u32| rings.join(format!("old-{}-1.ring", u32::MAX - number));
+    for number in 0..20 {
+        let file = std::fs::File::create(name(number)).expect("writable");
+        let age = Duration::from_secs(1000 - u64::from(number));
+        file.set_modified(std::time::SystemTime::now() - age).expect("its own file");
+    }
+    let (first, second) = (ring(&dir, 1 << 20), ring(&dir, 1 << 20));
+    assert!(first.path().exists() && second.path().exists(), "rings in use stay");
+    let left: Vec<u32> = (0..20).filter(|number| name(*number).exists()).collect();
+    assert_eq!(left, (12..20).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_file_that_is_no_ring_is_refused_with_the_cause() {
     let dir = TempDir::new().expect("a directory");
     let recorder = ring(&dir, 1 << 20);

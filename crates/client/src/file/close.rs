@@ -1,5 +1,6 @@
 //! Closing a file: its length is settled and the right to write it is returned.
 
+use frieze_trace::CallKind;
 use frieze_wire::message::Durability;
 use frieze_wire::txn::{Op, Settle};
 
@@ -28,6 +29,9 @@ impl File {
     /// # Errors
     /// As any call. The file is closed all the same, and nothing that was acknowledged is lost.
     pub fn close(mut self) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        let scope = shared.scope(CallKind::Close);
+        scope.inode(self.inode.0);
         match self.release() {
             Some((mode, WriteState::Dirty)) => self.settle(mode),
             // An unused grant is no different from one that was taken back, so no call has to wait for its return.
@@ -43,6 +47,9 @@ impl File {
     /// # Errors
     /// As [`File::close`], for this file or those that were closed just before it.
     pub fn close_unused_later(mut self) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        let scope = shared.scope(CallKind::Close);
+        scope.inode(self.inode.0);
         match self.release() {
             // Others may write to a file of rows only when its writer has settled it.
             Some((mode, WriteState::Clean)) if !self.has_user_time() && self.shared.servers.age().is_alone() => {
@@ -61,6 +68,9 @@ impl File {
     /// # Errors
     /// As [`File::close`], for this file or those that were closed just before it.
     pub fn close_later(mut self) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        let scope = shared.scope(CallKind::Close);
+        scope.inode(self.inode.0);
         match self.release() {
             // Others may write to a file of rows only when its writer has settled it.
             Some((mode, _)) if !self.has_user_time() && self.shared.is_busy() => self.settle_later(mode),

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use frieze_base::{Fault, Reason, Seq, SessionId};
+use frieze_trace::CallKind;
 use frieze_wire::message::{Read, ReadReply, Reply, Request, Seek};
 
 use crate::Error;
@@ -10,6 +11,7 @@ use crate::client_core::ClientCore;
 use crate::file::{File, check_range};
 use crate::request::RpcRequest;
 use crate::route::ServerRoute;
+use crate::trace;
 
 /// Target of the log lines about bytes that may be missing, for programs that report them in their own words.
 pub const LOSS_LOG: &str = "frieze_client::loss";
@@ -20,6 +22,13 @@ impl File {
     /// # Errors
     /// `NotOpenFor`; `Refused` with `Corrupt` if stored bytes fail their checksum; as any call.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, Error> {
+        let scope = self.scope(CallKind::Read, offset, into.len() as u64);
+        let count = self.read_bytes(offset, into);
+        trace::note_end(&scope, &count);
+        count
+    }
+
+    fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<usize, Error> {
         self.must_read()?;
         check_range(offset, into.len() as u64)?;
         if into.len() >= WIDE_BYTES {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use frieze_base::{Fault, InodeId, Reason, Seq};
 use frieze_hlc::Hlc;
+use frieze_trace::CallKind;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{Durability, Reply, Request, Sync, Write, WriteReply};
 use frieze_wire::txn::{Grant, Op, SetAttr, Target};
@@ -16,6 +17,7 @@ use crate::file::{File, check_range};
 use crate::request::RpcRequest;
 use crate::route::ServerRoute;
 use crate::rpc::QueryOptions;
+use crate::trace;
 
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,13 @@ impl File {
     /// `NotOpenFor`; `RecordTooLarge`; `Refused` with `BackwardUserTime` or `NoSpace`; as any call. Of a write of
     /// several pieces some may have happened.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<Hlc, Error> {
+        let scope = self.scope(CallKind::Write, offset, data.len() as u64);
+        let stamp = self.write_bytes(offset, data);
+        trace::note_end(&scope, &stamp);
+        stamp
+    }
+
+    fn write_bytes(&self, offset: u64, data: &[u8]) -> Result<Hlc, Error> {
         self.must_write()?;
         check_range(offset, data.len() as u64)?;
         if data.is_empty() {
@@ -184,6 +193,7 @@ impl File {
     /// # Errors
     /// As any call. Bytes written before a failure may or may not survive a crash; a later success does not cover them.
     pub fn sync(&self) -> Result<(), Error> {
+        let _scope = self.scope(CallKind::Sync, 0, 0);
         if let Some(grants) = &self.grants
             && grants.take_dirty()
             && let Err(error) = self.settle(SettleMode::KeepGrant)

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use frieze_base::ByteRange;
 use frieze_net::PayloadPart;
+use frieze_trace::{CallKind, CallScope};
 
 use crate::Error;
 use crate::buffers::REQUEST_BYTES;
@@ -14,6 +15,13 @@ use crate::pool::PooledConnection;
 use crate::retry::{RetryBudget, is_retryable};
 use crate::route::ServerRoute;
 use crate::stream::{DEPTH, DEPTH_MAX, StreamError, piece_len};
+use crate::trace;
+
+/// Notes the bytes of a read of several pieces, and how it ended.
+fn note_read<E>(scope: &CallScope<'_>, read: &Result<u64, E>) {
+    scope.moved(read.as_ref().copied().unwrap_or(0));
+    trace::note_stream_end(scope, read);
+}
 
 impl File {
     /// Reads a range in order, with `depth` requests of 1 MiB in flight (1 to 64; 4 is plenty on one machine), and
@@ -29,6 +37,7 @@ impl File {
     ) -> Result<u64, E> {
         self.must_read()?;
         check_range(range.start(), range.len())?;
+        let scope = self.scope(CallKind::Read, range.start(), range.len());
         // One buffer for all pieces stays in the cache. A payload in memory needs none.
         let mut buffer = None;
         let read = self.read_pieces(ReadRun::of(range, depth), |connection, _, len| {
@@ -36,6 +45,7 @@ impl File {
             sink(connection.payload(len, &mut buffer, make).map_err(StreamError::Client)?).map_err(StreamError::Program)
         });
         buffer.into_iter().for_each(|buffer| self.shared.buffers.give_back(buffer));
+        note_read(&scope, &read);
         read
     }
 
@@ -64,10 +74,12 @@ impl File {
         parts.clear();
         let run =
             ReadRun { is_one: true, wants_ranges: true, ..ReadRun::of(ByteRange::new(offset, offset + len as u64), 1) };
+        let scope = self.scope(CallKind::Read, offset, len as u64);
         let count = self.read_pieces::<Error>(run, |connection, _, count| {
             connection.read_payload_parts(count, payload, parts).map_err(StreamError::Client)
-        })?;
-        Ok(count as usize)
+        });
+        note_read(&scope, &count);
+        Ok(count? as usize)
     }
 
     /// A large read, straight into `into`.
@@ -76,11 +88,13 @@ impl File {
         // Up to 1 MiB is one request, so that it is one state of the file.
         let is_one = into.len() <= REQUEST_BYTES;
         let run = ReadRun { is_one, ..ReadRun::of(range, DEPTH) };
+        let scope = self.scope(CallKind::Read, offset, into.len() as u64);
         let count = self.read_pieces::<Error>(run, |connection, at, len| {
             let start = (at - offset) as usize;
             connection.read_payload(&mut into[start..start + len]).map_err(StreamError::Client)
-        })?;
-        Ok(count as usize)
+        });
+        note_read(&scope, &count);
+        Ok(count? as usize)
     }
 
     /// Reads a range piece by piece in order, or as one; `take` receives the payload of each from the connection.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use frieze_base::Seq;
 use frieze_hlc::Hlc;
+use frieze_trace::{CallKind, CallScope};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::Reply;
 
@@ -17,6 +18,7 @@ use crate::retry::{RetryBudget, is_retryable, is_transient};
 use crate::route::ServerRoute;
 use crate::servers::MapAge;
 use crate::stream::{DEPTH, DEPTH_MAX, piece_len};
+use crate::trace;
 
 impl File {
     /// Writes the bytes of `source` from `offset` on, with `depth` requests in flight. `source` fills the empty buffer
@@ -29,9 +31,21 @@ impl File {
         &self,
         offset: u64,
         depth: usize,
-        mut source: impl FnMut(&mut Vec<u8>) -> Result<bool, E>,
+        source: impl FnMut(&mut Vec<u8>) -> Result<bool, E>,
     ) -> Result<(u64, Hlc), E> {
         self.must_write()?;
+        let scope = self.scope(CallKind::Write, offset, 0);
+        let written = self.write_pieces(offset, depth, source);
+        note_write(&scope, &written);
+        written
+    }
+
+    fn write_pieces<E: From<Error>>(
+        &self,
+        offset: u64,
+        depth: usize,
+        mut source: impl FnMut(&mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<(u64, Hlc), E> {
         let mut run = WriteRun::new(self, depth);
         let mut at = offset;
         let mut more = true;
@@ -73,6 +87,23 @@ impl File {
         mut next: impl FnMut(&mut Vec<u8>) -> Result<Option<u64>, E>,
     ) -> Result<(u64, Hlc), E> {
         self.must_write()?;
+        let scope = self.scope(CallKind::Write, 0, 0);
+        let mut count = 0;
+        let written = self.write_each(depth, |buffer| {
+            let place = next(buffer);
+            count += u64::from(matches!(place, Ok(Some(_))));
+            place
+        });
+        scope.count(count);
+        note_write(&scope, &written);
+        written
+    }
+
+    fn write_each<E: From<Error>>(
+        &self,
+        depth: usize,
+        mut next: impl FnMut(&mut Vec<u8>) -> Result<Option<u64>, E>,
+    ) -> Result<(u64, Hlc), E> {
         let mut run = WriteRun::new(self, depth);
         let mut written = 0;
         loop {
@@ -105,8 +136,17 @@ impl File {
             run.push(at, Cow::Borrowed(&data[from..from + count]))?;
             from += count;
         }
-        run.finish()
+        let stamp = run.finish()?;
+        // Within the scope of the caller.
+        self.scope(CallKind::Write, offset, data.len() as u64).moved(data.len() as u64);
+        Ok(stamp)
     }
+}
+
+/// Notes the bytes of a write of several pieces, and how it ended.
+fn note_write<E>(scope: &CallScope<'_>, written: &Result<(u64, Hlc), E>) {
+    scope.moved(written.as_ref().map_or(0, |(bytes, _)| *bytes));
+    trace::note_stream_end(scope, written);
 }
 
 /// Writes in flight on one connection.

@@ -1,0 +1,88 @@
+//! `--trace-ring` and `trace`: what is recorded, and what is not.
+
+use std::fs;
+
+use frieze_harness::requirements;
+use serde_json::Value;
+
+use crate::served::Served;
+
+const RING: [&str; 4] = ["--trace-ring", "1M", "--trace-dir", "rings"];
+
+fn summary(server: &Served) -> Value {
+    server.json(&["trace", "summary", "--json", "--trace-dir", "rings"]).remove(0)
+}
+
+fn call(summary: &Value, gateway: &str, call: &str, field: &str) -> u64 {
+    let calls = summary["calls"].as_array().unwrap();
+    let row = calls.iter().find(|row| row["gateway"] == gateway && row["call"] == call);
+    row.map_or(0, |row| row[field].as_u64().unwrap())
+}
+
+#[test]
+fn a_command_records_its_calls_without_content() {
+    let server = Served::start();
+    let secret = "content that no trace may hold";
+    let file = server.local_file("secret.txt", secret);
+    server.ok(&[&["put", &file, "/kept.txt"][..], &RING].concat());
+    server.fails(1, &[&["cat", "/missing.txt"][..], &RING].concat());
+    let found = summary(&server);
+    assert_eq!(call(&found, "command", "write", "bytes"), secret.len() as u64, "{found}");
+    assert_eq!(call(&found, "command", "write", "failed"), 0);
+    assert_eq!(call(&found, "command", "stat", "failed"), 2, "{found}");
+    assert_eq!((&found["overwritten"], &found["torn"], &found["unknown"]), (&0.into(), &0.into(), &0.into()));
+    let file = &found["files"][0];
+    assert_eq!((&file["path"], &file["written"]), (&"/kept.txt".into(), &(secret.len() as u64).into()), "{found}");
+    let rings = server.json(&["trace", "list", "--json", "--trace-dir", "rings"]);
+    let programs: Vec<&Value> = rings.iter().map(|ring| &ring["program"]).collect();
+    assert_eq!(programs.len(), 2, "{rings:?}");
+    assert!(rings.iter().all(|ring| ring["running"] == false && ring["events"].as_u64() > Some(0)), "{rings:?}");
+    for entry in fs::read_dir(server.local("rings")).unwrap() {
+        let bytes = fs::read(entry.unwrap().path()).unwrap();
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()), "content is never recorded");
+    }
+    let text = server.ok(&["trace", "summary", "--trace-dir", "rings"]);
+    assert!(text.contains("/kept.txt") && text.contains("command"), "{text}");
+}
+
+#[test]
+fn a_mount_records_what_programs_ask_of_it() {
+    if !requirements::fuse() {
+        return;
+    }
+    let server = Served::start();
+    let mountpoint = server.local("mnt");
+    fs::create_dir(&mountpoint).unwrap();
+    server.ok(&[&["mount", "mnt"][..], &RING].concat());
+    fs::create_dir(mountpoint.join("dir")).unwrap();
+    fs::write(mountpoint.join("dir/a.txt"), b"0123456789").unwrap();
+    assert_eq!(fs::read(mountpoint.join("dir/a.txt")).unwrap().len(), 10);
+    fs::rename(mountpoint.join("dir/a.txt"), mountpoint.join("dir/b.txt")).unwrap();
+    assert!(!mountpoint.join("dir/a.txt").exists());
+    fs::remove_file(mountpoint.join("dir/b.txt")).unwrap();
+    // While it runs.
+    let found = summary(&server);
+    for (name, count) in [("mkdir", 1), ("create", 1), ("write", 1), ("rename", 1), ("unlink", 1)] {
+        assert_eq!(call(&found, "mount", name, "count"), count, "{name}: {found}");
+        assert_eq!(call(&found, "mount", name, "failed"), 0, "{name}: {found}");
+    }
+    assert_eq!(call(&found, "mount", "write", "bytes"), 10, "{found}");
+    assert!(call(&found, "mount", "lookup", "failed") > 0, "{found}");
+    server.ok(&["umount", "mnt"]);
+    let rings = server.json(&["trace", "list", "--json", "--trace-dir", "rings"]);
+    assert_eq!(rings.len(), 1, "{rings:?}");
+}
+
+#[test]
+fn a_ring_that_cannot_be_is_refused_in_clear_words() {
+    let server = Served::start();
+    let refused = server.fails(2, &["ls", "/", "--trace-ring", "much"]);
+    assert!(refused.contains("--trace-ring much: give a size, such as 256M"), "{refused}");
+    let refused = server.fails(1, &["ls", "/", "--trace-ring", "1K", "--trace-dir", "rings"]);
+    assert!(refused.contains("give 1048576 to"), "{refused}");
+    let refused = server.fails(1, &["trace", "summary", "--trace-dir", "nowhere"]);
+    assert!(refused.contains("no ring in nowhere: record one with --trace-ring 256M"), "{refused}");
+    let file = server.local_file("no.ring", "not a ring");
+    let refused = server.fails(1, &["trace", "summary", &file]);
+    assert!(refused.contains("is no ring of a trace"), "{refused}");
+}
