@@ -149,6 +149,8 @@ enum BenchScenario {
     Rejoin,
     /// Reads at 50 ms ago, from every replica: their latency, and the messages between servers.
     YoungCuts,
+    /// Five loads with and without `--trace-ring`, in turn: what tracing costs (needs /dev/fuse).
+    Trace,
 }
 
 const EVERY: [BenchScenario; 17] = [
@@ -231,6 +233,7 @@ fn one(scenario: BenchScenario, options: &BenchOptions) -> Result<BenchReport> {
         BenchScenario::Failover => scenarios::failover(options),
         BenchScenario::Rejoin => scenarios::rejoin(options),
         BenchScenario::YoungCuts => scenarios::young_cuts(options),
+        BenchScenario::Trace => scenarios::trace(options),
         BenchScenario::All | BenchScenario::Ceilings => unreachable!("expanded by run"),
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use frieze_client::{Client, Durability, Options as ClientOptions, ServerAddr, StatusReply};
+use frieze_client::{Client, Durability, Options as ClientOptions, Recorder, ServerAddr, StatusReply};
 
 use crate::BenchOptions;
 
@@ -151,12 +151,22 @@ impl BenchTarget {
 
     /// A client of its own with its own session and connections.
     pub(crate) fn client(&self) -> Result<Client> {
+        self.client_with(None)
+    }
+
+    /// The same; its calls are recorded.
+    pub(crate) fn traced_client(&self, trace: Recorder) -> Result<Client> {
+        self.client_with(Some(trace))
+    }
+
+    fn client_with(&self, trace: Option<Recorder>) -> Result<Client> {
         let mut servers = ServerAddr::parse_list(&self.address)?;
         let options = ClientOptions {
             server: servers.remove(0),
             others: servers,
             command: "frieze bench".to_owned(),
             durability: self.durability,
+            trace,
             ..ClientOptions::default()
         };
         Ok(Client::connect(options)?)

@@ -14,6 +14,7 @@ mod replicated;
 mod restart;
 mod sequential;
 mod storm;
+mod traced;
 
 use std::io::Write;
 
@@ -37,6 +38,7 @@ pub(crate) use persistence::{flush, persist};
 pub(crate) use replicated::{replica_reads, replicated_write, young_cuts};
 pub(crate) use restart::restart;
 pub(crate) use storm::get_storm;
+pub(crate) use traced::trace;
 
 /// Bytes of a large request.
 const LARGE: usize = 1 << 20;

@@ -126,16 +126,22 @@ fn together(threads: usize, each: usize, call: impl Fn(usize, usize) -> Result<(
 }
 
 /// A mount by a process of its own: this program with `mount`.
-struct BenchMount {
-    path: PathBuf,
+pub(super) struct BenchMount {
+    pub(super) path: PathBuf,
     process: Child,
 }
 
 impl BenchMount {
-    fn of(target: &BenchTarget, path: &Path) -> Result<BenchMount> {
+    pub(super) fn of(target: &BenchTarget, path: &Path) -> Result<BenchMount> {
+        BenchMount::with(target, path, &[])
+    }
+
+    /// The same with more options.
+    pub(super) fn with(target: &BenchTarget, path: &Path, options: &[&str]) -> Result<BenchMount> {
         let program = std::env::current_exe().context("cannot find this program to mount with it")?;
         let mut process = Command::new(program)
             .args(["--server", target.address(), "mount", "--foreground"])
+            .args(options)
             .arg(path)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -146,6 +152,11 @@ impl BenchMount {
             bail!("the mount ended before it was ready: {}", process.wait()?);
         }
         Ok(BenchMount { path: path.to_owned(), process })
+    }
+
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id()
     }
 }
 
