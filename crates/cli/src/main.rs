@@ -34,6 +34,7 @@ mod past;
 mod path;
 mod progress;
 mod quota;
+mod rings;
 mod run;
 mod scrub;
 mod serve;

@@ -111,7 +111,7 @@ impl CommandRun {
             // It lives long and asks often.
             prefers_socket: self.command == "mount",
             keeps: matches!(self.command, "mount" | "run"),
-            trace: crate::trace::recorder(&self.common, self.command)?,
+            trace: crate::rings::recorder(&self.common, self.command)?,
             gateway: if self.command == "mount" { Gateway::Mount } else { Gateway::Command },
             ..Options::default()
         })

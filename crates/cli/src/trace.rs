@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use frieze_client::{Recorder, RingSettings};
+use anyhow::Result;
 use frieze_trace::{Event, RingContent, Summary, read_ring};
 use serde_json::json;
 
-use crate::args::{CommonArgs, TraceCommand, TraceListArgs, TraceSummaryArgs};
-use crate::failure::UsageError;
+use crate::args::{TraceCommand, TraceListArgs, TraceSummaryArgs};
 use crate::format::{self, TextTable};
+use crate::rings::{rings_dir, rings_in};
 use crate::run::CommandRun;
 
 /// `frieze trace`.
@@ -20,68 +19,12 @@ pub(crate) fn trace(run: &mut CommandRun, command: &TraceCommand) -> Result<()> 
     }
 }
 
-/// The recorder of `--trace-ring`; `None` without one.
-///
-/// # Errors
-/// [`UsageError`] for a size that is none; why no ring can be made.
-pub(crate) fn recorder(common: &CommonArgs, program: &str) -> Result<Option<Recorder>> {
-    let Some(text) = &common.trace_ring else { return Ok(None) };
-    let bytes =
-        parse_size(text).ok_or_else(|| UsageError(format!("--trace-ring {text}: give a size, such as 256M")))?;
-    let dir = dir(common.trace_dir.as_deref());
-    let settings = RingSettings { bytes, dir, program: program.to_owned() };
-    Ok(Some(Recorder::create(&settings).context("--trace-ring")?))
-}
-
-/// Where rings are.
-fn dir(given: Option<&Path>) -> PathBuf {
-    if let Some(dir) = given {
-        return dir.to_owned();
-    }
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
-    match state {
-        Some(state) => state.join("frieze/trace"),
-        None => std::env::temp_dir().join(format!("frieze-trace-{}", nix::unistd::geteuid())),
-    }
-}
-
-/// `256M`: a number of bytes, or of powers of 1024.
-fn parse_size(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: u64 = digits.parse().ok()?;
-    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KIB" => 10,
-        "M" | "MIB" => 20,
-        "G" | "GIB" => 30,
-        _ => return None,
-    };
-    number.checked_mul(1 << shift)
-}
-
-fn rings_in(dir: &Path) -> Result<Vec<PathBuf>> {
-    let entries = match std::fs::read_dir(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.with_context(|| format!("cannot read {}", format::local(dir)))?,
-    };
-    let mut rings = Vec::new();
-    for entry in entries {
-        let path = entry.with_context(|| format!("cannot read {}", format::local(dir)))?.path();
-        if path.extension().is_some_and(|extension| extension == "ring") {
-            rings.push(path);
-        }
-    }
-    rings.sort();
-    Ok(rings)
-}
-
 fn none_found(dir: &Path) -> String {
     format!("no ring in {}: record one with --trace-ring 256M", format::local(dir))
 }
 
 fn list(run: &mut CommandRun) -> Result<()> {
-    let dir = dir(run.common.trace_dir.as_deref());
+    let dir = rings_dir(run.common.trace_dir.as_deref());
     let rings = rings_in(&dir)?;
     if rings.is_empty() {
         run.say(&none_found(&dir));
@@ -127,7 +70,7 @@ fn start(event: &Event) -> String {
 }
 
 fn summary(run: &mut CommandRun, args: &TraceSummaryArgs) -> Result<()> {
-    let dir = dir(run.common.trace_dir.as_deref());
+    let dir = rings_dir(run.common.trace_dir.as_deref());
     let paths: Vec<PathBuf> = match args.rings.is_empty() {
         true => rings_in(&dir)?,
         // A name in the directory, as `trace list` shows it, or a path.
@@ -217,17 +160,6 @@ fn duration(ns: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_numbers_with_a_unit() {
-        let sizes = ["256M", "1g", "64KiB", "4096", "16B"].map(parse_size);
-        assert_eq!(sizes, [Some(256 << 20), Some(1 << 30), Some(64 << 10), Some(4096), Some(16)]);
-        assert!(
-            ["", "M", "-1M", "1T", "1.5G", "99999999999999999999", "99999999999G"]
-                .iter()
-                .all(|text| { parse_size(text).is_none() })
-        );
-    }
 
     #[test]
     fn durations_have_three_digits_or_so() {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use frieze_base::{ChunkId, InodeId, Seq, SessionId};
+use frieze_trace::{CallKind, CallScope, EventFlags};
 use frieze_wire::message::{
     Attr, Durability, InstantInfo, OpenReply, Reply, Request, RequestBody, Stat, StatReply, View,
 };
@@ -109,9 +110,15 @@ impl File {
         self.flags
     }
 
-    /// True if it was opened at an instant of the past.
-    pub(crate) fn is_of_past(&self) -> bool {
-        self.view.is_past()
+    /// A scope around a call about a range of this file.
+    pub(crate) fn scope(&self, call: CallKind, offset: u64, len: u64) -> CallScope<'_> {
+        let scope = self.shared.scope(call);
+        scope.inode(self.inode.0);
+        scope.range(offset, len);
+        if self.view.is_past() {
+            scope.flag(EventFlags::PAST);
+        }
+        scope
     }
 
     /// Attributes now, or at the view it was opened at; also of a file without a name.

@@ -10,7 +10,6 @@ use frieze_wire::txn::{Make, MakeKind, Op, Target};
 
 use crate::Error;
 use crate::client_core::ClientCore;
-use crate::file::File;
 use crate::request::RpcRequest;
 
 impl ClientCore {
@@ -49,19 +48,6 @@ impl ClientCore {
             scope.actor(recorder.actor(program, uid));
         }
         recorder.note_stamp(self.newest());
-        scope
-    }
-}
-
-impl File {
-    /// A scope around a call about a range of this file.
-    pub(crate) fn scope(&self, call: CallKind, offset: u64, len: u64) -> CallScope<'_> {
-        let scope = self.shared.scope(call);
-        scope.inode(self.inode().0);
-        scope.range(offset, len);
-        if self.is_of_past() {
-            scope.flag(EventFlags::PAST);
-        }
         scope
     }
 }
@@ -116,7 +102,7 @@ impl<'r> Subject<'r> {
         Subject { call, target: None, inode: 0, range: None, view: None }
     }
 
-    fn seen_at(self, view: &'r View) -> Subject<'r> {
+    fn viewed_at(self, view: &'r View) -> Subject<'r> {
         Subject { view: Some(view), ..self }
     }
 
@@ -127,12 +113,12 @@ impl<'r> Subject<'r> {
     /// `None` for what no program asks for: greetings, signs of life, recalls, maps of the cluster.
     fn of(request: &'r Request) -> Option<Subject<'r>> {
         Some(match request {
-            Request::Stat(stat) => Subject::about(CallKind::Stat, &stat.target).seen_at(&stat.view),
-            Request::List(list) => Subject::about(CallKind::List, &list.target).seen_at(&list.view),
-            Request::ReadLink(link) => Subject::about(CallKind::Readlink, &link.target).seen_at(&link.view),
-            Request::Access(access) => Subject::about(CallKind::Access, &access.target).seen_at(&access.view),
-            Request::GetXattr(get) => Subject::about(CallKind::XattrGet, &get.target).seen_at(&get.view),
-            Request::Open(open) => Subject::about(CallKind::Open, &open.target).seen_at(&open.view),
+            Request::Stat(stat) => Subject::about(CallKind::Stat, &stat.target).viewed_at(&stat.view),
+            Request::List(list) => Subject::about(CallKind::List, &list.target).viewed_at(&list.view),
+            Request::ReadLink(link) => Subject::about(CallKind::Readlink, &link.target).viewed_at(&link.view),
+            Request::Access(access) => Subject::about(CallKind::Access, &access.target).viewed_at(&access.view),
+            Request::GetXattr(get) => Subject::about(CallKind::XattrGet, &get.target).viewed_at(&get.view),
+            Request::Open(open) => Subject::about(CallKind::Open, &open.target).viewed_at(&open.view),
             Request::Read(read) => Subject::ranged(CallKind::Read, read.offset, Some(read.len.into())),
             Request::Write(write) => {
                 let call = if write.append { CallKind::Append } else { CallKind::Write };
@@ -142,7 +128,7 @@ impl<'r> Subject<'r> {
             Request::Sync(sync) => Subject { inode: sync.inode, ..Subject::bare(CallKind::Sync) },
             Request::Seek(seek) => Subject::ranged(CallKind::Seek, seek.offset, Some(0)),
             Request::Txn(txn) => return txn.op.as_ref().and_then(Subject::of_change),
-            Request::Log(log) => Subject::about(CallKind::History, &log.target).seen_at(&log.view),
+            Request::Log(log) => Subject::about(CallKind::History, &log.target).viewed_at(&log.view),
             Request::Snapshots(_) => Subject::bare(CallKind::Snapshot),
             Request::Clone(_) | Request::CopyRange(_) => Subject::bare(CallKind::Clone),
             Request::Restore(_) | Request::Undo(_) => Subject::bare(CallKind::Restore),

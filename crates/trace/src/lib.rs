@@ -1,8 +1,8 @@
 //! Traces: one record of 64 bytes for each call as its user made it, in a mapped ring of a file.
 //!
 //! [`Recorder`] writes: a gateway or the client library opens a [`CallScope`] around a call, and the scope writes one
-//! [`Event`] when it ends. Calls inside of the scope, on the same thread, add to it. [`read_ring`] reads the file, while
-//! the process runs or after it was killed. [`Summary`] counts.
+//! [`Event`] when it ends. Scopes within it, on the same thread, add to it. [`read_ring`] reads the file, while the
+//! process runs or after it was killed. [`Summary`] counts.
 //!
 //! Guarantees: a call never waits for its record, allocates nothing for it, and never fails because of it; a record
 //! that was being written when the process ended is skipped; records that the ring has written over are counted.
@@ -27,7 +27,7 @@ pub use kinds::{CallKind, Gateway};
 pub use reader::{PathIndex, RingContent, read_ring};
 pub use recorder::{Program, Recorder, RingSettings};
 pub use scope::CallScope;
-pub use summary::{CallSummary, FileBytes, Summary};
+pub use summary::{CallSummary, FileTraffic, Summary};
 
 #[cfg(test)]
 frieze_harness::count_allocations!();

@@ -1,6 +1,6 @@
 //! Reads a ring, in use or left by a process that has ended.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use frieze_base::PATH_BYTES_MAX;
@@ -136,7 +136,7 @@ impl RingContent {
 /// The paths of a trace.
 #[derive(Debug)]
 pub struct PathIndex<'a> {
-    words: HashMap<u64, &'a Word>,
+    words: BTreeMap<u64, &'a Word>,
 }
 
 impl PathIndex<'_> {

@@ -1,8 +1,7 @@
 //! Writes events and words into a ring.
 //!
-//! Guarantees: no thread waits for another; a thread that has claimed a block and was overtaken by the ring claims a new
-//! one before its next event; every event is written before the words it names are needed, and the words are repeated
-//! in each eighth of a lap.
+//! Guarantees: no thread waits for another; a thread whose block the ring has nearly reached again claims a new one
+//! before its next event; the words that events name are repeated in each eighth of a lap.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -14,14 +13,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{RING_BYTES_MAX, RING_BYTES_MIN};
 use crate::event::{Event, SLOT_WORDS};
-use crate::kinds::{CallKind, Gateway};
 use crate::mapped::MappedWords;
 use crate::ring::{
     BLOCK_BYTES, BLOCK_SLOTS, BLOCKS_WORD, CLAIMED_WORD, CLOCK_READINGS, FORMAT_WORD, HEADER_WORDS, KEY_WORD, MAGIC,
     OFFSET_WORD, PROCESS_WORD, PROGRAM_BYTES_MAX, PROGRAM_WORDS, READING_WORDS, READINGS_WORD, START_WORD, VERSION,
     slot_word,
 };
-use crate::scope::CallScope;
 use crate::words::{self, HashKey, WORD_SLOTS_MAX, WordKind};
 use crate::{TraceError, words::ROOT};
 
@@ -134,11 +131,6 @@ impl Recorder {
     /// The file of the ring.
     pub fn path(&self) -> &Path {
         &self.0.path
-    }
-
-    /// Opens a scope around a call. Within another scope of this thread it adds to that one.
-    pub fn scope(&self, gateway: Gateway, call: CallKind) -> CallScope<'_> {
-        CallScope::open(self, gateway, call)
     }
 
     /// The hash of a path from the directory with this inode, 1 for the root; its names are written beside the events.

@@ -35,13 +35,20 @@ thread_local! {
     static OPEN: RefCell<Option<OpenCall>> = const { RefCell::new(None) };
 }
 
+impl Recorder {
+    /// Opens a scope around a call. Within another scope of this thread it adds to that one.
+    pub fn scope(&self, gateway: Gateway, call: CallKind) -> CallScope<'_> {
+        CallScope::open(self, gateway, call)
+    }
+}
+
 impl<'r> CallScope<'r> {
     /// A scope that records nothing: tracing is off.
     pub fn off() -> CallScope<'static> {
         CallScope { role: Role::Off, _not_send: PhantomData }
     }
 
-    pub(crate) fn open(recorder: &'r Recorder, gateway: Gateway, call: CallKind) -> CallScope<'r> {
+    fn open(recorder: &'r Recorder, gateway: Gateway, call: CallKind) -> CallScope<'r> {
         let role = OPEN.with_borrow_mut(|open| match open {
             Some(_) => Role::Inner,
             None => {

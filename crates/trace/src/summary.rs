@@ -13,7 +13,7 @@ pub struct Summary {
     /// By gateway and call.
     pub calls: BTreeMap<(Gateway, CallKind), CallSummary>,
     /// Bytes moved, by inode, of files whose bytes were read or written.
-    pub bytes_of: BTreeMap<u64, FileBytes>,
+    pub bytes_of: BTreeMap<u64, FileTraffic>,
 }
 
 /// Counts over the events of one call of one gateway.
@@ -31,7 +31,7 @@ pub struct CallSummary {
 
 /// Bytes of a file that were moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FileBytes {
+pub struct FileTraffic {
     /// Bytes read.
     pub read: u64,
     /// Bytes written.
@@ -71,9 +71,9 @@ impl Summary {
     }
 
     /// The files with most bytes moved, at most `count`.
-    pub fn top_files(&self, count: usize) -> Vec<(u64, FileBytes)> {
-        let moved = |file: &FileBytes| file.read.saturating_add(file.written);
-        let mut files: Vec<(u64, FileBytes)> =
+    pub fn top_files(&self, count: usize) -> Vec<(u64, FileTraffic)> {
+        let moved = |file: &FileTraffic| file.read.saturating_add(file.written);
+        let mut files: Vec<(u64, FileTraffic)> =
             self.bytes_of.iter().filter(|(_, file)| moved(file) > 0).map(|(inode, file)| (*inode, *file)).collect();
         files.sort_by_key(|(inode, file)| (std::cmp::Reverse(moved(file)), *inode));
         files.truncate(count);

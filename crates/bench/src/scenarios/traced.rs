@@ -29,9 +29,12 @@ const APPEND: LoadNames = ("append_4k_cpu", "append_4k_rate");
 const READ: LoadNames = ("read_1m_cpu", "read_1m_rate");
 const MOUNT: LoadNames = ("mount_create_1k_cpu", "mount_create_1k_rate");
 
+/// A load: so many operations by a client.
+type TracedLoad<'a> = &'a mut dyn FnMut(&Client, u64) -> Result<()>;
+
 /// Processor time of an operation, all processes together, and operations a second.
 #[derive(Clone, Copy)]
-struct Cost {
+struct LoadCost {
     cpu_us: f64,
     rate: f64,
 }
@@ -61,7 +64,7 @@ pub(crate) fn trace(options: &BenchOptions) -> Result<BenchReport> {
     let mut more = Vec::new();
     let mut worst = 0.0_f64;
     let mut stat_us = 0.0;
-    let measured: [(LoadNames, u64, &mut dyn FnMut(&Client, u64) -> Result<()>); 4] = [
+    let measured: [(LoadNames, u64, TracedLoad<'_>); 4] = [
         (STAT, scale(60_000), &mut |client, count| {
             let fs = client.fs();
             (0..count).try_for_each(|at| Ok(fs.stat(&FsPath::path(format!("/d/f{}", at % files))).map(drop)?))
@@ -149,7 +152,7 @@ struct TraceRatios {
 }
 
 /// Plays a load without and with a recorder, in turn.
-fn in_turn(mut load: impl FnMut(bool) -> Result<Cost>) -> Result<TraceRatios> {
+fn in_turn(mut load: impl FnMut(bool) -> Result<LoadCost>) -> Result<TraceRatios> {
     // The first of each warms up.
     load(false)?;
     load(true)?;
@@ -175,14 +178,14 @@ fn cost(
     count: u64,
     mount: Option<u32>,
     load: impl FnOnce() -> Result<()>,
-) -> Result<Cost> {
+) -> Result<LoadCost> {
     let mount_s = || mount.map_or(Ok(0.0), cpu_seconds_of);
     let (server, other) = (target.usage(control)?.cpu_s, mount_s()?);
     let watch = Stopwatch::start();
     load()?;
     let (seconds, own) = (watch.seconds(), watch.cpu_seconds());
     let spent = own + target.usage(control)?.cpu_s - server + mount_s()? - other;
-    Ok(Cost { cpu_us: spent * 1e6 / count as f64, rate: count as f64 / seconds })
+    Ok(LoadCost { cpu_us: spent * 1e6 / count as f64, rate: count as f64 / seconds })
 }
 
 /// Processor seconds of another process, in hundredths.
