@@ -295,7 +295,8 @@ pub(crate) fn mono_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-fn wall_ns() -> i64 {
+/// The wall clock, ns since 1970.
+pub(crate) fn wall_ns() -> i64 {
     let now = clock_gettime(ClockId::Realtime);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
