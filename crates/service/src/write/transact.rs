@@ -72,32 +72,17 @@ impl Writers {
             return Err(Fault::new(Reason::Unsupported, "the transaction is of a kind that this server does not know"));
         };
         check_new_names(&op)?;
+        let refused = |words: &str| Err(Fault::new(Reason::NotPermitted, words));
         match &mut op {
-            Op::Format(_) => {
-                return Err(Fault::new(Reason::NotPermitted, "a file system is made by the server itself, once"));
-            }
-            Op::Edit(_) => {
-                return Err(Fault::new(
-                    Reason::NotPermitted,
-                    "an edit is planned by the server: ask for what it is to do",
-                ));
-            }
+            Op::Format(_) => return refused("a file system is made by the server itself, once"),
+            Op::Edit(_) => return refused("an edit is planned by the server: ask for what it is to do"),
             Op::Forget(_) => {
-                return Err(Fault::new(
-                    Reason::NotPermitted,
-                    "what a forgetting is about is worked out by the server: ask for a path and an instant",
-                ));
+                return refused("the server finds what a forgetting is about: ask for a path and an instant");
             }
             Op::EraseSessions(_) => {
-                let words = "sessions that changed nothing are erased by the server, a while after they end";
-                return Err(Fault::new(Reason::NotPermitted, words));
+                return refused("sessions that changed nothing are erased by the server, a while after they end");
             }
-            Op::StopWriting(_) => {
-                return Err(Fault::new(
-                    Reason::NotPermitted,
-                    "a session is stopped from writing by the server: close it",
-                ));
-            }
+            Op::StopWriting(_) => return refused("a session is stopped from writing by the server: close it"),
             Op::OpenSession(open) => open.uid = principal.uid,
             Op::MakeSnapshot(make) => {
                 make.count_max =
@@ -109,13 +94,12 @@ impl Writers {
                 return Ok(TxnReply { stamp: outcome.0, id: header.session.0, ..TxnReply::default() });
             }
             Op::SetXattr(SetXattr { name, .. }) | Op::RemoveXattr(RemoveXattr { name, .. }) if name == PATH_XATTR => {
-                let words = "where something lies is told, not set: rename it instead";
-                return Err(Fault::new(Reason::NotPermitted, words));
+                return refused("the path of a file is read, not set: rename the file instead");
             }
             Op::SetXattr(SetXattr { name, .. }) | Op::RemoveXattr(RemoveXattr { name, .. })
                 if name == WRITERS_XATTR =>
             {
-                return Err(Fault::new(Reason::NotPermitted, "who writes a file is told, not set"));
+                return refused("the writers of a file are read, not set");
             }
             Op::SetXattr(set) if set.name == BINDING_XATTR => check_binding(&set.value)?,
             Op::SetXattr(set) if set.value.len() > XATTR_BYTES_MAX => {
@@ -128,7 +112,19 @@ impl Writers {
                 let id = InodeId(grant.inode);
                 check_one_writer(id, self.planes.meta.other_writer(id, header.session))?;
             }
-            _ => {}
+            // Each by name: whether a client may ask for an operation is decided before a server knows it.
+            Op::Make(_)
+            | Op::MakeNameless(_)
+            | Op::Link(_)
+            | Op::Remove(_)
+            | Op::Rename(_)
+            | Op::SetAttr(_)
+            | Op::SetAcl(_)
+            | Op::SetXattr(_)
+            | Op::RemoveXattr(_)
+            | Op::Settle(_)
+            | Op::SettleAll(_)
+            | Op::DeleteSnapshot(_) => {}
         }
         if !matches!(op, Op::OpenSession(_)) {
             check_numbered(header)?;
