@@ -7,6 +7,7 @@ use std::time::Duration;
 use frieze_base::{ByteRange, ChunkId, InodeId, NodeId, Seq, SessionId};
 use frieze_hlc::{Hlc, Instant, ZonePolicy};
 use frieze_net::{ServerAddr, mono};
+use frieze_trace::{CallKind, CallScope};
 use frieze_wire::message::{
     Attr, Cluster, ClusterMap, ClusterOp, ClusterReply, HelloReply, Now, NowReply, Reply, Request, RequestBody,
     Snapshot, Snapshots, SnapshotsReply, Status, StatusReply,
@@ -42,6 +43,11 @@ impl Client {
     /// The file system as it is now, for the proven user.
     pub fn fs(&self) -> Fs {
         Fs::new(self.0.clone())
+    }
+
+    /// A scope around a call of a gateway's user, for traces: the requests within it, on this thread, add to its event.
+    pub fn scope(&self, call: CallKind) -> CallScope<'_> {
+        self.0.scope(call)
     }
 
     /// The greeting of the server: its identity, and this caller's.

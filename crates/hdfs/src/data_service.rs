@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::ByteRange;
-use frieze_client::{Caller, Fs, Hlc, InodeId, OpenFlags, Target, UserTime};
+use frieze_client::{CallKind, Caller, Fs, Hlc, InodeId, OpenFlags, Target, UserTime};
 use prost::Message;
 
 use crate::block_reader::BlockReader;
@@ -134,6 +134,9 @@ impl DataService {
                 return Ok(true);
             }
         };
+        let scope = self.service.names.client.scope(CallKind::Read);
+        scope.inode(pass.inode);
+        scope.range(pass.start + request.offset, request.len);
         self.reader.send(stream, reader, (&file, &pass), request, end)
     }
 

@@ -59,6 +59,7 @@ mod peer_gateways;
 pub mod proto;
 mod queries;
 mod quotas;
+mod recorded;
 mod relay;
 mod remote_user;
 mod replicas;

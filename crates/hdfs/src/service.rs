@@ -30,7 +30,7 @@ use crate::queries::Queries;
 use crate::remote_user::{CallContext, RemoteUser};
 use crate::retry_cache::{CallResult, RetryCache};
 use crate::rpc::{Call, CallId};
-use crate::{acls, administration, quotas, replicas, snapshots, xattrs};
+use crate::{acls, administration, quotas, recorded, replicas, snapshots, xattrs};
 
 /// Name of the protocol.
 pub(crate) const PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
@@ -93,6 +93,13 @@ impl Drop for Service {
 impl Service {
     /// Answers a call. A change runs once, however often it is sent.
     pub(crate) fn answer(&self, user: &RemoteUser, call: &Call) -> CallResult {
+        let scope = self.names.client.scope(recorded::call_of(&call.method));
+        let answer = self.answer_call(user, call);
+        recorded::end(&scope, &answer);
+        answer
+    }
+
+    fn answer_call(&self, user: &RemoteUser, call: &Call) -> CallResult {
         let context = CallContext { user, program: &call.id.client };
         if call.protocol == replicas::PROTOCOL {
             return replicas::answer_of_replica(&self.names, &self.writers.leases, self.began, context, call);
