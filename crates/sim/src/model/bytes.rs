@@ -34,8 +34,10 @@ pub(crate) enum FileEventKind {
     /// A clone, restore, undo or copied range decided some of it.
     Edit {
         shares: Vec<SharedRange>,
-        /// The length it set.
+        /// The length it set: it decides every byte beyond.
         size: Option<u64>,
+        /// The length that the file has at least: it decides no byte beyond, as a write decides none.
+        least: u64,
     },
 }
 
@@ -138,7 +140,7 @@ impl FileBytes {
                         chunks.extend((from / chunk_bytes).max(start)..=((to - 1) / chunk_bytes).min(end));
                     }
                 }
-                FileEventKind::Edit { shares, size } => {
+                FileEventKind::Edit { shares, size, .. } => {
                     // The part that it cuts off itself was never visible.
                     let size = size.unwrap_or(u64::MAX);
                     let ends =
@@ -166,7 +168,8 @@ impl FileBytes {
         self.within(cut).fold(0, |size, event| match &event.what {
             FileEventKind::Write(write) => size.max(write.end()),
             FileEventKind::Truncate { len } | FileEventKind::Edit { size: Some(len), .. } => *len,
-            FileEventKind::Punch(_) | FileEventKind::Touch { .. } | FileEventKind::Edit { size: None, .. } => size,
+            FileEventKind::Edit { size: None, least, .. } => size.max(*least),
+            FileEventKind::Punch(_) | FileEventKind::Touch { .. } => size,
         })
     }
 
@@ -210,7 +213,7 @@ impl FileBytes {
                 }
                 FileEventKind::Truncate { len } => bytes[((*len).clamp(start, end) - start) as usize..].fill(0),
                 FileEventKind::Touch { .. } => {}
-                FileEventKind::Edit { shares, size } => {
+                FileEventKind::Edit { shares, size, .. } => {
                     for share in shares {
                         let (from, to) = (share.start.clamp(start, end), share.end.clamp(start, end));
                         bytes[(from - start) as usize..(to - start) as usize].fill(0);
@@ -270,7 +273,7 @@ impl FileBytes {
                 FileEventKind::Punch(punch) => vec![(punch.offset, punch.offset + punch.len)],
                 FileEventKind::Truncate { len } => vec![(*len, u64::MAX)],
                 FileEventKind::Touch { .. } => Vec::new(),
-                FileEventKind::Edit { shares, size } => {
+                FileEventKind::Edit { shares, size, .. } => {
                     let shared = shares.iter().map(|share| (share.start, share.end));
                     shared.chain(size.map(|len| (len, u64::MAX))).collect()
                 }
@@ -327,7 +330,7 @@ impl FileBytes {
                 FileEventKind::Punch(punch) => cut_out(&mut ranges, punch.offset, punch.offset + punch.len),
                 FileEventKind::Truncate { len } => cut_out(&mut ranges, *len, u64::MAX),
                 FileEventKind::Touch { .. } => {}
-                FileEventKind::Edit { shares, size } => {
+                FileEventKind::Edit { shares, size, .. } => {
                     for share in shares {
                         cut_out(&mut ranges, share.start, share.end);
                         ranges.extend(share.pieces.iter().map(|(at, piece)| (*at, at + piece.len() as u64)));

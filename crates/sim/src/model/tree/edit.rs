@@ -51,7 +51,7 @@ impl Tree {
             self.nodes.entry(self.last_id).or_default().set(stamp, node);
             if kind == FileKind::File {
                 let shares = new.shares.iter().map(|share| self.shared(share)).collect();
-                self.write(self.last_id, stamp, FileEventKind::Edit { shares, size: Some(new.size) });
+                self.write(self.last_id, stamp, FileEventKind::Edit { shares, size: Some(new.size), least: 0 });
             }
             self.write(self.last_id, stamp, FileEventKind::Touch { mtime_ns: new.mtime_ns });
         }
@@ -97,7 +97,11 @@ impl Tree {
             let id = state.inode;
             if state.size.is_some() || !state.shares.is_empty() {
                 let shares = state.shares.iter().map(|share| self.shared(share)).collect();
-                self.write(id, stamp, FileEventKind::Edit { shares, size: state.size });
+                let (size, least) = match state.extends {
+                    true => (None, state.size.unwrap_or(0)),
+                    false => (state.size, 0),
+                };
+                self.write(id, stamp, FileEventKind::Edit { shares, size, least });
             }
             if let Some(mtime_ns) = state.mtime_ns {
                 self.write(id, stamp, FileEventKind::Touch { mtime_ns });
