@@ -1,6 +1,7 @@
 //! Expired history in the model: a list, read for every question; and everything below a path, from the names alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
@@ -84,6 +85,8 @@ pub(crate) struct Subtree {
     directories: BTreeSet<u64>,
     /// Files with names outside, too.
     left: u64,
+    /// Those of them that have no history left.
+    left_erased: u64,
 }
 
 impl Tree {
@@ -190,7 +193,10 @@ impl Tree {
         for id in linked {
             match self.homes(id, at).is_subset(&below.directories) {
                 true => drop(below.inodes.insert(id, false)),
-                false => below.left += 1,
+                false => {
+                    below.left += 1;
+                    below.left_erased += u64::from(self.horizons.is_erased(id));
+                }
             }
         }
         below
@@ -237,9 +243,11 @@ impl Tree {
         }
     }
 
-    /// How many files an expiry leaves alone because they have names outside.
-    pub(crate) fn left_alone(&self, root: u64, before: Hlc) -> u64 {
-        self.below(root, before).left
+    /// How many files an expiry leaves alone because they have names outside, at least and at most: a server does not
+    /// look at files that have no history left, once the last of their bytes are dropped.
+    pub(crate) fn left_alone(&self, root: u64, before: Hlc) -> RangeInclusive<u64> {
+        let Subtree { left, left_erased, .. } = self.below(root, before);
+        left - left_erased..=left
     }
 }
 
