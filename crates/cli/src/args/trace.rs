@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 /// With `--trace-ring SIZE` (or `FRIEZE_TRACE_RING`) `frieze mount`, `frieze serve` for its Hadoop clients, and every
 /// other command record each call that they serve: what, when, how long, which file, which bytes. Never what is in a
 /// file. The newest calls stay in a file of that size, 64 bytes each, readable while the program runs and after it was
-/// killed. Tracing costs some 0.1 us a call.
+/// killed.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
