@@ -43,5 +43,5 @@ pub enum TraceError {
 
 /// Smallest ring, bytes: 16,384 events.
 pub const RING_BYTES_MIN: u64 = 1 << 20;
-/// Largest ring, bytes.
-pub const RING_BYTES_MAX: u64 = 64 << 30;
+/// Largest ring, bytes: 16 million events, which a reader has in memory.
+pub const RING_BYTES_MAX: u64 = 1 << 30;

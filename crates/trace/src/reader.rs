@@ -7,6 +7,7 @@ use frieze_base::PATH_BYTES_MAX;
 use frieze_hlc::Hlc;
 
 use crate::TraceError;
+use crate::error::RING_BYTES_MAX;
 use crate::event::{Event, SLOT_WORDS, WORD_SLOT, kind_of, lap_of};
 use crate::recorder::lap_of_block;
 use crate::ring::{
@@ -44,9 +45,13 @@ pub struct RingContent {
 /// # Errors
 /// `System`; `Foreign` for a file that is no ring, is cut, or has a newer version.
 pub fn read_ring(path: &Path) -> Result<RingContent, TraceError> {
-    let bytes = std::fs::read(path);
-    let bytes = bytes.map_err(|error| TraceError::System { what: "read", path: path.to_owned(), error })?;
-    decode_ring(&bytes).map_err(|why| TraceError::Foreign { path: PathBuf::from(path), why })
+    let system = |error| TraceError::System { what: "read", path: path.to_owned(), error };
+    let foreign = |why| TraceError::Foreign { path: PathBuf::from(path), why };
+    let len = std::fs::metadata(path).map_err(system)?.len();
+    if len > RING_BYTES_MAX + HEADER_WORDS as u64 * 8 {
+        return Err(foreign(format!("it has {len} bytes, and the largest ring {RING_BYTES_MAX}")));
+    }
+    decode_ring(&std::fs::read(path).map_err(system)?).map_err(foreign)
 }
 
 /// Reads the bytes of a ring, or says what is wrong with them.

@@ -302,6 +302,10 @@ fn a_file_that_is_no_ring_is_refused_with_the_cause() {
     let mut newer = whole.clone();
     newer[8] = 2;
     assert!(cause(&newer).starts_with("version 2"));
+    let huge = dir.path().join("huge.ring");
+    std::fs::File::create(&huge).and_then(|file| file.set_len(RING_BYTES_MAX + 4097)).expect("a sparse file");
+    let refused = read_ring(&huge).expect_err("it would fill the memory");
+    assert!(refused.to_string().contains("the largest ring 1073741824"), "{refused}");
     let missing = read_ring(&dir.path().join("none")).expect_err("there is no file");
     assert!(missing.to_string().starts_with("cannot read"), "{missing}");
     let settings = |bytes| RingSettings { bytes, dir: dir.path().to_owned(), program: String::new() };
