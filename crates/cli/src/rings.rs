@@ -17,22 +17,25 @@ pub(crate) fn recorder(common: &CommonArgs, program: &str) -> Result<Option<Reco
     let Some(text) = &common.trace_ring else { return Ok(None) };
     let bytes =
         parse_size(text).ok_or_else(|| UsageError(format!("--trace-ring {text}: give a size, such as 256M")))?;
-    let dir = rings_dir(common.trace_dir.as_deref());
+    let dir = rings_dir(common.trace_dir.as_deref())?;
     let settings = RingSettings { bytes, dir, program: program.to_owned() };
     Ok(Some(Recorder::create(&settings).context("--trace-ring")?))
 }
 
-/// Where rings are.
-pub(crate) fn rings_dir(given: Option<&Path>) -> PathBuf {
+/// The directory of rings.
+///
+/// # Errors
+/// [`UsageError`] if none is given and there is no home to put it in.
+pub(crate) fn rings_dir(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(dir) = given {
-        return dir.to_owned();
+        return Ok(dir.to_owned());
     }
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
-    match state {
-        Some(state) => state.join("frieze/trace"),
-        None => std::env::temp_dir().join(format!("frieze-trace-{}", nix::unistd::geteuid())),
-    }
+    // Not in /tmp: another user may have made a directory of that name first.
+    let state =
+        state.ok_or_else(|| UsageError("--trace-dir: name the directory of rings; there is no HOME".to_owned()))?;
+    Ok(state.join("frieze/trace"))
 }
 
 /// `256M`: a number of bytes, or of powers of 1024.

@@ -24,7 +24,7 @@ fn none_found(dir: &Path) -> String {
 }
 
 fn list(run: &mut CommandRun) -> Result<()> {
-    let dir = rings_dir(run.common.trace_dir.as_deref());
+    let dir = rings_dir(run.common.trace_dir.as_deref())?;
     let rings = rings_in(&dir)?;
     if rings.is_empty() {
         run.say(&none_found(&dir));
@@ -70,7 +70,7 @@ fn start(event: &Event) -> String {
 }
 
 fn summary(run: &mut CommandRun, args: &TraceSummaryArgs) -> Result<()> {
-    let dir = rings_dir(run.common.trace_dir.as_deref());
+    let dir = rings_dir(run.common.trace_dir.as_deref())?;
     let paths: Vec<PathBuf> = match args.rings.is_empty() {
         true => rings_in(&dir)?,
         // A name in the directory, as `trace list` shows it, or a path.
