@@ -47,6 +47,10 @@ pub struct RaftMember {
     /// Sets this process's questions apart from those of the one before.
     pub(super) read_salt: u64,
     pub(super) last_read: u64,
+    /// The commit index in the journal's last record.
+    recorded_commit: u64,
+    /// Ticks since the last record.
+    ticks_without_record: u32,
 }
 
 /// What waits for a flush.
@@ -82,6 +86,7 @@ impl RaftMember {
         let read_salt = rng.next();
         let looked = (node.raft.term, node.raft.state, 0);
         let committed_stamp = node.store().base().stamp;
+        let recorded_commit = node.raft.hard_state().commit;
         let mut member = RaftMember {
             id,
             settings,
@@ -99,6 +104,8 @@ impl RaftMember {
             reads: BTreeMap::new(),
             read_salt,
             last_read: 0,
+            recorded_commit,
+            ticks_without_record: 0,
         };
         member.draw_timeout();
         member.settle_timeout();
@@ -128,7 +135,7 @@ impl RaftMember {
         let taken = match input {
             MemberInput::Tick => {
                 self.on_tick(out);
-                Ok(())
+                self.record_commit(out)
             }
             MemberInput::Receive(message) => self.on_receive(&message),
             MemberInput::Propose { body, count, data_end } => {
@@ -376,6 +383,15 @@ impl RaftMember {
         }
     }
 
+    /// Makes the newest commit durable if no record has done so for a while: a member that restarts without a majority
+    /// answers for the instants that it knows to be closed, and without this it would not know the last of them.
+    fn record_commit(&mut self, out: &mut Vec<MemberEffect>) -> Result<(), Error> {
+        self.ticks_without_record += 1;
+        let is_newer = self.node.raft.hard_state().commit > self.recorded_commit;
+        let is_due = self.ticks_without_record >= COMMIT_TICKS && self.journal.durable() == self.journal.last();
+        if is_newer && is_due { self.write(JournalRecord::default(), out) } else { Ok(()) }
+    }
+
     /// Stands for election soon, and lets others stand, if it was the leader that went. One after the other, so that
     /// they do not take each other's votes: two ticks are time enough to ask and be answered.
     fn on_peer_lost(&mut self, peer: NodeId) {
@@ -434,6 +450,7 @@ impl RaftMember {
     pub(super) fn write(&mut self, record: JournalRecord, out: &mut Vec<MemberEffect>) -> Result<(), Error> {
         let state = self.node.raft.hard_state();
         let whole = JournalRecord { term: state.term, vote: state.vote, commit: state.commit, ..record };
+        (self.recorded_commit, self.ticks_without_record) = (whole.commit, 0);
         self.journal.append(whole, out).map(|_| ())
     }
 
@@ -489,3 +506,6 @@ impl fmt::Debug for RaftMember {
 
 /// Between those that stand for election when the leader has ended its connections.
 const GONE_TICKS: usize = 2;
+/// Ticks without a record after which a commit gets one of its own. More: a restarted minority knows less. Less: slow
+/// entries each cost a second write.
+const COMMIT_TICKS: u32 = 4;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::sharing::{Model, check_states, play};
 use super::*;
 use frieze_wire::holding::Recalls;
+use frieze_wire::timeline::CONTENT;
 use frieze_wire::txn::{DeleteSnapshot, MakeSnapshot};
 
 #[test]
@@ -165,6 +166,27 @@ fn a_file_that_only_a_snapshot_shows_is_reported_as_removed_since_then() {
         assert_eq!(gone, ["/d/f"], "below {path}");
     }
     assert_eq!(client.diff("/d", kept + 1, now).unwrap_err().reason, Reason::HistoryExpired);
+}
+
+#[test]
+fn a_log_shows_the_write_that_a_snapshot_keeps_in_the_middle_of_a_run() {
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    client.mkdir("/d");
+    client.make("/d/f");
+    let file = client.open("/d/f").unwrap();
+    // One session appends to its own last write: one run.
+    let stamps: Vec<u64> =
+        (0..4).map(|n| client.write(&file, Some(n * 10), &pattern(10, n as u8)).unwrap().0).collect();
+    client.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: stamps[1], count_max: 0 })).unwrap();
+    client.close_session();
+    let over = client.write_file("/d/f", &pattern(40, 9));
+    client.close_session();
+    assert_eq!(client.forget("/d/f", over).files, 1);
+    let story = client.story("/d", 0, stamps[2], 0);
+    let writes: Vec<u64> =
+        story.events.iter().filter(|event| event.flags & CONTENT != 0).map(|event| event.stamp).collect();
+    assert_eq!((writes, story.left_out), (vec![stamps[1]], true), "{story:?}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ const RECORDS_MAX: usize = 1 << 20;
 pub(crate) enum Detail {
     /// Appends of a session to its own last write are one entry.
     Runs,
-    /// One entry for each record: a caller that looks up the file's names between them needs each stamp.
+    /// One entry for each record: a caller that looks up the file's names or its expiry between them needs each stamp.
     Records,
 }
 
@@ -149,7 +149,12 @@ impl History {
         let mut files = Vec::new();
         for inode in touched {
             if within.holds_file(cuts, inode)? || also(inode) {
-                let detail = if also(inode) { Detail::Records } else { Detail::Runs };
+                let names = [cuts.before.names(inode)?, cuts.after.names(inode)?].concat();
+                let judged = names.into_iter().map(|named| named.parent).chain([inode]);
+                let horizon = self.planes.meta.newest_horizon(judged);
+                // Of what has expired, a snapshot may keep an instant in the middle of a run.
+                let by_record = also(inode) || horizon.is_some_and(|horizon| horizon.before > interval.after.0);
+                let detail = if by_record { Detail::Records } else { Detail::Runs };
                 let (change, records) = self.written(inode, interval, detail)?;
                 entries_read += records;
                 files.push(change);
@@ -188,14 +193,9 @@ impl History {
         // The layout of a file is that of its birth.
         let chunk_bytes = self.planes.meta.layout(inode)?.chunk_bytes;
         let records = self.files.records(inode, interval.after, interval.upto, RECORDS_MAX + 1)?;
-        let lost = !self
-            .planes
-            .data
-            .device()
-            .log_of([inode])?
-            .dropped_records(inode, interval.after, interval.upto)
-            .is_empty()
-            || self.files.may_be_forgotten_remotely(inode, interval.after);
+        let device = self.planes.data.device();
+        let dropped = device.log_of([inode])?.dropped_records(inode, interval.after, interval.upto);
+        let lost = !dropped.is_empty() || self.files.may_be_forgotten_remotely(inode, interval.after);
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,

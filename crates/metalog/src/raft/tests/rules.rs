@@ -53,6 +53,24 @@ fn nothing_is_committed_before_a_majority_has_flushed_it() {
 }
 
 #[test]
+fn a_member_that_restarts_alone_knows_what_was_committed_although_no_entry_followed() {
+    let mut group = RaftGroup::of(3);
+    let leader = group.elect();
+    let at = group.ones[&leader].member.newest().next();
+    group.give(leader, MemberInput::Close { at });
+    group.deliver();
+    group.ticks(10);
+    for id in 1..=3 {
+        let applied = group.ones[&id].applied;
+        group.restart(id, applied).unwrap();
+        assert!(group.ones[&id].member.closed() >= at, "member {id}: {:?}", group.ones[&id].member.closed());
+        let written = group.ones[&id].written;
+        (0..100).for_each(|_| group.give(id, MemberInput::Tick));
+        assert!(group.ones[&id].written.0 <= written.0 + 2, "member {id} writes on without anything to record");
+    }
+}
+
+#[test]
 fn a_vote_is_sent_only_when_it_is_durable() {
     let mut group = RaftGroup::of(3);
     group.ones.values_mut().for_each(|one| one.flushes = false);

@@ -97,18 +97,21 @@ impl ClusterWorld {
         };
         self.say(|| format!("{id} goes on alone: {went_on:?}, with chains {full:?}"));
         self.has_gone_on = true;
-        {
+        // What was lost before may be missing at any later instant.
+        let may_lack = {
             let mut history = self.history();
+            let may_lack = history.buried_us.is_some();
             history.buried_us.get_or_insert(now_us);
             let lacks: Vec<u32> = (0..CHAINS).filter(|chain| !full.contains(chain)).collect();
             history.ruined.extend((!lacks.is_empty()).then_some(now_us));
             history.lost.extend(lacks.into_iter().map(|chain| (now_us, chain)));
-        }
+            may_lack
+        };
         self.nodes[node].stays_away = false;
         self.after(0, ClusterEvent::Start(node));
         self.until(CALM_US_MAX, "the one that is left is whole by itself", ClusterWorld::is_whole)?;
         let (index, left) = (self.clients.len(), MinorityServer { node: id, chains: full });
-        self.add_client(index, mix, move |worker| worker.ask_survivor(&left, at, went_on));
+        self.add_client(index, mix, move |worker| worker.ask_survivor(&left, at, went_on, may_lack));
         self.until(CALM_US_MAX, "the one that is left answers", ClusterWorld::is_idle)
     }
 
@@ -146,10 +149,10 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    fn ask_survivor(mut self, left: &MinorityServer, at: Hlc, went_on: WentOn) {
+    fn ask_survivor(mut self, left: &MinorityServer, at: Hlc, went_on: WentOn, may_lack: bool) {
         let asked = self.read_alone(left, at).and_then(|incomplete| match incomplete {
             // Of a file that is open for writing every chain may hold some: one without a copy here speaks for it, too.
-            Some(true) if at <= went_on.from && left.chains.len() == CHAINS as usize => {
+            Some(true) if at <= went_on.from && !may_lack && left.chains.len() == CHAINS as usize => {
                 Err(format!("what is whole up to {} is incomplete at {at}", went_on.from))
             }
             _ => Ok(()),
