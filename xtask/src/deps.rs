@@ -67,12 +67,14 @@ const PLACES: &[CratePlace] = &[
             "frieze-hdfs",
             "frieze-bench",
             "frieze-client",
+            "frieze-tracefile",
             "frieze-trace",
             "frieze-wire",
             "frieze-hlc",
             "frieze-base",
         ],
     ),
+    place("evidence", "frieze-tracefile", &["frieze-trace", "frieze-hlc", "frieze-base"]),
     place("doors", "frieze-fuse", CLIENTS),
     // It says the calls of the HDFS door in another language.
     place(

@@ -115,8 +115,10 @@ impl File {
         let scope = self.shared.scope(call);
         scope.inode(self.inode.0);
         scope.range(offset, len);
-        if self.view.is_past() {
-            scope.flag(EventFlags::PAST);
+        match self.view.instant() {
+            Some(at) => scope.view(at),
+            None if self.view.is_past() => scope.flag(EventFlags::PAST),
+            None => {}
         }
         scope
     }

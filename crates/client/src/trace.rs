@@ -40,8 +40,14 @@ impl ClientCore {
         if let Some((offset, len)) = subject.range {
             scope.range(offset, len.unwrap_or(request.payload.len() as u64));
         }
-        if subject.view.is_some_and(|view| view.is_past()) {
-            scope.flag(EventFlags::PAST);
+        match subject.view.map(|view| (view.instant(), view.is_past())) {
+            Some((Some(at), _)) => scope.view(at),
+            // At a time of the data.
+            Some((None, true)) => scope.flag(EventFlags::PAST),
+            _ => {}
+        }
+        if let Some(second) = subject.second.filter(|second| !second.path.is_empty()) {
+            scope.second_path(recorder, second.base, &second.path);
         }
         if let Some(program) = &self.program {
             let uid = request.body.caller.as_ref().map_or(self.hello.uid, |caller| caller.uid);
@@ -87,6 +93,8 @@ pub(crate) fn note_reply(scope: &CallScope<'_>, request: &RpcRequest<'_>, reply:
 struct Subject<'r> {
     call: CallKind,
     target: Option<&'r Target>,
+    /// The new name of a rename or link.
+    second: Option<&'r Target>,
     inode: u64,
     /// First byte and bytes; `None`: those of the payload.
     range: Option<(u64, Option<u64>)>,
@@ -99,7 +107,7 @@ impl<'r> Subject<'r> {
     }
 
     fn bare(call: CallKind) -> Subject<'r> {
-        Subject { call, target: None, inode: 0, range: None, view: None }
+        Subject { call, target: None, second: None, inode: 0, range: None, view: None }
     }
 
     fn viewed_at(self, view: &'r View) -> Subject<'r> {
@@ -157,12 +165,14 @@ impl<'r> Subject<'r> {
     fn of_change(op: &'r Op) -> Option<Subject<'r>> {
         Some(match op {
             Op::Make(make) => Subject::about(kind_made(make), &make.target),
-            Op::Link(link) => Subject::about(CallKind::Link, &link.name),
+            Op::Link(link) => Subject { second: Some(&link.name), ..Subject::about(CallKind::Link, &link.file) },
             Op::Remove(remove) => {
                 let call = if remove.directory { CallKind::Rmdir } else { CallKind::Unlink };
                 Subject::about(call, &remove.target)
             }
-            Op::Rename(rename) => Subject::about(CallKind::Rename, &rename.from),
+            Op::Rename(rename) => {
+                Subject { second: Some(&rename.to), ..Subject::about(CallKind::Rename, &rename.from) }
+            }
             Op::SetAttr(change) => {
                 let call = if change.size.is_some() { CallKind::Truncate } else { CallKind::SetAttr };
                 Subject::about(call, &change.target)

@@ -8,7 +8,7 @@
 //! | 14..16 | [`EventFlags`] |
 //! | 16..24 | inode; 0: none |
 //! | 24..32 | offset |
-//! | 32..36; 36..40 | bytes asked for; bytes moved (`u32::MAX` for more) |
+//! | 32..36; 36..40 | bytes asked for; bytes moved (their low halves) |
 //! | 40..44 | number of the open file; 0: none |
 //! | 44..48 | actor: low half of the hash of its words |
 //! | 48..56 | keyed hash of the path; 0: none |
@@ -17,7 +17,19 @@
 //! | 60..62 | low bits of the lap of the ring in which it was written |
 //! | 62..64 | sum over the other bytes |
 //!
+//! An event that flag 15 marks has a second slot behind it, in the same block:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0..4; 4..8 | high halves of bytes asked for, and moved |
+//! | 12 | 252 |
+//! | 16..24 | keyed hash of the second path of a rename or link; 0: none |
+//! | 24..32 | stamp of the instant that was read; 0: none, or now |
+//! | 60..64 | as in an event |
+//!
 //! All numbers are little-endian. A slot whose sum is wrong was being written when its process ended, or is empty.
+
+use frieze_hlc::Hlc;
 
 use crate::kinds::{CallKind, Gateway};
 
@@ -27,6 +39,8 @@ pub(crate) const SLOT_WORDS: usize = 8;
 pub const SLOT_BYTES: usize = SLOT_WORDS * 8;
 /// In place of a call's number: the slot is part of a word ([`crate::words`]).
 pub(crate) const WORD_SLOT: u8 = 251;
+/// In place of a call's number: the slot is the second one of an event.
+pub(crate) const SECOND_SLOT: u8 = 252;
 
 /// What else is known of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,6 +57,8 @@ impl EventFlags {
     pub const SEQUENTIAL: EventFlags = EventFlags(1 << 3);
     /// The gateway answered from its own cache: no server was asked.
     pub const FROM_CACHE: EventFlags = EventFlags(1 << 4);
+    /// In a slot: the event has a second one.
+    const HAS_SECOND: EventFlags = EventFlags(1 << 15);
 
     /// Both.
     #[must_use]
@@ -74,15 +90,19 @@ pub struct Event {
     /// First byte.
     pub offset: u64,
     /// Bytes asked for.
-    pub asked: u32,
+    pub asked: u64,
     /// Bytes moved.
-    pub got: u32,
+    pub got: u64,
     /// Number of the open file; 0: none.
     pub stream: u32,
     /// Hash of the words that describe session, user and program; 0: none.
     pub actor: u32,
     /// Keyed hash of the path; 0: none.
     pub path: u64,
+    /// Keyed hash of the second path of a rename or link; 0: none.
+    pub path2: u64,
+    /// Stamp of the instant that was read; 0: none, or now.
+    pub view: Hlc,
     /// Number of the fault's `Reason`; 0: none.
     pub result: u16,
     /// Calls that this event stands for, 1 or more.
@@ -105,21 +125,42 @@ impl Event {
             stream: 0,
             actor: 0,
             path: 0,
+            path2: 0,
+            view: Hlc(0),
             result: 0,
             count: 1,
         }
     }
 
-    /// The slot of this event in a lap of the ring.
+    /// True if the event takes two slots.
+    pub(crate) fn has_second(&self) -> bool {
+        self.path2 != 0 || self.view != Hlc(0) || (self.asked | self.got) >> 32 != 0
+    }
+
+    /// The second slot of this event in a lap of the ring.
+    pub(crate) fn encode_second(&self, lap: u16) -> [u64; SLOT_WORDS] {
+        let high = self.asked >> 32 | self.got & !0xffff_ffff;
+        seal([high, u64::from(SECOND_SLOT) << 32, self.path2, self.view.0, 0, 0, 0, 0], lap)
+    }
+
+    /// Adds what the second slot says.
+    pub(crate) fn extend(&mut self, slot: &[u64; SLOT_WORDS]) {
+        self.asked |= slot[0] << 32;
+        self.got |= slot[0] & !0xffff_ffff;
+        (self.path2, self.view) = (slot[2], Hlc(slot[3]));
+    }
+
+    /// The slot of this event in a lap of the ring, the first if it takes two.
     pub(crate) fn encode(&self, lap: u16) -> [u64; SLOT_WORDS] {
-        let kinds = u64::from(self.call as u8) | u64::from(self.gateway as u8) << 8 | u64::from(self.flags.0) << 16;
+        let flags = if self.has_second() { self.flags.with(EventFlags::HAS_SECOND) } else { self.flags };
+        let kinds = u64::from(self.call as u8) | u64::from(self.gateway as u8) << 8 | u64::from(flags.0) << 16;
         seal(
             [
                 self.start_ns as u64,
                 u64::from(self.duration_ns) | kinds << 32,
                 self.inode,
                 self.offset,
-                u64::from(self.asked) | u64::from(self.got) << 32,
+                self.asked & 0xffff_ffff | self.got << 32,
                 u64::from(self.stream) | u64::from(self.actor) << 32,
                 self.path,
                 u64::from(self.result) | u64::from(self.count) << 16,
@@ -128,24 +169,29 @@ impl Event {
         )
     }
 
-    /// The event of a whole slot; `None` if it is no event, or one of a kind that this version does not know.
-    pub(crate) fn decode(slot: &[u64; SLOT_WORDS]) -> Option<Event> {
-        Some(Event {
+    /// The event of a whole slot, and whether a second one follows; `None` if it is no event, or one of a kind that
+    /// this version does not know.
+    pub(crate) fn decode(slot: &[u64; SLOT_WORDS]) -> Option<(Event, bool)> {
+        let flags = EventFlags((slot[1] >> 48) as u16);
+        let event = Event {
             start_ns: slot[0] as i64,
             duration_ns: slot[1] as u32,
             call: CallKind::from_number((slot[1] >> 32) as u8)?,
             gateway: Gateway::from_number((slot[1] >> 40) as u8)?,
-            flags: EventFlags((slot[1] >> 48) as u16),
+            flags: EventFlags(flags.0 & !EventFlags::HAS_SECOND.0),
             inode: slot[2],
             offset: slot[3],
-            asked: slot[4] as u32,
-            got: (slot[4] >> 32) as u32,
+            asked: slot[4] & 0xffff_ffff,
+            got: slot[4] >> 32,
             stream: slot[5] as u32,
             actor: (slot[5] >> 32) as u32,
             path: slot[6],
+            path2: 0,
+            view: Hlc(0),
             result: slot[7] as u16,
             count: (slot[7] >> 16) as u16,
-        })
+        };
+        Some((event, flags.has(EventFlags::HAS_SECOND)))
     }
 }
 

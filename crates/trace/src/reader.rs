@@ -8,7 +8,7 @@ use frieze_hlc::Hlc;
 
 use crate::TraceError;
 use crate::error::RING_BYTES_MAX;
-use crate::event::{Event, SLOT_WORDS, WORD_SLOT, kind_of, lap_of};
+use crate::event::{Event, SECOND_SLOT, SLOT_WORDS, WORD_SLOT, kind_of, lap_of};
 use crate::recorder::lap_of_block;
 use crate::ring::{
     BLOCK_BYTES, BLOCK_SLOTS, BLOCKS_WORD, CLAIMED_WORD, CLOCK_READINGS, FORMAT_WORD, HEADER_WORDS, KEY_WORD, MAGIC,
@@ -84,11 +84,11 @@ pub(crate) fn decode_ring(bytes: &[u8]) -> Result<RingContent, String> {
     };
     for block in claimed.saturating_sub(blocks)..claimed {
         let (place, lap) = (block % blocks, lap_of_block(block, blocks));
-        let mut parts = WordParts::default();
+        let (mut parts, mut wants_second) = (WordParts::default(), false);
         for slot in place * BLOCK_SLOTS..(place + 1) * BLOCK_SLOTS {
             let mut words = [0; SLOT_WORDS];
             words.iter_mut().enumerate().for_each(|(index, word)| *word = word_at(slot_word(slot) + index));
-            let is_word = content.put(&words, lap, &mut parts);
+            let is_word = content.put(&words, lap, &mut parts, &mut wants_second);
             if !is_word {
                 parts.drop_begun();
             }
@@ -110,8 +110,10 @@ fn read_clocks(word_at: &impl Fn(usize) -> u64) -> Vec<(u64, i64, Hlc)> {
 }
 
 impl RingContent {
-    /// Takes a slot of a block that was written in `lap`. True if it is part of a word.
-    fn put(&mut self, slot: &[u64; SLOT_WORDS], lap: u16, parts: &mut WordParts) -> bool {
+    /// Takes a slot of a block that was written in `lap`. True if it is part of a word. `wants_second`: the slot before
+    /// was an event that has two.
+    fn put(&mut self, slot: &[u64; SLOT_WORDS], lap: u16, parts: &mut WordParts, wants_second: &mut bool) -> bool {
+        let is_second = std::mem::take(wants_second);
         let Some(found) = lap_of(slot) else {
             self.torn += u64::from(slot.iter().any(|word| *word != 0));
             return false;
@@ -124,9 +126,17 @@ impl RingContent {
             self.words.extend(parts.put(slot));
             return true;
         }
-        match Event::decode(slot) {
-            Some(event) => self.events.push(event),
-            None => self.unknown += 1,
+        match (kind_of(slot), self.events.last_mut()) {
+            (SECOND_SLOT, Some(event)) if is_second => event.extend(slot),
+            // Its first slot is torn.
+            (SECOND_SLOT, _) => self.torn += 1,
+            _ => match Event::decode(slot) {
+                Some((event, has_second)) => {
+                    self.events.push(event);
+                    *wants_second = has_second;
+                }
+                None => self.unknown += 1,
+            },
         }
         false
     }

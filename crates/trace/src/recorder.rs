@@ -179,7 +179,13 @@ impl Recorder {
     /// # Cost
     /// Some 20 ns; the first of 64 events of a thread may touch a new page.
     pub fn record(&self, event: &Event) {
-        self.0.put(1, |lap, slots| slots.put(0, &event.encode(lap)));
+        match event.has_second() {
+            false => self.0.put(1, |lap, slots| slots.put(0, &event.encode(lap))),
+            true => self.0.put(2, |lap, slots| {
+                slots.put(0, &event.encode(lap));
+                slots.put(1, &event.encode_second(lap));
+            }),
+        }
     }
 
     /// `mono`, a reading of [`mono_ns`], in ns since 1970.

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
+use frieze_hlc::Hlc;
+
 use crate::event::{Event, EventFlags};
 use crate::kinds::{CallKind, Gateway};
 use crate::recorder::{Recorder, mono_ns};
@@ -94,25 +96,43 @@ impl<'r> CallScope<'r> {
         }
     }
 
+    /// The second path of a rename or link, from the directory with this inode (1: the root).
+    pub fn second_path(&self, recorder: &Recorder, directory: u64, path: &[u8]) {
+        let is_needed =
+            self.is_on() && OPEN.with_borrow(|open| open.as_ref().is_some_and(|open| open.event.path2 == 0));
+        if is_needed {
+            let hash = recorder.path_hash(directory, path);
+            self.change(|open, _| open.event.path2 = hash);
+        }
+    }
+
+    /// The instant that is read.
+    pub fn view(&self, at: Hlc) {
+        self.change(|open, _| {
+            open.event.view = at;
+            open.event.flags = open.event.flags.with(EventFlags::PAST);
+        });
+    }
+
     /// The range that was asked for. That of the outermost scope counts, if it has one.
     pub fn range(&self, offset: u64, asked: u64) {
         self.change(|open, is_outer| {
             if is_outer || open.event.asked == 0 {
-                (open.event.offset, open.event.asked) = (offset, saturated(asked));
+                (open.event.offset, open.event.asked) = (offset, asked);
             }
         });
     }
 
     /// Bytes that were moved; those of several scopes add up.
     pub fn moved(&self, bytes: u64) {
-        self.change(|open, _| open.event.got = open.event.got.saturating_add(saturated(bytes)));
+        self.change(|open, _| open.event.got = open.event.got.saturating_add(bytes));
     }
 
     /// Bytes that the whole call moved, in place of what the scopes within have added.
     pub fn moved_in_all(&self, bytes: u64) {
         self.change(|open, is_outer| {
             if is_outer {
-                open.event.got = saturated(bytes);
+                open.event.got = bytes;
             }
         });
     }

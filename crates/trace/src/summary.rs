@@ -60,10 +60,10 @@ impl Summary {
         call.failed += u64::from(event.result != 0);
         call.durations_ns.push(event.duration_ns);
         if event.call.moves_bytes() {
-            call.bytes += u64::from(event.got);
+            call.bytes += event.got;
             let file = self.bytes_of.entry(event.inode).or_default();
             let moved = if event.call == CallKind::Read { &mut file.read } else { &mut file.written };
-            *moved += u64::from(event.got);
+            *moved += event.got;
         }
         if event.path != 0 && event.inode != 0 {
             self.bytes_of.entry(event.inode).or_default().path = event.path;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use frieze_base::Rng;
+use frieze_hlc::Hlc;
 use tempfile::TempDir;
 
 use crate::event::{SLOT_WORDS, lap_of};
@@ -11,6 +12,26 @@ use crate::reader::decode_ring;
 use crate::ring::{BLOCK_SLOTS, HEADER_WORDS};
 use crate::words::{WORD_BYTES_MAX, WordKind, WordParts};
 use crate::*;
+
+/// Any bytes, and a ring of which some are changed, are read or refused, within memory.
+#[test]
+fn any_bytes_are_a_ring_or_refused() {
+    let dir = TempDir::new().unwrap();
+    let recorder = ring(&dir, 1 << 20);
+    (0..70).for_each(|number| recorder.record(&Event { path2: number % 2, ..event(number) }));
+    let mut whole = std::fs::read(recorder.path()).unwrap();
+    // A header that names one block.
+    whole.truncate(HEADER_WORDS * 8 + 2 * 64 * BLOCK_SLOTS as usize);
+    whole[crate::ring::BLOCKS_WORD * 8..][..8].copy_from_slice(&2_u64.to_le_bytes());
+    frieze_harness::fuzz!([whole], |bytes: &[u8]| {
+        if let Ok(content) = decode_ring(bytes) {
+            let paths = content.paths();
+            for event in &content.events {
+                let _ = paths.path_of(event.path);
+            }
+        }
+    });
+}
 
 fn ring(dir: &TempDir, bytes: u64) -> Recorder {
     let settings = RingSettings { bytes, dir: dir.path().join("rings"), program: "make -j2".to_owned() };
@@ -25,7 +46,7 @@ fn event(number: u64) -> Event {
         inode: number,
         offset: number << 20,
         asked: 4096,
-        got: number as u32,
+        got: number & 0xffff_ffff,
         stream: 9,
         actor: 0xdead_beef,
         path: number << 32 | 5,
@@ -52,13 +73,36 @@ fn the_bytes_of_an_event_are_the_format() {
         "020003000b0a",     // result, count, lap
     );
     assert_eq!(&bytes[..expected.len()], expected);
-    assert_eq!(Event::decode(&slot), Some(event));
+    assert_eq!(Event::decode(&slot), Some((event, false)));
     assert_eq!(lap_of(&slot), Some(0x0a0b));
     for bit in 0..SLOT_WORDS * 64 {
         let mut damaged = slot;
         damaged[bit / 64] ^= 1 << (bit % 64);
         assert_ne!(lap_of(&damaged), Some(0x0a0b), "bit {bit}");
     }
+}
+
+#[test]
+fn an_event_with_more_to_say_takes_a_second_slot() {
+    let large = Event { asked: 3 << 32 | 7, got: 2 << 32 | 9, path2: 77, view: Hlc(0x0102_0304_0506_0708), ..event(5) };
+    let bytes: String =
+        large.encode_second(1).iter().flat_map(|word| word.to_le_bytes()).map(|byte| format!("{byte:02x}")).collect();
+    let expected = concat!(
+        "0300000002000000", // high halves of asked and got
+        "00000000fc000000", // the kind of slot
+        "4d00000000000000", // second path
+        "0807060504030201", // view
+    );
+    assert_eq!(&bytes[..expected.len()], expected);
+    let dir = TempDir::new().unwrap();
+    let recorder = ring(&dir, 1 << 20);
+    // Around the end of a block, which both slots share.
+    let all: Vec<Event> = (0..200)
+        .map(|number| if number % 3 == 0 { Event { start_ns: number, ..large } } else { event(number as u64) })
+        .collect();
+    all.iter().for_each(|event| recorder.record(event));
+    let read = read_ring(recorder.path()).unwrap();
+    assert_eq!((read.events, read.torn, read.unknown), (all, 0, 0));
 }
 
 #[test]

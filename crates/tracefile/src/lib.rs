@@ -1,0 +1,26 @@
+//! Traces as directories of Parquet files: events by the hour, kinds of paths, and words that may be left out.
+//!
+//! [`TraceWriter`] writes one, [`TraceReader`] reads it; DuckDB, Spark, Polars and pandas read its files as they are.
+//! Guarantees: a directory with a manifest is whole; events are sorted by their start within each file; names of paths,
+//! users and machines are in files of their own, and nothing else has them.
+//! Leaves to others: recording (`trace`), analysis (`python/frieze_traces`), simulation (`whatif`).
+
+mod columns;
+mod error;
+mod kinds;
+mod manifest;
+mod reader;
+mod rings;
+mod row;
+mod writer;
+
+pub use error::TraceFileError;
+pub use kinds::{KindRules, PathKind};
+pub use manifest::{LostEvents, LostTime, Manifest, TRACE_VERSION, TraceNote, TracedProgram};
+pub use reader::TraceReader;
+pub use rings::add_ring;
+pub use row::{Purpose, TraceRow};
+pub use writer::{TraceNames, TraceWriter, TracedActor, TracedPath};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! `manifest.json`: what a trace is, and what it lacks. It is written last, so a directory with one is whole.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use frieze_base::Reason;
+use frieze_trace::{CallKind, EventFlags, Gateway};
+use serde::{Deserialize, Serialize};
+
+use crate::error::TraceFileError;
+use crate::row::Purpose;
+
+/// Name of the format in its manifest.
+const FORMAT: &str = "frieze-trace";
+/// The version that this code writes, and the newest that it reads.
+pub const TRACE_VERSION: u32 = 1;
+/// Its file in the directory of a trace.
+pub(crate) const MANIFEST: &str = "manifest.json";
+/// Longest manifest that is read, bytes.
+const MANIFEST_BYTES_MAX: u64 = 16 << 20;
+/// Spans of lost events that are named one by one.
+const SPANS_MAX: usize = 10_000;
+
+/// What a trace is, and what it lacks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Always `frieze-trace`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// The program that wrote it.
+    pub made_by: String,
+    /// Where its events come from: `ring`, `messages`, or the name of an imported format.
+    pub source: String,
+    /// The programs that were recorded.
+    #[serde(default)]
+    pub programs: Vec<TracedProgram>,
+    /// Start of the first event, ns since 1970; 0 if there is none.
+    pub begin_ns: i64,
+    /// End of the last to end.
+    pub end_ns: i64,
+    /// Events, of which each may stand for several calls.
+    pub events: u64,
+    /// What is known to be missing.
+    #[serde(default)]
+    pub lost: LostEvents,
+    /// Fingerprint of the key of path hashes: traces with the same one have the same hash for the same path.
+    pub key: Option<String>,
+    /// Words of the numbers in the columns.
+    pub calls: BTreeMap<u32, String>,
+    /// As `calls`.
+    pub gateways: BTreeMap<u32, String>,
+    /// By bit.
+    pub flags: BTreeMap<u32, String>,
+    /// As `calls`.
+    pub purposes: BTreeMap<u32, String>,
+    /// Words of the numbers of results.
+    pub reasons: BTreeMap<u32, String>,
+    /// Columns that the source does not know: they are null throughout.
+    #[serde(default)]
+    pub absent: Vec<String>,
+    /// Oddities of the source, counted.
+    #[serde(default)]
+    pub notes: Vec<TraceNote>,
+}
+
+/// A program that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TracedProgram {
+    /// Its word: `mount`, `serve`.
+    pub program: String,
+    /// Its process.
+    pub process: u32,
+}
+
+/// What is known to be missing from a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostEvents {
+    /// Slots of rings that were written over before the trace was saved, at most.
+    pub overwritten: u64,
+    /// Slots that were being written when their process ended, or are damaged.
+    pub torn: u64,
+    /// Slots of kinds that the writer of the trace did not know.
+    pub unknown: u64,
+    /// When events are missing.
+    pub spans: Vec<LostTime>,
+}
+
+/// A time of which events are missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostTime {
+    /// Its begin, ns since 1970.
+    pub from_ns: i64,
+    /// Its end.
+    pub to_ns: i64,
+    /// How many, if known.
+    pub events: Option<u64>,
+}
+
+/// An oddity of the source of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceNote {
+    /// What was met.
+    pub what: String,
+    /// How often.
+    pub count: u64,
+}
+
+impl Manifest {
+    /// The manifest of a trace without events, from `source`.
+    pub fn new(source: &str) -> Manifest {
+        let named = |all: &[(u32, &str)]| all.iter().map(|(number, name)| (*number, (*name).to_owned())).collect();
+        let flags = [
+            (EventFlags::PAST, "past"),
+            (EventFlags::SYNCHRONOUS, "synchronous"),
+            (EventFlags::COLLAPSED, "collapsed"),
+            (EventFlags::SEQUENTIAL, "sequential"),
+            (EventFlags::FROM_CACHE, "from_cache"),
+        ];
+        let reasons = Reason::ALL.iter().map(|reason| (*reason as u32, format!("{reason:?}")));
+        Manifest {
+            format: FORMAT.to_owned(),
+            version: TRACE_VERSION,
+            made_by: format!("frieze {}", env!("CARGO_PKG_VERSION")),
+            source: source.to_owned(),
+            calls: CallKind::ALL.iter().map(|call| (*call as u32, call.name().to_owned())).collect(),
+            gateways: Gateway::ALL.iter().map(|gateway| (*gateway as u32, gateway.name().to_owned())).collect(),
+            flags: named(&flags.map(|(flag, name)| (u32::from(flag.0), name))),
+            purposes: named(&Purpose::ALL.map(|purpose| (purpose as u32, purpose.name()))),
+            reasons: reasons.collect(),
+            ..Manifest::default()
+        }
+    }
+
+    /// Adds a time of which events are missing. Beyond 10,000 the last one grows.
+    pub fn add_lost_time(&mut self, lost: LostTime) {
+        let is_full = self.lost.spans.len() >= SPANS_MAX;
+        match self.lost.spans.last_mut() {
+            Some(last) if is_full => {
+                last.to_ns = last.to_ns.max(lost.to_ns);
+                last.events = last.events.zip(lost.events).map(|(a, b)| a.saturating_add(b));
+            }
+            _ => self.lost.spans.push(lost),
+        }
+    }
+
+    /// Counts an oddity, if there is any.
+    pub fn note(&mut self, what: &str, count: u64) {
+        if count == 0 {
+            return;
+        }
+        match self.notes.iter_mut().find(|note| note.what == what) {
+            Some(note) => note.count += count,
+            None => self.notes.push(TraceNote { what: what.to_owned(), count }),
+        }
+    }
+
+    /// Reads the manifest of a trace.
+    ///
+    /// # Errors
+    /// `NoTrace`; `Bad` for a file of another format or version; `System`.
+    pub fn load(dir: &Path) -> Result<Manifest, TraceFileError> {
+        let path = dir.join(MANIFEST);
+        let len = match fs::metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(TraceFileError::NoTrace { path: dir.to_owned() });
+            }
+            found => found.map_err(TraceFileError::system("read", &path))?.len(),
+        };
+        if len > MANIFEST_BYTES_MAX {
+            return Err(TraceFileError::bad(&path, format!("it has {len} bytes, and at most {MANIFEST_BYTES_MAX}")));
+        }
+        let text = fs::read_to_string(&path).map_err(TraceFileError::system("read", &path))?;
+        let manifest: Manifest = serde_json::from_str(&text).map_err(|error| TraceFileError::bad(&path, error))?;
+        if manifest.format != FORMAT {
+            let why = format!("its format is {:?}, not {FORMAT:?}", manifest.format);
+            return Err(TraceFileError::bad(&path, why));
+        }
+        if manifest.version > TRACE_VERSION {
+            let why = format!(
+                "version {} is newer than {TRACE_VERSION}: read the trace with the frieze that wrote it ({})",
+                manifest.version, manifest.made_by
+            );
+            return Err(TraceFileError::bad(&path, why));
+        }
+        Ok(manifest)
+    }
+
+    pub(crate) fn store(&self, dir: &Path) -> Result<(), TraceFileError> {
+        let path = dir.join(MANIFEST);
+        let text = serde_json::to_string_pretty(self).map_err(|error| TraceFileError::bad(&path, error))?;
+        // Whole or not there.
+        let partial = dir.join("manifest.json.partial");
+        fs::write(&partial, text + "\n").map_err(TraceFileError::system("write", &partial))?;
+        fs::rename(&partial, &path).map_err(TraceFileError::system("rename", &partial))
+    }
+}
