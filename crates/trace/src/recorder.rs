@@ -4,7 +4,6 @@
 //! before its next event; the words that events name are repeated in each eighth of a lap.
 
 use std::cell::Cell;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -97,9 +96,6 @@ impl Recorder {
             return Err(TraceError::Size { bytes: settings.bytes });
         }
         let system = |what, path: &Path, error| TraceError::System { what, path: path.to_owned(), error };
-        // Names of programs are in the names of rings.
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.dir);
-        made.map_err(|error| system("create", &settings.dir, error))?;
         let key = crate::key::load(&settings.dir)?;
         remove_old(&settings.dir).map_err(|error| system("make room in", &settings.dir, error))?;
         let number = RINGS.fetch_add(1, Ordering::Relaxed) + 1;
