@@ -85,6 +85,12 @@ fn a_ring_that_cannot_be_is_refused_in_clear_words() {
     let file = server.local_file("no.ring", "not a ring");
     let refused = server.fails(1, &["trace", "summary", &file]);
     assert!(refused.contains("is no ring of a trace"), "{refused}");
+    // A directory that another user could have made first is not taken in place of a home.
+    let mut homeless = server.command(&["trace", "list"]);
+    let output = homeless.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap();
+    let refused = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{refused}");
+    assert!(refused.contains("--trace-dir: name the directory of rings; there is no HOME"), "{refused}");
 }
 
 #[test]
