@@ -9,6 +9,7 @@ use frieze_hlc::Hlc;
 use crate::TraceError;
 use crate::error::RING_BYTES_MAX;
 use crate::event::{Event, SECOND_SLOT, SLOT_WORDS, WORD_SLOT, kind_of, lap_of};
+use crate::kinds::CallKind;
 use crate::recorder::lap_of_block;
 use crate::ring::{
     BLOCK_BYTES, BLOCK_SLOTS, BLOCKS_WORD, CLAIMED_WORD, CLOCK_READINGS, FORMAT_WORD, HEADER_WORDS, KEY_WORD, MAGIC,
@@ -144,7 +145,12 @@ impl RingContent {
     /// Names and directories by their hashes, for [`PathIndex::path_of`].
     pub fn paths(&self) -> PathIndex<'_> {
         let named = self.words.iter().filter(|word| word.kind != WordKind::Actor);
-        PathIndex { words: named.map(|word| (word.hash, word)).collect() }
+        let at_names = |call| matches!(call, CallKind::Mkdir | CallKind::Lookup | CallKind::Stat);
+        let found = self.events.iter().filter(|event| at_names(event.call) && event.path != 0 && event.result == 0);
+        PathIndex {
+            words: named.map(|word| (word.hash, word)).collect(),
+            directories: found.map(|event| (event.inode, event.path)).collect(),
+        }
     }
 }
 
@@ -152,24 +158,33 @@ impl RingContent {
 #[derive(Debug)]
 pub struct PathIndex<'a> {
     words: BTreeMap<u64, &'a Word>,
+    /// Paths of inodes that were made or looked up.
+    directories: BTreeMap<u64, u64>,
 }
 
 impl PathIndex<'_> {
-    /// The path with this hash; one that was called from a directory begins with `inode` and its number. `None` unless
-    /// all of its names are in the ring.
+    /// The path with this hash; one that was called from a directory of which the ring has no path begins with `inode`
+    /// and its number. `None` unless all of its names are in the ring.
     pub fn path_of(&self, hash: u64) -> Option<Vec<u8>> {
-        let (mut names, mut at, mut path) = (Vec::new(), hash, Vec::new());
+        let (mut names, mut at, mut path, mut steps) = (Vec::new(), hash, Vec::new(), 0);
         while at != ROOT {
             let word = self.words.get(&at)?;
             if word.kind == WordKind::Directory {
                 let number = u64::from_le_bytes(word.bytes.as_slice().try_into().ok()?);
-                path.extend_from_slice(format!("inode {number}").as_bytes());
-                break;
+                match self.directories.get(&number) {
+                    Some(directory) => at = *directory,
+                    None => {
+                        path.extend_from_slice(format!("inode {number}").as_bytes());
+                        break;
+                    }
+                }
+            } else {
+                names.push(&word.bytes);
+                at = word.parent;
             }
-            names.push(&word.bytes);
-            at = word.parent;
             // Hashes that a foreign file made to form a ring.
-            if names.len() > PATH_BYTES_MAX {
+            steps += 1;
+            if steps > 2 * PATH_BYTES_MAX {
                 return None;
             }
         }

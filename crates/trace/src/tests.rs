@@ -152,6 +152,23 @@ fn small_calls_behind_each_other_are_one_event_that_is_whole_at_any_time() {
 }
 
 #[test]
+fn a_path_from_a_directory_is_whole_if_the_directory_was_made_or_looked_up() {
+    let dir = TempDir::new().unwrap();
+    let recorder = ring(&dir, 1 << 20);
+    let made = recorder.path_hash(1, b"src");
+    let below = recorder.path_hash(7, b"inner/a.rs");
+    let unknown = recorder.path_hash(8, b"b.rs");
+    let circle = recorder.path_hash(9, b"c");
+    recorder.record(&Event { inode: 7, path: made, ..Event::new(CallKind::Mkdir, Gateway::Mount) });
+    recorder.record(&Event { inode: 9, path: circle, ..Event::new(CallKind::Lookup, Gateway::Mount) });
+    let ring = read_ring(recorder.path()).unwrap();
+    let text = |hash| ring.paths().path_of(hash).map(|path| String::from_utf8(path).unwrap());
+    assert_eq!(text(below).as_deref(), Some("/src/inner/a.rs"));
+    assert_eq!(text(unknown).as_deref(), Some("inode 8/b.rs"));
+    assert_eq!(text(circle), None, "a directory below itself ends, too");
+}
+
+#[test]
 fn numbers_of_the_closed_lists_stay() {
     let calls: Vec<String> = CallKind::ALL.iter().map(|call| format!("{} {}", *call as u8, call.name())).collect();
     assert_eq!(calls.first().map(String::as_str), Some("1 open"));
