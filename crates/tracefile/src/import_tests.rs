@@ -87,6 +87,8 @@ fn strace_is_followed_through_reads_seeks_dup_fork_and_renames() {
 101 1700000000.000023 +++ exited with 0 +++
 100 1700000000.000024 write(9</src/log>, "x", 5) = 5 <0.000001>
 100 1700000000.000025 fsync(3</src/a.c>) = 0 <0.5>
+100 1700000000.000026 dup2(1<pipe:[7]>, 3) = 3<pipe:[7]> <0.1>
+100 1700000000.000027 write(3, "to the pipe", 11) = 11 <0.1>
 "#,
     );
     let expected = [

@@ -191,10 +191,15 @@ impl StraceImport<'_> {
     ) -> Result<Option<SharedStream>, TraceFileError> {
         let Some(descriptor) = argument.and_then(|text| strace_line::descriptor(text)) else { return Ok(None) };
         let table = self.table(pid);
+        if descriptor.path.is_some_and(|path| !is_regular(path)) {
+            // The number is that of something else by now.
+            table.borrow_mut().files.remove(&descriptor.number);
+            return Ok(None);
+        }
         if let Some(file) = table.borrow().files.get(&descriptor.number) {
             return Ok(Some(file.clone()));
         }
-        let Some(path) = descriptor.path.filter(|path| is_regular(path)) else { return Ok(None) };
+        let Some(path) = descriptor.path else { return Ok(None) };
         let path = strace_line::string(&format!("\"{path}\"")).unwrap_or_default();
         let Some(hash) = self.hash(target, &normalized(&path), input)? else { return Ok(None) };
         target.note("files that were open before the trace");
@@ -233,10 +238,14 @@ impl StraceImport<'_> {
             }
             "dup" | "dup2" | "dup3" | "fcntl" => {
                 let is_dup = call.name != "fcntl" || argument(1).starts_with("F_DUPFD");
-                if let (true, false, Some(value)) = (is_dup, has_failed, call.value)
-                    && let Some(file) = self.file(target, pid, arguments.first(), input)?
-                {
-                    self.table(pid).borrow_mut().files.insert(value, file);
+                if let (true, false, Some(value)) = (is_dup, has_failed, call.value) {
+                    let file = self.file(target, pid, arguments.first(), input)?;
+                    let table = self.table(pid);
+                    let mut table = table.borrow_mut();
+                    match file {
+                        Some(file) => drop(table.files.insert(value, file)),
+                        None => drop(table.files.remove(&value)),
+                    }
                 }
                 Ok(())
             }
@@ -314,6 +323,10 @@ impl StraceImport<'_> {
             true => (strace_line::descriptor(argument(0)), argument(1), argument(2)),
             false => (None, argument(0), argument(1)),
         };
+        if let (None, Some(number)) = (call.errno, call.value) {
+            // What had the number is closed, whatever is opened now.
+            self.table(pid).borrow_mut().files.remove(&number);
+        }
         if call.returned_path.is_some_and(|path| !is_regular(path)) {
             return Ok(());
         }
