@@ -11,6 +11,7 @@ mod instants;
 mod sharing;
 mod timeline;
 mod trace;
+mod what_if;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ pub(crate) use instants::{NowArgs, SnapshotCommand, TimeCommand};
 pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, UndoArgs};
 pub(crate) use timeline::{DiffArgs, FindArgs, LogArgs, OldIntervals, RunWithArgs, SessionsArgs};
 pub(crate) use trace::{TraceCommand, TraceListArgs, TraceSummaryArgs};
+pub(crate) use what_if::{ModelArg, OnFlashHitArg, PolicyArg, WhatIfArgs, WritesArg};
 
 /// The default server.
 pub(crate) const SERVER_DEFAULT: &str = "127.0.0.1:7470";
@@ -222,6 +224,7 @@ pub(crate) enum Command {
     Scrub(ScrubArgs),
     #[command(subcommand)]
     Trace(TraceCommand),
+    WhatIf(WhatIfArgs),
     Cluster(ClusterArgs),
     Fsck(FsckArgs),
     Export(ExportArgs),
