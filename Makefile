@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs
+.PHONY: help demo cluster build install check test fuzz sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -80,6 +80,9 @@ kill-cycles: ## kill -9 the server under mixed load, CYCLES=500 times, and check
 
 long-run: ## 30 minutes of writes and reads of the past with two restarts: memory flat, scrub clean (SECONDS=1800 PACE=1)
 	FRIEZE_PATIENCE=600 FRIEZE_SECONDS=$(or $(SECONDS),1800) FRIEZE_PACE=$(or $(PACE),1) $(CARGO) test --release --package frieze-cli --test long -- --nocapture
+
+libcachesim: ## cache policies beside those of libCacheSim, from PyPI in an environment of its own (about 2 min; not in CI)
+	@crates/whatif/tests/libcachesim/run.py
 
 bench-hdfs: build ## the same stock Hadoop client on real HDFS and on frieze, in turn (needs a JDK and Maven; about 10 min)
 	@bench/hdfs/run.py --frieze target/release/frieze

@@ -11,6 +11,7 @@ mod instants;
 mod sharing;
 mod timeline;
 mod trace;
+mod what_if;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ pub(crate) use trace::{
     TraceCommand, TraceExportArgs, TraceExportFormat, TraceImportArgs, TraceImportFormat, TraceListArgs, TraceSaveArgs,
     TraceSummaryArgs,
 };
+pub(crate) use what_if::{ModelArg, OnFlashHitArg, PolicyArg, WhatIfArgs, WritesArg};
 
 /// The default server.
 pub(crate) const SERVER_DEFAULT: &str = "127.0.0.1:7470";
@@ -225,6 +227,7 @@ pub(crate) enum Command {
     Scrub(ScrubArgs),
     #[command(subcommand)]
     Trace(TraceCommand),
+    WhatIf(WhatIfArgs),
     Cluster(ClusterArgs),
     Fsck(FsckArgs),
     Export(ExportArgs),

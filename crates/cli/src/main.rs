@@ -44,6 +44,7 @@ mod survivor;
 mod timeline;
 mod trace;
 mod trace_dirs;
+mod what_if;
 
 #[cfg(test)]
 mod help_tests;
@@ -121,6 +122,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Sync(args) => server::sync(&mut run, args),
         Command::Status(_) => server::status(&mut run),
         Command::Trace(command) => trace::trace(&mut run, command),
+        Command::WhatIf(args) => what_if::what_if(&mut run, args),
         Command::Fsck(args) => fsck::fsck(&mut run, args),
         Command::Export(args) => export::export(&mut run, args),
         Command::Scrub(args) => scrub::scrub(&mut run, args),
@@ -199,6 +201,7 @@ impl Command {
             Command::Sync(_) => "sync",
             Command::Status(_) => "status",
             Command::Trace(_) => "trace",
+            Command::WhatIf(_) => "what-if",
             Command::Fsck(_) => "fsck",
             Command::Export(_) => "export",
             Command::Scrub(_) => "scrub",

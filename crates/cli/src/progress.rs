@@ -36,6 +36,14 @@ impl ProgressLine {
         ProgressLine::new(wanted, &format!("{{wide_msg}} {{human_pos}} of {{human_len}} {noun} [{{bar:20}}]"))
     }
 
+    /// Counts work whose end is known, with the time that is left.
+    pub(crate) fn timed(wanted: bool, noun: &str) -> ProgressLine {
+        ProgressLine::new(
+            wanted,
+            &format!("{{wide_msg}} {{human_pos}} of {{human_len}} {noun}, {{eta}} left [{{bar:20}}]"),
+        )
+    }
+
     fn new(wanted: bool, template: &str) -> ProgressLine {
         let style = ProgressStyle::with_template(template).expect("the template is a constant and valid");
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden()).with_style(style);
@@ -105,6 +113,9 @@ mod tests {
             known.is_at(done, all);
             assert_eq!((known.bar.position(), known.bar.length()), (done, Some(all.max(done))));
         }
+        let mut timed = ProgressLine::timed(true, "accesses");
+        timed.is_at(3, 4);
+        assert_eq!((timed.bar.position(), timed.bar.length()), (3, Some(4)));
         let mut items = ProgressLine::items(true, "files");
         items.advance(3);
         assert_eq!(items.bar.position(), 3);

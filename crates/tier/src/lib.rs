@@ -8,15 +8,22 @@
 //! - [`RecentWindow`]: the youngest bytes of a log stay, first in, first out, up to a number of bytes.
 //! - [`CachePolicy`]: which parts of everything older stay. One pass over all of history does not push out what is in
 //!   use.
+//! - [`FrameCache`]: frames of pages under LRU, FIFO, CLOCK, SIEVE or S3-FIFO, for simulations of other caches.
+//! - [`Tiered`]: such a cache in memory over one in flash.
 //! - [`Readers`]: which readers are sequential, and how far ahead of each to read.
 //! - [`MemoryDemand::divide`]: one number of bytes for all of a server's memory, divided among its uses.
 
 mod budget;
 mod cache;
+mod frames;
 mod readers;
+mod slots;
+mod tiered;
 mod window;
 
 pub use budget::{MemoryDemand, Shares, TooLittle};
 pub use cache::{CachePolicy, CacheStats, Heat, Weigh};
+pub use frames::{EvictedPages, FrameCache, Policy};
 pub use readers::{Habit, Readers};
+pub use tiered::{FlashAdmission, MovedPages, OnFlashHit, PagesFound, TierPlace, TierSettings, Tiered, Writes};
 pub use window::RecentWindow;

@@ -1,0 +1,140 @@
+//! The command that tries a recorded load on other hardware.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// What a recorded load would cost on other hardware and under other policies
+///
+/// Reads a trace directory ('frieze trace --help' says how one is made) and simulates memory, flash and disks under it:
+/// how long reads wait, what caches serve, how fast flash wears out, what a system costs, which are worth their price.
+/// The answer comes in words first, then as a table. With `--sweep` all combinations are tried on all cores. Nothing is
+/// sent anywhere, and no server is asked.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze what-if trace/                                        the load on the study's hardware
+  frieze what-if trace/ --sweep ram=10,30,100 flash=0,60,120,240 disks=10,15,20
+  frieze what-if trace/ --profile hdd-nvme --set disk.seek=6ms --set flash=200
+  frieze what-if trace/ --set flash=60 --on-flash-hit keep --writes hints
+  frieze what-if trace/ --figures --out report                 figures 9 to 15, 18 and 20 of the study, on this load
+
+Profiles: fast14 (the study's hardware), hdd-nvme, hdd-qlc, or a file in TOML like them: every number with its source.
+Settings: ram.size, ram.price, ram.afr, flash.size, flash.latency, flash.bandwidth, flash.cycles, flash.amplification,
+flash.price, disk.count, disk.seek, disk.bandwidth, disk.slice, disk.price, disk.afr; ram, flash and disks for the
+sizes.
+
+JSON: answer (a list of label and words), assumptions, systems (a list of name, ram_gb, flash_gb, disks, foreground_ms,
+foreground_slow_ms, p99_ms, hit_ratio, ram_hit_ratio, utilisation, flash_years, capex, opex, opex_with_ram, justified,
+overloaded, table1).")]
+pub(crate) struct WhatIfArgs {
+    /// Directory of the trace.
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: PathBuf,
+
+    /// The study's hardware: the same as --profile fast14.
+    #[arg(long, conflicts_with = "profile")]
+    pub(crate) fast14: bool,
+
+    /// Hardware: a name, or a file in TOML [default: fast14].
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<String>,
+
+    /// Change a number of the hardware, such as disk.seek=8ms. May be given several times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Try all combinations, such as ram=10,30,100 flash=0,60 disks=10,15.
+    #[arg(long, value_name = "NAME=VALUE,...", num_args = 1..)]
+    pub(crate) sweep: Vec<String>,
+
+    /// Which page leaves a cache.
+    #[arg(long, value_enum, default_value = "lru")]
+    pub(crate) policy: PolicyArg,
+
+    /// What writes do to caches: come in, do not, or do where a flush or a file compacted within the hour is written.
+    #[arg(long, value_enum, default_value = "no-write-allocate")]
+    pub(crate) writes: WritesArg,
+
+    /// What a read does that finds its page in flash.
+    #[arg(long, value_enum, default_value = "promote")]
+    pub(crate) on_flash_hit: OnFlashHitArg,
+
+    /// Place files that are written in the background and are smaller than so many MB in flash, whole.
+    #[arg(long, value_name = "MB")]
+    pub(crate) buffer_below: Option<u64>,
+
+    /// Write all logs to one file on a disk of its own.
+    #[arg(long)]
+    pub(crate) combined_log: bool,
+
+    /// Count what a put waits for its log.
+    #[arg(long)]
+    pub(crate) durable_puts: bool,
+
+    /// Seconds at the beginning that fill caches and are not counted.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) warm_up: u64,
+
+    /// Decide about pages of 4 KiB, not about frames of 64 KiB: exact, slower, more memory.
+    #[arg(long)]
+    pub(crate) pages: bool,
+
+    /// How files are replicated.
+    #[arg(long, value_enum, default_value = "hdfs")]
+    pub(crate) model: ModelArg,
+
+    /// Copies of each file.
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub(crate) replicas: u8,
+
+    /// The trace has one in so many files of a machine: memory, flash and disks are divided by it.
+    #[arg(long, value_name = "FILES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) scale: u32,
+
+    /// Threads [default: the processor's].
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) threads: Option<usize>,
+
+    /// Simulate the systems of figures 9 to 15, 18 and 20 of the study as well, and write a table of each: needs --out.
+    #[arg(long, requires = "out")]
+    pub(crate) figures: bool,
+
+    /// Write the answer, the tables and a picture of prices to this directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyArg {
+    Lru,
+    Fifo,
+    Clock,
+    Sieve,
+    S3Fifo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WritesArg {
+    WriteAllocate,
+    NoWriteAllocate,
+    Hints,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFlashHitArg {
+    Promote,
+    Keep,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModelArg {
+    /// The program reads the replica on its own machine.
+    Hdfs,
+    /// Chains of frieze: any replica serves a read; chunks of 64 MiB.
+    Chains,
+    /// Every replica is on another machine.
+    Remote,
+    /// Every replica compacts its own copy.
+    LocalCompaction,
+}

@@ -1,0 +1,322 @@
+//! `what-if`: a recorded load on other hardware.
+
+mod report;
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Error, Result};
+use frieze_tier::{OnFlashHit, Policy, Writes};
+use frieze_whatif::{
+    CacheUnit, FigurePlan, FigureTable, HardwareProfile, LocalLoad, ReplicationModel, ReplicationSettings, SYSTEMS_MAX,
+    SweepLimits, SystemConfig, SystemPolicies, SystemSweep, TraceLoad, TriedSystem, WhatIfAnswer, WhatIfError,
+    best_for_little,
+};
+
+use crate::args::{ModelArg, OnFlashHitArg, PolicyArg, WhatIfArgs, WritesArg};
+use crate::failure::UsageError;
+use crate::format;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
+use report::WhatIfReport;
+
+/// `frieze what-if`.
+pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
+    // A wrong command line does nothing.
+    let base = hardware(args).map_err(usage)?;
+    let policies = policies(args);
+    let variants = swept(&base, &args.sweep).map_err(usage)?;
+    let systems = shrunk(&variants, &policies, args.scale).map_err(usage)?;
+    let replication = replication(args);
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let plan = args.figures.then(|| FigurePlan::new(&base, &policies, args.scale, 0)).transpose().map_err(usage)?;
+    let systems_of_all = systems.len() + plan.as_ref().map_or(0, FigurePlan::systems);
+    if systems_of_all > SYSTEMS_MAX {
+        return Err(usage(WhatIfError::TooManySystems { count: systems_of_all, max: SYSTEMS_MAX }));
+    }
+
+    let allowed_bytes = memory_bytes()? / 10 * 8;
+    let within = |needed_bytes: u64| {
+        let advice = "trace for a shorter time, or take a sample of the files".to_owned();
+        let refused = WhatIfError::TooMuchMemory { needed_bytes, allowed_bytes, advice };
+        if needed_bytes > allowed_bytes { Err(Error::from(refused)) } else { Ok(()) }
+    };
+    let trace = TraceLoad::open(&args.trace)?;
+    within(trace.memory_bytes())?;
+    let workload = trace.read().with_context(|| format!("trace {}", format::local(&args.trace)))?;
+    let load_bytes = LocalLoad::memory_bytes(&workload, &replication) + std::mem::size_of_val(workload.calls()) as u64;
+    within(load_bytes)?;
+    let local = LocalLoad::lower(&workload, &replication);
+    let limits = SweepLimits { threads, memory_bytes: allowed_bytes - load_bytes };
+
+    let sweep = SystemSweep::new(&local, &systems, limits)?;
+    run.say_more(&format!(
+        "{} of {} local accesses: about {} of memory",
+        format::count(systems.len() as u64, "simulation"),
+        local.accesses().len(),
+        format::size(load_bytes + sweep.memory_bytes()),
+    ));
+    run.show(|wanted| ProgressLine::timed(wanted, "accesses"));
+    let shown = SweepProgress::new(run.is_shown());
+    let outcomes = sweep.run(&|done| shown.is_at(done, sweep.accesses()));
+    let outcomes = outcomes.into_iter().flatten();
+    let tried: Vec<TriedSystem> = variants
+        .iter()
+        .zip(&systems)
+        .zip(outcomes)
+        .map(|((hardware, system), outcome)| TriedSystem::scaled(hardware, system, outcome, args.scale))
+        .collect();
+    let kept = other_flash_choice(&tried, &local, limits, args)?;
+    let answer = WhatIfAnswer::of(&tried, 0, kept.as_ref());
+    let figures = match args.figures {
+        false => Vec::new(),
+        true => {
+            let plan = FigurePlan::new(&base, &policies, args.scale, local.span_us())?;
+            plan.run(&workload, &replication, limits, &|done, all| shown.is_at(done, all))?
+        }
+    };
+    drop(shown);
+
+    let report = WhatIfReport {
+        answer: &answer,
+        systems: &tried,
+        base: &base,
+        load: &workload,
+        scale: args.scale,
+        trace: &args.trace,
+    };
+    if let Some(out) = &args.out {
+        report.write(out, &figures).with_context(|| format!("--out {}", format::local(out)))?;
+    }
+    if run.json() {
+        return run.print_json(report.json(&figures));
+    }
+    report.lines().iter().try_for_each(|line| run.print(line))?;
+    figures.iter().filter_map(missing).try_for_each(|line| run.print(&line))
+}
+
+fn missing(table: &FigureTable) -> Option<String> {
+    table.missing.as_ref().map(|why| format!("figure {}: some systems are left out: {why}", table.figure))
+}
+
+fn usage(error: WhatIfError) -> Error {
+    UsageError(error.to_string()).into()
+}
+
+/// The hardware of the command line.
+fn hardware(args: &WhatIfArgs) -> Result<HardwareProfile, WhatIfError> {
+    let name = args.profile.as_deref().unwrap_or("fast14");
+    let mut base = match HardwareProfile::built_in(name) {
+        Some(profile) => profile,
+        None => {
+            let bad = |problem: String| WhatIfError::BadProfile { name: name.to_owned(), problem };
+            let text = std::fs::read_to_string(Path::new(name))
+                .map_err(|error| bad(format!("{error}; built in are {}", HardwareProfile::names().join(", "))))?;
+            HardwareProfile::parse(name, &text)?
+        }
+    };
+    for setting in &args.set {
+        let (setting, value) = pair(setting, "--set", "disk.seek=8ms")?;
+        base.set(setting, value)?;
+    }
+    Ok(base)
+}
+
+fn pair<'a>(text: &'a str, option: &str, example: &str) -> Result<(&'a str, &'a str), WhatIfError> {
+    text.split_once('=').ok_or_else(|| WhatIfError::BadValue {
+        name: option.to_owned(),
+        text: text.to_owned(),
+        expected: format!("NAME=VALUE, such as {example}"),
+    })
+}
+
+/// All combinations of the values, `base` first.
+fn swept(base: &HardwareProfile, sweep: &[String]) -> Result<Vec<HardwareProfile>, WhatIfError> {
+    // `ram=10,30 flash=0,60` and `ram=10,30,flash=0,60` are the same.
+    let mut dimensions: Vec<(&str, Vec<&str>)> = Vec::new();
+    for part in sweep.iter().flat_map(|text| text.split(',')) {
+        match (part.split_once('='), dimensions.last_mut()) {
+            (Some((setting, value)), _) => dimensions.push((setting.trim(), vec![value])),
+            (None, Some((_, values))) => values.push(part),
+            (None, None) => _ = pair(part, "--sweep", "ram=10,30,100")?,
+        }
+    }
+    let count = dimensions.iter().fold(1usize, |count, (_, values)| count.saturating_mul(values.len()));
+    if count > SYSTEMS_MAX {
+        return Err(WhatIfError::TooManySystems { count, max: SYSTEMS_MAX });
+    }
+    let mut all = vec![base.clone()];
+    for (setting, values) in &dimensions {
+        let mut next = Vec::with_capacity(all.len() * values.len());
+        for profile in &all {
+            for value in values {
+                let mut profile = profile.clone();
+                profile.set(setting, value)?;
+                next.push(profile);
+            }
+        }
+        all = next;
+    }
+    let is_base = |profile: &HardwareProfile| {
+        dimensions.iter().all(|(setting, _)| {
+            let full = match *setting {
+                "ram" => "ram.size",
+                "flash" => "flash.size",
+                "disks" => "disk.count",
+                setting => setting,
+            };
+            profile.get(full) == base.get(full)
+        })
+    };
+    match all.iter().position(is_base) {
+        Some(at) => all[..=at].rotate_right(1),
+        None => all.insert(0, base.clone()),
+    }
+    Ok(all)
+}
+
+fn shrunk(
+    variants: &[HardwareProfile],
+    policies: &SystemPolicies,
+    scale: u32,
+) -> Result<Vec<SystemConfig>, WhatIfError> {
+    let system = |hardware: &HardwareProfile| {
+        // Without flash there is nothing to keep or to buffer in.
+        let policies = match hardware.flash_bytes() {
+            0 if variants.len() > 1 => {
+                SystemPolicies { on_flash_hit: OnFlashHit::Promote, buffer_below: None, ..policies.clone() }
+            }
+            _ => policies.clone(),
+        };
+        SystemConfig::new(hardware.shrunk(scale, true)?, policies)
+    };
+    variants.iter().map(system).collect()
+}
+
+fn policies(args: &WhatIfArgs) -> SystemPolicies {
+    SystemPolicies {
+        policy: match args.policy {
+            PolicyArg::Lru => Policy::Lru,
+            PolicyArg::Fifo => Policy::Fifo,
+            PolicyArg::Clock => Policy::Clock,
+            PolicyArg::Sieve => Policy::Sieve,
+            PolicyArg::S3Fifo => Policy::S3Fifo,
+        },
+        writes: match args.writes {
+            WritesArg::WriteAllocate => Writes::Allocate,
+            WritesArg::NoWriteAllocate => Writes::NoAllocate,
+            WritesArg::Hints => Writes::Hinted,
+        },
+        on_flash_hit: match args.on_flash_hit {
+            OnFlashHitArg::Promote => OnFlashHit::Promote,
+            OnFlashHitArg::Keep => OnFlashHit::Keep,
+        },
+        buffer_below: args.buffer_below.map(|mb| mb.saturating_mul(1 << 20)),
+        combined_log: args.combined_log,
+        durable_puts: args.durable_puts,
+        warm_up_us: args.warm_up.saturating_mul(1_000_000),
+        unit: if args.pages { CacheUnit::Pages } else { CacheUnit::Frames },
+        ..SystemPolicies::default()
+    }
+}
+
+fn replication(args: &WhatIfArgs) -> ReplicationSettings {
+    let model = match args.model {
+        ModelArg::Hdfs => ReplicationModel::Hdfs,
+        ModelArg::Chains => ReplicationModel::Chains,
+        ModelArg::Remote => ReplicationModel::Remote,
+        ModelArg::LocalCompaction => ReplicationModel::LocalCompaction,
+    };
+    let block_bytes = if model == ReplicationModel::Chains { 64 << 20 } else { 256 << 20 };
+    ReplicationSettings { model, block_bytes, replicas: args.replicas, ..ReplicationSettings::default() }
+}
+
+/// The best system with the other answer to a hit in flash; `None` if no flash is worth it.
+fn other_flash_choice(
+    tried: &[TriedSystem],
+    local: &LocalLoad,
+    limits: SweepLimits,
+    args: &WhatIfArgs,
+) -> Result<Option<TriedSystem>> {
+    let best = if tried.is_empty() { None } else { best_for_little(tried, 0) };
+    let Some(best) = best.map(|best| &tried[best]).filter(|best| best.hardware.flash_bytes() > 0) else {
+        return Ok(None);
+    };
+    let on_flash_hit = match best.policies.on_flash_hit {
+        OnFlashHit::Promote => OnFlashHit::Keep,
+        OnFlashHit::Keep => OnFlashHit::Promote,
+    };
+    let policies = SystemPolicies { on_flash_hit, ..best.policies.clone() };
+    let systems = [SystemConfig::new(best.hardware.shrunk(args.scale, true)?, policies)?];
+    let outcome = SystemSweep::new(local, &systems, limits)?.run(&|_| true).into_iter().flatten().next();
+    Ok(outcome.map(|outcome| TriedSystem::scaled(&best.hardware, &systems[0], outcome, args.scale)))
+}
+
+/// Memory of the machine, bytes.
+fn memory_bytes() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").context("cannot read how much memory the machine has")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).context("/proc/meminfo has no MemTotal")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().context("/proc/meminfo has no number at MemTotal")?;
+    Ok(kib << 10)
+}
+
+/// A bar that threads may move.
+struct SweepProgress {
+    line: Mutex<ProgressLine>,
+    shown: AtomicU64,
+}
+
+impl SweepProgress {
+    fn new(is_shown: bool) -> SweepProgress {
+        let mut line = ProgressLine::timed(is_shown, "accesses");
+        line.at("simulating".to_owned());
+        SweepProgress { line: Mutex::new(line), shown: AtomicU64::new(0) }
+    }
+
+    /// Always true: a sweep that is interrupted ends with the process.
+    fn is_at(&self, done: u64, all: u64) -> bool {
+        // A thread that finds another at the bar has nothing newer to show.
+        if done.saturating_sub(self.shown.load(Ordering::Relaxed)) > all / 1000
+            && let Ok(mut line) = self.line.try_lock()
+        {
+            self.shown.store(done, Ordering::Relaxed);
+            line.is_at(done, all);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(sweep: &[&str]) -> Result<Vec<String>, WhatIfError> {
+        let base = HardwareProfile::built_in("fast14").unwrap();
+        let sweep: Vec<String> = sweep.iter().map(|text| (*text).to_owned()).collect();
+        Ok(swept(&base, &sweep)?.iter().map(frieze_whatif::name_of).collect())
+    }
+
+    #[test]
+    fn a_sweep_has_all_combinations_and_the_present_system_first() {
+        assert_eq!(names(&[]).unwrap(), ["30 GB, 15 disks"]);
+        assert_eq!(
+            names(&["ram=10,30", "disks=15,20"]).unwrap(),
+            ["30 GB, 15 disks", "10 GB, 15 disks", "10 GB, 20 disks", "30 GB, 20 disks"]
+        );
+        assert_eq!(names(&["ram=10,20,disks=20"]).unwrap(), ["30 GB, 15 disks", "10 GB, 20 disks", "20 GB, 20 disks"]);
+        assert_eq!(names(&["ram=10,30,100", "flash=0,60,120,240", "disks=10,15,20"]).unwrap().len(), 36);
+    }
+
+    #[test]
+    fn sweeps_that_cannot_be_are_refused() {
+        let words = |sweep: &[&str]| names(sweep).unwrap_err().to_string();
+        assert!(words(&["10,20"]).starts_with("--sweep: cannot read \"10\" as NAME=VALUE"));
+        assert!(words(&["disks=0,15"]).contains("outside 1 to 1000 disks"));
+        assert!(words(&["flash=1e30"]).contains("outside 0 to 1000000 GB"));
+        let values: Vec<String> = (1..=400).map(|value| value.to_string()).collect();
+        let many = format!("ram={}", values.join(","));
+        let more = format!("flash={}", values.join(","));
+        assert!(words(&[&many, &more]).starts_with("160000 systems are too many for one run, 10000 is the most"));
+    }
+}

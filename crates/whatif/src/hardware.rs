@@ -1,0 +1,253 @@
+//! Hardware in numbers that have a source: profiles in TOML, and what `--set` and `--sweep` change in them.
+//!
+//! Guarantees: a number outside its range is refused with the range; a profile names a source and a date for each.
+//! Leaves to others: what the numbers do (`simulation`, `costs`).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::disk::DiskModel;
+use crate::error::WhatIfError;
+
+/// A number of a profile.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileNumber {
+    /// The number, in the unit of its name ([`SETTINGS`]).
+    pub value: f64,
+    /// Where it comes from.
+    pub source: String,
+    /// When that was so, a year or a day.
+    pub date: String,
+}
+
+/// Hardware of a machine by name. Prices may be missing; then there are no costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HardwareProfile {
+    name: String,
+    numbers: BTreeMap<String, ProfileNumber>,
+}
+
+/// A setting of a profile: its name, unit, least and most value, and whether a profile may lack it.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingRange {
+    /// As `--set` takes it.
+    pub name: &'static str,
+    /// The unit of its value.
+    pub unit: &'static str,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+    /// True if a profile must have it.
+    pub required: bool,
+}
+
+const fn setting(name: &'static str, unit: &'static str, min: f64, max: f64, required: bool) -> SettingRange {
+    SettingRange { name, unit, min, max, required }
+}
+
+/// Every setting. A GB of memory or flash is 2^30 bytes, a MB/s 10^6 bytes a second, a slice in MB 2^20 bytes.
+pub const SETTINGS: &[SettingRange] = &[
+    setting("ram.size", "GB", 0.0, 100_000.0, true),
+    setting("ram.price", "$/GB", 0.0, 1e6, false),
+    setting("ram.afr", "%", 0.0, 100.0, false),
+    setting("flash.size", "GB", 0.0, 1_000_000.0, true),
+    setting("flash.latency", "ms", 0.0, 10_000.0, true),
+    setting("flash.bandwidth", "MB/s", 0.1, 1e6, false),
+    setting("flash.cycles", "cycles", 1.0, 1e7, true),
+    setting("flash.amplification", "bytes a byte", 1.0, 100.0, false),
+    setting("flash.price", "$/GB", 0.0, 1e6, false),
+    setting("disk.count", "disks", 1.0, 1_000.0, true),
+    setting("disk.seek", "ms", 0.0, 10_000.0, true),
+    setting("disk.bandwidth", "MB/s", 0.1, 1e6, true),
+    setting("disk.slice", "MB", 0.004, 1e6, true),
+    setting("disk.price", "$", 0.0, 1e6, false),
+    setting("disk.afr", "%", 0.0, 100.0, false),
+];
+
+/// The hardware of the study, and hardware of today.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("fast14", include_str!("../profiles/fast14.toml")),
+    ("hdd-nvme", include_str!("../profiles/hdd-nvme.toml")),
+    ("hdd-qlc", include_str!("../profiles/hdd-qlc.toml")),
+];
+
+impl HardwareProfile {
+    /// Names of the profiles that are built in.
+    pub fn names() -> Vec<&'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name).collect()
+    }
+
+    /// A profile that is built in; `None` if there is none of that name.
+    pub fn built_in(name: &str) -> Option<HardwareProfile> {
+        let (name, text) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name)?;
+        Some(HardwareProfile::parse(name, text).expect("a test reads every profile that is built in"))
+    }
+
+    /// Reads a profile. `name` is for errors.
+    ///
+    /// # Errors
+    /// `BadProfile` names the line, or the setting that is missing or unknown; `OutOfRange` the range.
+    pub fn parse(name: &str, text: &str) -> Result<HardwareProfile, WhatIfError> {
+        type Sections = BTreeMap<String, BTreeMap<String, ProfileNumber>>;
+        let bad = |problem: String| WhatIfError::BadProfile { name: name.to_owned(), problem };
+        let sections: Sections = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        let mut numbers = BTreeMap::new();
+        for (section, of_section) in sections {
+            for (key, number) in of_section {
+                let setting = format!("{section}.{key}");
+                range_of(&setting)?.check(number.value)?;
+                numbers.insert(setting, number);
+            }
+        }
+        if let Some(missing) = SETTINGS.iter().find(|setting| setting.required && !numbers.contains_key(setting.name)) {
+            return Err(bad(format!("{} is missing (in {})", missing.name, missing.unit)));
+        }
+        Ok(HardwareProfile { name: name.to_owned(), numbers })
+    }
+
+    /// Changes one number: `disk.seek` to `8ms`. `ram`, `flash` and `disks` stand for the sizes.
+    ///
+    /// # Errors
+    /// `UnknownSetting` has all names, `BadValue` an example, `OutOfRange` the range.
+    pub fn set(&mut self, setting: &str, value: &str) -> Result<(), WhatIfError> {
+        let range = range_of(setting)?;
+        self.put(range, parse_value(range, value)?)
+    }
+
+    /// The number of a setting; `None` if the profile lacks it.
+    pub fn get(&self, setting: &str) -> Option<f64> {
+        self.numbers.get(setting).map(|number| number.value)
+    }
+
+    /// The same for a load of one in `by` files: a part of memory and flash, and of the disks if they are simulated.
+    /// Rates of each disk stay as they are.
+    ///
+    /// # Errors
+    /// `Impossible` if the disks are no multiple of `by`.
+    pub fn shrunk(&self, by: u32, with_disks: bool) -> Result<HardwareProfile, WhatIfError> {
+        let (mut profile, by) = (self.clone(), by.max(1));
+        if with_disks && !self.disks().is_multiple_of(by) {
+            let disks = self.disks();
+            let words = format!("{disks} disks are no multiple of the scale {by}: choose one that divides all of them");
+            return Err(WhatIfError::Impossible(words));
+        }
+        for (setting, least) in [("ram.size", 0.0), ("flash.size", 0.0), ("disk.count", 1.0)] {
+            let value = (self.required(setting) / f64::from(by)).max(least);
+            profile.put(range_of(setting)?, if setting == "disk.count" { value.floor() } else { value })?;
+        }
+        Ok(profile)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Numbers by name, with their sources.
+    pub fn numbers(&self) -> impl Iterator<Item = (&str, &ProfileNumber)> {
+        self.numbers.iter().map(|(name, number)| (name.as_str(), number))
+    }
+
+    /// Bytes of memory for the cache.
+    pub fn ram_bytes(&self) -> u64 {
+        (self.required("ram.size") * GIB) as u64
+    }
+
+    /// Bytes of flash.
+    pub fn flash_bytes(&self) -> u64 {
+        (self.required("flash.size") * GIB) as u64
+    }
+
+    /// Disks.
+    pub fn disks(&self) -> u32 {
+        self.required("disk.count") as u32
+    }
+
+    /// Times of one disk.
+    pub fn disk_model(&self) -> DiskModel {
+        DiskModel {
+            seek_ns: (self.required("disk.seek") * 1e6) as u64,
+            bytes_per_s: self.required("disk.bandwidth") * 1e6,
+            slice_bytes: (self.required("disk.slice") * f64::from(1 << 20)) as u64,
+        }
+    }
+
+    /// Nanoseconds of a read of `bytes` from flash.
+    pub fn flash_ns(&self, bytes: u64) -> u64 {
+        let transfer = self.get("flash.bandwidth").map_or(0.0, |mb_per_s| bytes as f64 / mb_per_s * 1e3);
+        (self.required("flash.latency") * 1e6 + transfer) as u64
+    }
+
+    fn required(&self, setting: &str) -> f64 {
+        self.get(setting).expect("a profile has what it must have")
+    }
+
+    fn put(&mut self, range: &'static SettingRange, value: f64) -> Result<(), WhatIfError> {
+        range.check(value)?;
+        let number = ProfileNumber { value, source: "given by --set or --sweep".to_owned(), date: String::new() };
+        self.numbers.insert(range.name.to_owned(), number);
+        Ok(())
+    }
+}
+
+impl SettingRange {
+    fn check(&self, value: f64) -> Result<(), WhatIfError> {
+        if value >= self.min && value <= self.max {
+            return Ok(());
+        }
+        let SettingRange { name, unit, min, max, .. } = *self;
+        Err(WhatIfError::OutOfRange { name: name.to_owned(), value, min, max, unit })
+    }
+}
+
+/// The range of a setting, by its name or its short one.
+fn range_of(name: &str) -> Result<&'static SettingRange, WhatIfError> {
+    let full = match name {
+        "ram" => "ram.size",
+        "flash" => "flash.size",
+        "disks" => "disk.count",
+        name => name,
+    };
+    SETTINGS.iter().find(|setting| setting.name == full).ok_or_else(|| WhatIfError::UnknownSetting {
+        name: name.to_owned(),
+        known: SETTINGS.iter().map(|setting| setting.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// `8ms`, `8`, `0.5GB`, `250 MB/s`, `$100`: a number in the setting's unit, or in one that converts to it.
+fn parse_value(range: &SettingRange, text: &str) -> Result<f64, WhatIfError> {
+    let bad = || WhatIfError::BadValue {
+        name: range.name.to_owned(),
+        text: text.to_owned(),
+        expected: format!("a number in {}", range.unit),
+    };
+    let plain = text.trim().trim_start_matches('$');
+    let digits = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+');
+    let mut split = plain.find(|c: char| !digits(c)).unwrap_or(plain.len());
+    // An exponent, as in 1e30.
+    if plain[split..].starts_with(['e', 'E']) && plain[split + 1..].starts_with(digits) {
+        let after = split + 1;
+        split = plain[after..].find(|c: char| !digits(c)).map_or(plain.len(), |more| after + more);
+    }
+    let (number, unit) = (&plain[..split], plain[split..].trim());
+    let number: f64 = number.parse().map_err(|_| bad())?;
+    let factor = match (range.unit, unit.to_ascii_lowercase().as_str()) {
+        (_, "") => 1.0,
+        (own, unit) if own.eq_ignore_ascii_case(unit) || own.eq_ignore_ascii_case(&format!("${unit}")) => 1.0,
+        ("ms", "us") => 1e-3,
+        ("ms", "s") => 1e3,
+        ("GB", "tb" | "t" | "tib") => 1024.0,
+        ("GB", "mb" | "m" | "mib") => 1.0 / 1024.0,
+        ("GB", "g" | "gib") | ("MB", "m" | "mib") | ("disks", "disk") => 1.0,
+        ("MB", "kb" | "k" | "kib") => 1.0 / 1024.0,
+        ("MB/s", "gb/s") => 1e3,
+        _ => return Err(bad()),
+    };
+    Ok(number * factor)
+}
+
+/// 2^30.
+const GIB: f64 = 1_073_741_824.0;

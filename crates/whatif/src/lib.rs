@@ -1,0 +1,43 @@
+//! What a recorded load would cost on other hardware, and under other policies.
+//!
+//! Guarantees: no clock, no unseeded randomness: the same load, system and rules give the same outcome on every
+//! machine and with any number of threads; every rule can be taken away, and a test notices.
+//! Leaves to others: recording (`trace`), the format of traces (`tracefile`), the words and pictures of the command.
+//!
+//! # The parts
+//! A [`RecordedLoad`] is what a trace says; [`LocalLoad`] what that means at one machine, lowered once; a
+//! [`SystemConfig`] is hardware and policies; [`Simulation`] runs one, [`SystemSweep`] many; [`SimOutcome`] is what was
+//! counted, from which costs ([`SystemCosts`]), the front of justified systems ([`justified`]) and table 1 follow.
+//!
+//! # Source
+//! Harter et al., Analysis of HDFS Under HBase: A Facebook Messages Case Study (FAST'14).
+
+mod answer;
+mod costs;
+mod disk;
+mod error;
+mod figures;
+mod hardware;
+mod local;
+mod outcome;
+mod rules;
+mod simulation;
+mod stack;
+mod sweep;
+mod trace;
+mod workload;
+
+pub use answer::{TriedSystem, WhatIfAnswer, best_for_little, name_of};
+pub use costs::{CrashCost, SystemCosts, flash_years, justified};
+pub use disk::{DiskModel, DiskQueue, DiskRequest, ServedRequest};
+pub use error::WhatIfError;
+pub use figures::{FIGURES, FigurePlan, FigureTable};
+pub use hardware::{HardwareProfile, ProfileNumber, SETTINGS, SettingRange};
+pub use local::{FRAME_BYTES, FrameAccess, LocalFile, LocalLoad, PAGE_BYTES, ReplicationModel, ReplicationSettings};
+pub use outcome::{DiskSums, HitBucket, LatencyHistogram, SimOutcome};
+pub use rules::{RuleSet, SimRule};
+pub use simulation::{CacheUnit, Simulation, SystemConfig, SystemPolicies};
+pub use stack::StackDistances;
+pub use sweep::{SYSTEMS_MAX, SweepLimits, SystemSweep};
+pub use trace::{EVENTS_SORTED_MAX, TraceLoad};
+pub use workload::{DataCall, FileFacts, IoPurpose, Movement, RecordedLoad};
