@@ -28,7 +28,10 @@ pub(crate) use files::{
 pub(crate) use instants::{NowArgs, SnapshotCommand, TimeCommand};
 pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, UndoArgs};
 pub(crate) use timeline::{DiffArgs, FindArgs, LogArgs, OldIntervals, RunWithArgs, SessionsArgs};
-pub(crate) use trace::{TraceCommand, TraceListArgs, TraceSummaryArgs};
+pub(crate) use trace::{
+    TraceCommand, TraceExportArgs, TraceExportFormat, TraceImportArgs, TraceImportFormat, TraceListArgs, TraceSaveArgs,
+    TraceSummaryArgs,
+};
 
 /// The default server.
 pub(crate) const SERVER_DEFAULT: &str = "127.0.0.1:7470";

@@ -43,6 +43,7 @@ mod sharing;
 mod survivor;
 mod timeline;
 mod trace;
+mod trace_dirs;
 
 #[cfg(test)]
 mod help_tests;

@@ -39,7 +39,7 @@ pub(crate) fn rings_dir(given: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// `256M`: a number of bytes, or of powers of 1024.
-fn parse_size(text: &str) -> Option<u64> {
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().ok()?;
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
@@ -70,6 +70,28 @@ pub(crate) fn rings_in(dir: &Path) -> Result<Vec<PathBuf>> {
     }
     rings.sort();
     Ok(rings)
+}
+
+/// Words for a directory without rings.
+pub(crate) fn none_found(dir: &Path) -> String {
+    format!("no ring in {}: record one with --trace-ring 256M", format::local(dir))
+}
+
+/// The rings with these names or paths; all of this user if none is named.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn named_rings(common: &CommonArgs, named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let dir = rings_dir(common.trace_dir.as_deref())?;
+    let paths: Vec<PathBuf> = match named.is_empty() {
+        true => rings_in(&dir)?,
+        // A name in the directory, as `trace list` shows it, or a path.
+        false => named.iter().map(|ring| if ring.exists() { ring.clone() } else { dir.join(ring) }).collect(),
+    };
+    match paths.is_empty() {
+        true => anyhow::bail!(none_found(&dir)),
+        false => Ok(paths),
+    }
 }
 
 #[cfg(test)]

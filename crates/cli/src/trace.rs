@@ -1,6 +1,6 @@
 //! `trace`: rings of recorded calls.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use frieze_trace::{Event, RingContent, Summary, read_ring};
@@ -8,19 +8,19 @@ use serde_json::json;
 
 use crate::args::{TraceCommand, TraceListArgs, TraceSummaryArgs};
 use crate::format::{self, TextTable};
-use crate::rings::{rings_dir, rings_in};
+use crate::rings::{named_rings, none_found, rings_dir, rings_in};
 use crate::run::CommandRun;
+use crate::trace_dirs;
 
 /// `frieze trace`.
 pub(crate) fn trace(run: &mut CommandRun, command: &TraceCommand) -> Result<()> {
     match command {
         TraceCommand::List(TraceListArgs {}) => list(run),
         TraceCommand::Summary(args) => summary(run, args),
+        TraceCommand::Save(args) => trace_dirs::save(run, args),
+        TraceCommand::Export(args) => trace_dirs::export(run, args),
+        TraceCommand::Import(args) => trace_dirs::import(run, args),
     }
-}
-
-fn none_found(dir: &Path) -> String {
-    format!("no ring in {}: record one with --trace-ring 256M", format::local(dir))
 }
 
 fn list(run: &mut CommandRun) -> Result<()> {
@@ -70,15 +70,7 @@ fn start(event: &Event) -> String {
 }
 
 fn summary(run: &mut CommandRun, args: &TraceSummaryArgs) -> Result<()> {
-    let dir = rings_dir(run.common.trace_dir.as_deref())?;
-    let paths: Vec<PathBuf> = match args.rings.is_empty() {
-        true => rings_in(&dir)?,
-        // A name in the directory, as `trace list` shows it, or a path.
-        false => args.rings.iter().map(|ring| if ring.exists() { ring.clone() } else { dir.join(ring) }).collect(),
-    };
-    if paths.is_empty() {
-        anyhow::bail!(none_found(&dir));
-    }
+    let paths = named_rings(&run.common, &args.rings)?;
     let rings: Vec<RingContent> = paths.iter().map(|path| read_ring(path)).collect::<Result<_, _>>()?;
     let summary = Summary::of(rings.iter().flat_map(|ring| &ring.events));
     let indexes: Vec<_> = rings.iter().map(RingContent::paths).collect();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use frieze_base::{ByteRange, ChunkId, InodeId, NodeId, Seq, SessionId};
 use frieze_hlc::{Hlc, Instant, ZonePolicy};
 use frieze_net::{ServerAddr, mono};
-use frieze_trace::{CallKind, CallScope};
+use frieze_trace::{CallKind, CallScope, Gateway};
 use frieze_wire::message::{
     Attr, Cluster, ClusterMap, ClusterOp, ClusterReply, HelloReply, Now, NowReply, Reply, Request, RequestBody,
     Snapshot, Snapshots, SnapshotsReply, Status, StatusReply,
@@ -48,6 +48,14 @@ impl Client {
     /// A scope around a call of a gateway's user, for traces: the requests within it, on this thread, add to its event.
     pub fn scope(&self, call: CallKind) -> CallScope<'_> {
         self.0.scope(call)
+    }
+
+    /// As [`Client::scope`], for a gateway that shares this client with another one.
+    pub fn scope_at(&self, gateway: Gateway, call: CallKind) -> CallScope<'_> {
+        match &self.0.options.trace {
+            Some(recorder) => recorder.scope(gateway, call),
+            None => CallScope::off(),
+        }
     }
 
     /// The greeting of the server: its identity, and this caller's.

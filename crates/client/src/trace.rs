@@ -83,7 +83,10 @@ pub(crate) fn note_reply(scope: &CallScope<'_>, request: &RpcRequest<'_>, reply:
     match reply {
         Reply::Stat(StatReply { attr, .. }) | Reply::Open(OpenReply { attr, .. }) => scope.inode(attr.inode),
         Reply::Read(_) => scope.moved(count as u64),
-        Reply::Write(_) => scope.moved(request.payload.len() as u64),
+        Reply::Write(written) => {
+            scope.landed(written.offset);
+            scope.moved(request.payload.len() as u64);
+        }
         Reply::Txn(TxnReply { attr: Some(attr), .. }) => scope.inode(attr.inode),
         _ => {}
     }

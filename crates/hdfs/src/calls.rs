@@ -10,7 +10,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, mpsc};
 
 use frieze_base::ByteRange;
-use frieze_client::{Client, Error as ClientError, File, NodeId, OpenFlags, Options, mono};
+use frieze_client::{
+    CallKind, CallScope, Client, Error as ClientError, File, Gateway, NodeId, OpenFlags, Options, mono,
+};
 use prost::Message;
 
 use crate::attributes::must_be_file;
@@ -145,6 +147,12 @@ impl Calls {
         let lease = self.0.writers.leases.lease_of(inode, path, &holder)?;
         lease.progress().is_own = true;
         Ok(WriteHandle { service: self.0.clone(), lease: Some(lease) })
+    }
+
+    /// A scope around a call of another gateway's user, for traces: the calls within it, on this thread, add to its
+    /// event.
+    pub fn scope(&self, gateway: Gateway, call: CallKind) -> CallScope<'_> {
+        self.0.names.client.scope_at(gateway, call)
     }
 
     /// The checksum of a whole file, as Hadoop's clients compute it from those of its blocks.

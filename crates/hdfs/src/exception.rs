@@ -16,43 +16,51 @@ pub struct Exception {
 }
 
 macro_rules! classes {
-    ($($name:ident = $class:literal;)*) => {
+    ($($name:ident = $class:literal => $reason:ident;)*) => {
         impl Exception {
             $(#[doc = concat!("A `", $class, "`.")]
             pub fn $name(message: impl Into<String>) -> Exception {
                 Exception { class: $class, message: message.into() }
             })*
+
+            /// The reason that the class stands for, where no request has stated a finer one.
+            pub fn reason(&self) -> Reason {
+                match self.class {
+                    $($class => Reason::$reason,)*
+                    _ => Reason::Internal,
+                }
+            }
         }
     };
 }
 
 classes! {
-    access_control = "org.apache.hadoop.security.AccessControlException";
-    acl = "org.apache.hadoop.hdfs.protocol.AclException";
-    already_being_created = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException";
-    already_exists = "org.apache.hadoop.fs.FileAlreadyExistsException";
-    argument = "java.lang.IllegalArgumentException";
-    authorization = "org.apache.hadoop.security.authorize.AuthorizationException";
-    end_of_file = "java.io.EOFException";
-    illegal_argument = "org.apache.hadoop.HadoopIllegalArgumentException";
-    invalid_path = "org.apache.hadoop.fs.InvalidPathException";
-    io = "java.io.IOException";
-    lease_expired = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException";
-    name_too_long = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException";
-    no_such_method = "org.apache.hadoop.ipc.RpcNoSuchMethodException";
-    no_such_protocol = "org.apache.hadoop.ipc.RpcNoSuchProtocolException";
-    no_replica = "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException";
-    not_a_directory = "org.apache.hadoop.fs.PathIsNotDirectoryException";
-    not_a_parent = "org.apache.hadoop.fs.ParentNotDirectoryException";
-    not_empty = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException";
-    not_found = "java.io.FileNotFoundException";
-    past = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException";
-    snapshot = "org.apache.hadoop.hdfs.protocol.SnapshotException";
-    files_quota = "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException";
-    bytes_quota = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException";
-    security = "java.lang.SecurityException";
-    safe_mode = "org.apache.hadoop.hdfs.server.namenode.SafeModeException";
-    unsupported = "java.lang.UnsupportedOperationException";
+    access_control = "org.apache.hadoop.security.AccessControlException" => AccessDenied;
+    acl = "org.apache.hadoop.hdfs.protocol.AclException" => InvalidArgument;
+    already_being_created = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException" => Busy;
+    already_exists = "org.apache.hadoop.fs.FileAlreadyExistsException" => Exists;
+    argument = "java.lang.IllegalArgumentException" => InvalidArgument;
+    authorization = "org.apache.hadoop.security.authorize.AuthorizationException" => AccessDenied;
+    end_of_file = "java.io.EOFException" => InvalidArgument;
+    illegal_argument = "org.apache.hadoop.HadoopIllegalArgumentException" => InvalidArgument;
+    invalid_path = "org.apache.hadoop.fs.InvalidPathException" => InvalidInstant;
+    io = "java.io.IOException" => InputOutput;
+    lease_expired = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException" => Superseded;
+    name_too_long = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException" => NameTooLong;
+    no_such_method = "org.apache.hadoop.ipc.RpcNoSuchMethodException" => Unsupported;
+    no_such_protocol = "org.apache.hadoop.ipc.RpcNoSuchProtocolException" => Unsupported;
+    no_replica = "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException" => Elsewhere;
+    not_a_directory = "org.apache.hadoop.fs.PathIsNotDirectoryException" => NotDirectory;
+    not_a_parent = "org.apache.hadoop.fs.ParentNotDirectoryException" => NotDirectory;
+    not_empty = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException" => NotEmpty;
+    not_found = "java.io.FileNotFoundException" => NotFound;
+    past = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException" => ReadOnly;
+    snapshot = "org.apache.hadoop.hdfs.protocol.SnapshotException" => InvalidArgument;
+    files_quota = "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException" => FilesQuota;
+    bytes_quota = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException" => BytesQuota;
+    security = "java.lang.SecurityException" => AccessDenied;
+    safe_mode = "org.apache.hadoop.hdfs.server.namenode.SafeModeException" => Unavailable;
+    unsupported = "java.lang.UnsupportedOperationException" => Unsupported;
 }
 
 impl Exception {

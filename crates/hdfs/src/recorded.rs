@@ -1,6 +1,6 @@
 //! The calls of Hadoop clients as traces record them.
 
-use frieze_client::{CallKind, CallScope, Reason};
+use frieze_client::{CallKind, CallScope};
 
 use crate::exception::Exception;
 
@@ -41,6 +41,6 @@ pub(crate) fn call_of(method: &str) -> CallKind {
 pub(crate) fn end<V>(scope: &CallScope<'_>, answer: &Result<V, Exception>) {
     match answer {
         Ok(_) => scope.result(0),
-        Err(_) => scope.failed(Reason::InvalidArgument as u32 as u16),
+        Err(exception) => scope.failed(exception.reason() as u32 as u16),
     }
 }

@@ -20,6 +20,7 @@
 
 mod json;
 mod ops;
+mod recorded;
 mod reply;
 mod transfers;
 mod web_request;
@@ -43,6 +44,7 @@ use hyper::header::{HOST, HeaderName, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Request};
 
+use crate::recorded::recorded_op;
 use crate::reply::HttpReply;
 use crate::web_request::WebRequest;
 
@@ -155,7 +157,7 @@ impl WebHdfsService {
         belongs.map_err(|refused| Exception::io(refused.to_string()))?;
         match transfers::kind_of(&web_request) {
             Some(kind) => transfers::answer(&self.calls, &user, &web_request, &host, kind, body).await,
-            None => ops::answer(&self.calls, &user, &web_request),
+            None => recorded_op(&self.calls, &web_request.op, || ops::answer(&self.calls, &user, &web_request)),
         }
     }
 

@@ -3,8 +3,10 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use frieze_client::{CallKind, Gateway, Reason, Recorder, RingSettings};
 use frieze_hdfs::proto::{SAFEMODE_ENTER, SetSafeModeRequest};
 use frieze_hdfs::{Account, Calls, RemoteUser};
+use frieze_trace::read_ring;
 use serde_json::{Value, json};
 
 mod fixture;
@@ -40,6 +42,29 @@ fn a_file_is_made_read_and_appended_to_in_two_steps() {
     assert_eq!((status["permission"].as_str(), status["type"].as_str()), (Some("600"), Some("FILE")));
     assert_eq!((status["pathSuffix"].as_str(), status["blockSize"].as_u64()), (Some(""), Some(128 << 20)));
     opened.stop();
+}
+
+#[test]
+fn a_recorder_has_one_event_for_each_operation_and_piece_of_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = RingSettings { bytes: 1 << 20, dir: dir.path().join("rings"), program: "web".to_owned() };
+    let recorder = Recorder::create(&settings).unwrap();
+    let opened = WebHdfsFixture::recorded(Some(recorder.clone()));
+    let data = bytes(700_000);
+    opened.write("/file", &data);
+    assert_eq!(opened.read("/file"), data);
+    opened.ask("PUT", "/dir?op=MKDIRS");
+    opened.refused("GET", "/none?op=LISTSTATUS");
+    opened.stop();
+    let ring = read_ring(recorder.path()).unwrap();
+    let of = |call: CallKind| ring.events.iter().filter(move |event| event.call == call);
+    assert!(ring.events.iter().all(|event| event.gateway == Gateway::WebHdfs), "{:?}", ring.events);
+    let moved = |call| of(call).map(|event| event.got).sum::<u64>();
+    assert_eq!((moved(CallKind::Append), moved(CallKind::Read)), (700_000, 700_000));
+    assert_eq!((of(CallKind::Read).count(), of(CallKind::Mkdir).count(), of(CallKind::Create).count()), (2, 1, 1));
+    assert!(of(CallKind::Read).all(|event| event.inode != 0 && event.result == 0));
+    let failed: Vec<u16> = of(CallKind::List).map(|event| event.result).collect();
+    assert_eq!(failed, [Reason::NotFound as u32 as u16]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
+use frieze_client::CallKind;
 use frieze_hdfs::proto::{AppendRequest, CreateRequest, FsPermission, create_flag};
 use frieze_hdfs::{Calls, Exception, RemoteUser, WriteHandle};
 use hyper::Method;
@@ -18,6 +19,7 @@ use serde_json::json;
 
 use crate::json;
 use crate::ops::existing;
+use crate::recorded::recorded;
 use crate::reply::HttpReply;
 use crate::web_request::{PREFIX, WebRequest, invalid};
 
@@ -69,18 +71,18 @@ pub(crate) async fn answer(
     body: Incoming,
 ) -> Result<HttpReply, Exception> {
     if !web_request.flag("data", false)? {
-        return first_step(calls, user, web_request, host, kind);
+        return recorded(calls, CallKind::Stat, |_| first_step(calls, user, web_request, host, kind));
     }
     match kind {
         TransferKind::Create => {
-            let writing = calls.create(user, &create_request(web_request)?)?;
-            receive(writing, web_request, body).await?;
+            let writing = recorded(calls, CallKind::Create, |_| calls.create(user, &create_request(web_request)?))?;
+            receive(calls, writing, web_request, body).await?;
             Ok(HttpReply::made(format!("webhdfs://{host}{}", escaped(&web_request.path))))
         }
         TransferKind::Append => {
             let request = AppendRequest { src: web_request.path.clone(), client_name: client_name(), flag: None };
-            let writing = calls.append(user, &request)?;
-            receive(writing, web_request, body).await?;
+            let writing = recorded(calls, CallKind::Open, |_| calls.append(user, &request))?;
+            receive(calls, writing, web_request, body).await?;
             Ok(HttpReply::done())
         }
         TransferKind::Open => open(calls, user, web_request),
@@ -152,7 +154,20 @@ fn client_name() -> String {
 }
 
 /// Writes a body into a file, and closes it. If the body breaks off, the file has the bytes that arrived.
-async fn receive(mut writing: WriteHandle, web_request: &WebRequest, mut body: Incoming) -> Result<(), Exception> {
+async fn receive(
+    calls: &Calls,
+    mut writing: WriteHandle,
+    web_request: &WebRequest,
+    mut body: Incoming,
+) -> Result<(), Exception> {
+    let mut put = |bytes: &[u8]| {
+        recorded(calls, CallKind::Append, |scope| {
+            scope.range(0, bytes.len() as u64);
+            writing.put(bytes)?;
+            scope.moved_in_all(bytes.len() as u64);
+            Ok(())
+        })
+    };
     let mut pending = BytesMut::new();
     let mut received = 0;
     let broken = loop {
@@ -161,7 +176,7 @@ async fn receive(mut writing: WriteHandle, web_request: &WebRequest, mut body: I
                 received += piece.len();
                 pending.extend_from_slice(&piece);
                 if pending.len() >= PIECE_BYTES {
-                    writing.put(&pending)?;
+                    put(&pending)?;
                     pending.clear();
                 }
             }
@@ -170,9 +185,9 @@ async fn receive(mut writing: WriteHandle, web_request: &WebRequest, mut body: I
         }
     };
     if !pending.is_empty() {
-        writing.put(&pending)?;
+        put(&pending)?;
     }
-    writing.close()?;
+    recorded(calls, CallKind::Close, |_| writing.close())?;
     match broken {
         None => Ok(()),
         Some(error) => Err(Exception::io(format!(
@@ -197,7 +212,8 @@ async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> 
 }
 
 fn open(calls: &Calls, user: &RemoteUser, web_request: &WebRequest) -> Result<HttpReply, Exception> {
-    let reading = calls.read(user, &web_request.path)?;
+    let reading = recorded(calls, CallKind::Open, |_| calls.read(user, &web_request.path))?;
+    let calls = calls.clone();
     let size = reading.size();
     let mut at = web_request.number::<u64>("offset")?.unwrap_or(0);
     if at > size {
@@ -213,7 +229,12 @@ fn open(calls: &Calls, user: &RemoteUser, web_request: &WebRequest) -> Result<Ht
         let count = PIECE_BYTES.min((end - at) as usize);
         // The memory of sent pieces is reused.
         room.resize(count, 0);
-        reading.fill(at, &mut room)?;
+        recorded(&calls, CallKind::Read, |scope| {
+            scope.range(at, count as u64);
+            reading.fill(at, &mut room)?;
+            scope.moved_in_all(count as u64);
+            Ok(())
+        })?;
         at += count as u64;
         Ok(Some(room.split().freeze()))
     }))

@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0..8 | start, ns since 1970 |
-//! | 8..12 | duration, ns; `u32::MAX` for longer ones |
+//! | 8..12 | duration, ns; `u32::MAX` for longer ones. Of several calls: the sum |
 //! | 12; 13 | number of [`CallKind`]; number of [`Gateway`] |
 //! | 14..16 | [`EventFlags`] |
 //! | 16..24 | inode; 0: none |
@@ -37,6 +37,13 @@ use crate::kinds::{CallKind, Gateway};
 pub(crate) const SLOT_WORDS: usize = 8;
 /// Bytes of a slot.
 pub const SLOT_BYTES: usize = SLOT_WORDS * 8;
+/// Largest call that is collapsed with others, bytes: larger ones cost more than their event.
+const COLLAPSED_CALL_BYTES_MAX: u64 = 16 << 10;
+/// Calls, bytes and ns of one event at most. More: a smaller trace. Less: times within it are known better.
+const COLLAPSED_CALLS_MAX: u16 = 64;
+const COLLAPSED_BYTES_MAX: u64 = 256 << 10;
+const COLLAPSED_NS_MAX: i64 = 10_000_000;
+
 /// In place of a call's number: the slot is part of a word ([`crate::words`]).
 pub(crate) const WORD_SLOT: u8 = 251;
 /// In place of a call's number: the slot is the second one of an event.
@@ -77,7 +84,7 @@ impl EventFlags {
 pub struct Event {
     /// Start, ns since 1970.
     pub start_ns: i64,
-    /// Until it was answered, ns; `u32::MAX` for longer ones.
+    /// Until it was answered, ns; `u32::MAX` for longer ones. Of several calls the sum.
     pub duration_ns: u32,
     /// What was called.
     pub call: CallKind,
@@ -130,6 +137,35 @@ impl Event {
             result: 0,
             count: 1,
         }
+    }
+
+    /// This event and a small one right behind it as one; `None` if they differ in more than their place.
+    pub(crate) fn collapsed_with(&self, next: &Event) -> Option<Event> {
+        let alone = |event: &Event| {
+            let flags = event.flags.0 & !(EventFlags::COLLAPSED.0 | EventFlags::SEQUENTIAL.0);
+            (event.call, event.gateway, flags, event.inode, event.stream, event.actor, event.path)
+        };
+        let bytes = self.got.saturating_add(next.got);
+        let is_next = next.call.moves_bytes()
+            && alone(self) == alone(next)
+            && next.offset == self.offset.saturating_add(self.got)
+            && self.result | next.result == 0
+            && !self.has_second()
+            && !next.has_second();
+        let is_small = (1..=COLLAPSED_CALL_BYTES_MAX).contains(&next.got)
+            && (1..=COLLAPSED_BYTES_MAX).contains(&self.got)
+            && bytes <= COLLAPSED_BYTES_MAX
+            && self.count < COLLAPSED_CALLS_MAX
+            && next.count == 1
+            && next.start_ns.saturating_sub(self.start_ns) <= COLLAPSED_NS_MAX;
+        (is_next && is_small).then(|| Event {
+            duration_ns: self.duration_ns.saturating_add(next.duration_ns),
+            flags: self.flags.with(EventFlags::COLLAPSED).with(EventFlags::SEQUENTIAL),
+            asked: self.asked.saturating_add(next.asked),
+            got: bytes,
+            count: self.count + 1,
+            ..*self
+        })
     }
 
     /// True if the event takes two slots.

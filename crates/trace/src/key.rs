@@ -1,21 +1,24 @@
 //! The key of hashes, one for all rings of a directory: the same path has the same hash in each of them.
 
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use crate::TraceError;
+use crate::error::TraceError;
 use crate::words::HashKey;
 
 const KEY_FILE: &str = "key";
 const KEY_BYTES: usize = 16;
 
-/// Reads the key of a directory, or makes one.
+/// Reads the key of a directory, or makes both. The directory is for its owner alone: names of rings have names of
+/// programs.
 ///
 /// # Errors
 /// `System`. `Foreign`: the file is no key; remove it, and hashes of older rings do not match those of newer ones.
 pub(crate) fn load(dir: &Path) -> Result<HashKey, TraceError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| TraceError::System { what: "create", path: dir.to_owned(), error })?;
     let path = dir.join(KEY_FILE);
     let system = |what, error| TraceError::System { what, path: path.clone(), error };
     for _ in 0..2 {

@@ -11,6 +11,7 @@
 
 mod error;
 mod event;
+mod hasher;
 mod key;
 mod kinds;
 mod mapped;
@@ -23,6 +24,7 @@ pub mod words;
 
 pub use error::{RING_BYTES_MAX, RING_BYTES_MIN, TraceError};
 pub use event::{Event, EventFlags, SLOT_BYTES};
+pub use hasher::PathHasher;
 pub use kinds::{CallKind, Gateway};
 pub use reader::{PathIndex, RingContent, read_ring};
 pub use recorder::{Program, Recorder, RingSettings};

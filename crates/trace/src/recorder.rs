@@ -1,10 +1,10 @@
 //! Writes events and words into a ring.
 //!
 //! Guarantees: no thread waits for another; a thread whose block the ring has nearly reached again claims a new one
-//! before its next event; the words that events name are repeated in each eighth of a lap.
+//! before its next event; the words that events name are repeated in each eighth of a lap. A small read or write right
+//! behind the one before it, by the same thread, is added to that event, in its slot: nothing waits to be written.
 
 use std::cell::Cell;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +71,7 @@ struct RingWriter {
 }
 
 /// A thread's place in a ring.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Cursor {
     ring: u64,
     /// The claimed block, counted from the start.
@@ -80,8 +80,16 @@ struct Cursor {
     used: u64,
 }
 
+/// The event that a thread wrote last, and the place behind it.
+#[derive(Clone, Copy)]
+struct LastEvent {
+    event: Event,
+    behind: Cursor,
+}
+
 thread_local! {
     static CURSOR: Cell<Cursor> = const { Cell::new(Cursor { ring: 0, block: 0, used: 0 }) };
+    static LAST: Cell<Option<LastEvent>> = const { Cell::new(None) };
 }
 
 static RINGS: AtomicU64 = AtomicU64::new(0);
@@ -97,9 +105,6 @@ impl Recorder {
             return Err(TraceError::Size { bytes: settings.bytes });
         }
         let system = |what, path: &Path, error| TraceError::System { what, path: path.to_owned(), error };
-        // Names of programs are in the names of rings.
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.dir);
-        made.map_err(|error| system("create", &settings.dir, error))?;
         let key = crate::key::load(&settings.dir)?;
         remove_old(&settings.dir).map_err(|error| system("make room in", &settings.dir, error))?;
         let number = RINGS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -179,13 +184,20 @@ impl Recorder {
     /// # Cost
     /// Some 20 ns; the first of 64 events of a thread may touch a new page.
     pub fn record(&self, event: &Event) {
-        match event.has_second() {
-            false => self.0.put(1, |lap, slots| slots.put(0, &event.encode(lap))),
-            true => self.0.put(2, |lap, slots| {
-                slots.put(0, &event.encode(lap));
-                slots.put(1, &event.encode_second(lap));
-            }),
+        if !event.call.moves_bytes() {
+            LAST.set(None);
+            return self.0.put_event(event);
         }
+        if let Some(last) = LAST.get()
+            && last.behind == CURSOR.get()
+            && let Some(both) = last.event.collapsed_with(event)
+            && self.0.replace(last.behind, &both)
+        {
+            LAST.set(Some(LastEvent { event: both, ..last }));
+            return;
+        }
+        self.0.put_event(event);
+        LAST.set(Some(LastEvent { event: *event, behind: CURSOR.get() }));
     }
 
     /// `mono`, a reading of [`mono_ns`], in ns since 1970.
@@ -212,13 +224,38 @@ impl ClaimedSlots<'_> {
 }
 
 impl RingWriter {
+    fn put_event(&self, event: &Event) {
+        match event.has_second() {
+            false => self.put(1, |lap, slots| slots.put(0, &event.encode(lap))),
+            true => self.put(2, |lap, slots| {
+                slots.put(0, &event.encode(lap));
+                slots.put(1, &event.encode_second(lap));
+            }),
+        }
+    }
+
+    /// Writes an event in place of the one in front of `behind`. False if the ring has nearly come around.
+    fn replace(&self, behind: Cursor, event: &Event) -> bool {
+        if behind.ring != self.number || self.is_overtaken(behind) {
+            return false;
+        }
+        let first = slot_word(behind.block % self.blocks * BLOCK_SLOTS + behind.used - 1);
+        let slots = ClaimedSlots { words: &self.map.words()[first..first + SLOT_WORDS] };
+        slots.put(0, &event.encode(lap_of_block(behind.block, self.blocks)));
+        true
+    }
+
+    /// True if others may come around the ring while this thread records nothing: then its block is theirs.
+    fn is_overtaken(&self, cursor: Cursor) -> bool {
+        let claimed = self.map.words()[CLAIMED_WORD].load(Ordering::Relaxed);
+        claimed.wrapping_sub(cursor.block) >= self.blocks - self.blocks / 4
+    }
+
     /// Lets `write` fill `count` slots of one block.
     fn put(&self, count: u64, write: impl FnOnce(u16, &ClaimedSlots<'_>)) {
         let claimed = &self.map.words()[CLAIMED_WORD];
         let mut cursor = CURSOR.get();
-        // Others may come around the ring while this thread records nothing: then its block is theirs.
-        let is_overtaken = claimed.load(Ordering::Relaxed).wrapping_sub(cursor.block) >= self.blocks - self.blocks / 4;
-        if cursor.ring != self.number || cursor.used + count > BLOCK_SLOTS || is_overtaken {
+        if cursor.ring != self.number || cursor.used + count > BLOCK_SLOTS || self.is_overtaken(cursor) {
             cursor = Cursor { ring: self.number, block: claimed.fetch_add(1, Ordering::Relaxed), used: 0 };
             self.note_clocks();
         }

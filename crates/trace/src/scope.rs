@@ -123,6 +123,15 @@ impl<'r> CallScope<'r> {
         });
     }
 
+    /// Where an append landed.
+    pub fn landed(&self, offset: u64) {
+        self.change(|open, _| {
+            if open.event.call == CallKind::Append && open.event.got == 0 {
+                open.event.offset = offset;
+            }
+        });
+    }
+
     /// Bytes that were moved; those of several scopes add up.
     pub fn moved(&self, bytes: u64) {
         self.change(|open, _| open.event.got = open.event.got.saturating_add(bytes));

@@ -25,8 +25,8 @@ pub struct CallSummary {
     pub failed: u64,
     /// Bytes moved.
     pub bytes: u64,
-    /// Durations, ns, one for each event; sorted by [`Summary::of`].
-    durations_ns: Vec<u32>,
+    /// Durations, ns, each with how many calls took as long; sorted by [`Summary::of`].
+    durations_ns: Vec<(u32, u32)>,
 }
 
 /// Bytes of a file that were moved.
@@ -58,7 +58,9 @@ impl Summary {
         let call = self.calls.entry((event.gateway, event.call)).or_default();
         call.count += u64::from(event.count.max(1));
         call.failed += u64::from(event.result != 0);
-        call.durations_ns.push(event.duration_ns);
+        // Of collapsed calls the mean is known.
+        let count = u32::from(event.count.max(1));
+        call.durations_ns.push((event.duration_ns / count, count));
         if event.call.moves_bytes() {
             call.bytes += event.got;
             let file = self.bytes_of.entry(event.inode).or_default();
@@ -82,9 +84,14 @@ impl Summary {
 }
 
 impl CallSummary {
-    /// The duration that `percent` of the events do not exceed, ns; 0 without events.
+    /// The duration that `percent` of the calls do not exceed, ns; 0 without calls.
     pub fn duration_ns(&self, percent: f64) -> u32 {
-        let rank = (percent / 100.0 * self.durations_ns.len() as f64).ceil() as usize;
-        self.durations_ns.get(rank.max(1) - 1).or(self.durations_ns.last()).copied().unwrap_or(0)
+        let rank = ((percent / 100.0 * self.count as f64).ceil() as u64).max(1);
+        let mut passed = 0;
+        let at = self.durations_ns.iter().find(|(_, count)| {
+            passed += u64::from(*count);
+            passed >= rank
+        });
+        at.or(self.durations_ns.last()).map_or(0, |(duration, _)| *duration)
     }
 }

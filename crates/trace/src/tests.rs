@@ -106,6 +106,52 @@ fn an_event_with_more_to_say_takes_a_second_slot() {
 }
 
 #[test]
+fn small_calls_behind_each_other_are_one_event_that_is_whole_at_any_time() {
+    let dir = TempDir::new().unwrap();
+    let recorder = ring(&dir, 1 << 20);
+    let append = |offset: u64, bytes: u64| Event {
+        start_ns: 1_000_000 + offset as i64,
+        duration_ns: 10,
+        inode: 5,
+        stream: 1,
+        offset,
+        asked: bytes,
+        got: bytes,
+        ..Event::new(CallKind::Append, Gateway::Library)
+    };
+    let found = || read_ring(recorder.path()).unwrap();
+    for number in 0..64 {
+        recorder.record(&append(number * 100, 100));
+        let now = found();
+        assert_eq!((now.events.len(), now.torn), (1, 0));
+        let event = now.events[0];
+        assert_eq!(
+            (event.count, event.got, event.duration_ns),
+            (number as u16 + 1, 100 * (number + 1), 10 * (number as u32 + 1))
+        );
+        assert_eq!((event.offset, event.flags.has(EventFlags::COLLAPSED)), (0, number > 0));
+    }
+    // Beyond 64; elsewhere; a large one; of another file; that failed; late: each begins an event of its own.
+    let next = append(6400, 100);
+    let others = [
+        next,
+        append(9000, 100),
+        append(9100, 1 << 20),
+        Event { inode: 6, ..append(9100 + (1 << 20), 100) },
+        Event { inode: 6, result: 2, ..append(9200 + (1 << 20), 100) },
+        Event { inode: 6, start_ns: 20_000_000, ..append(9300 + (1 << 20), 100) },
+    ];
+    others.iter().for_each(|event| recorder.record(event));
+    let counts: Vec<u16> = found().events.iter().map(|event| event.count).collect();
+    assert_eq!(counts, [64, 1, 1, 1, 1, 1, 1]);
+    // A call of another kind in between ends a run.
+    recorder.record(&append(1 << 30, 10));
+    recorder.record(&Event { start_ns: 20_000_001, inode: 5, ..Event::new(CallKind::Sync, Gateway::Library) });
+    recorder.record(&append((1 << 30) + 10, 10));
+    assert_eq!(found().events.iter().filter(|event| event.offset >= 1 << 30).count(), 2);
+}
+
+#[test]
 fn numbers_of_the_closed_lists_stay() {
     let calls: Vec<String> = CallKind::ALL.iter().map(|call| format!("{} {}", *call as u8, call.name())).collect();
     assert_eq!(calls.first().map(String::as_str), Some("1 open"));

@@ -7,6 +7,8 @@
 
 mod columns;
 mod error;
+mod export;
+mod import;
 mod kinds;
 mod manifest;
 mod reader;
@@ -15,6 +17,8 @@ mod row;
 mod writer;
 
 pub use error::TraceFileError;
+pub use export::{ExportFormat, export_blocks, export_without_names};
+pub use import::{ImportFormat, ImportSettings, import};
 pub use kinds::{KindRules, PathKind};
 pub use manifest::{LostEvents, LostTime, Manifest, TRACE_VERSION, TraceNote, TracedProgram};
 pub use reader::TraceReader;
@@ -22,5 +26,9 @@ pub use rings::add_ring;
 pub use row::{Purpose, TraceRow};
 pub use writer::{TraceNames, TraceWriter, TracedActor, TracedPath};
 
+#[cfg(test)]
+frieze_harness::count_allocations!();
+#[cfg(test)]
+mod import_tests;
 #[cfg(test)]
 mod tests;

@@ -86,3 +86,72 @@ fn a_ring_that_cannot_be_is_refused_in_clear_words() {
     let refused = server.fails(1, &["trace", "summary", &file]);
     assert!(refused.contains("is no ring of a trace"), "{refused}");
 }
+
+#[test]
+fn rings_become_a_trace_that_stays_and_a_copy_without_names() {
+    let server = Served::start();
+    let file = server.local_file("a.rs", "fn main() {}");
+    server.ok(&[&["put", &file, "/marked-name.rs"][..], &RING].concat());
+    server.ok(&[&["mv", "/marked-name.rs", "/moved.rs"][..], &RING].concat());
+    let saved = server.json(&["trace", "save", "traces/one", "--json", "--trace-dir", "rings"]).remove(0);
+    assert!(saved["events"].as_u64() > Some(3) && saved["paths"].as_u64() > Some(1), "{saved}");
+    assert!(server.local("traces/one/manifest.json").exists());
+    let text = server.fails(1, &["trace", "save", "traces/one", "--trace-dir", "rings"]);
+    assert!(text.contains("is not empty"), "{text}");
+    let none =
+        server.json(&["trace", "save", "traces/late", "--last", "0s", "--json", "--trace-dir", "rings"]).remove(0);
+    assert_eq!(none["events"], 0);
+    let text = server.fails(2, &["trace", "save", "traces/x", "--last", "yesterday", "--trace-dir", "rings"]);
+    assert!(text.contains("such as 10m"), "{text}");
+
+    let copy = server.json(&["trace", "export", "traces/one", "--to", "traces/copy", "--json"]).remove(0);
+    assert_eq!(copy["events"], saved["events"]);
+    let is_named = |dir: &str| {
+        let mut dirs = vec![server.local(dir)];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => dirs.push(path),
+                    false if fs::read(&path).unwrap().windows(11).any(|window| window == b"marked-name") => {
+                        return true;
+                    }
+                    false => {}
+                }
+            }
+        }
+        false
+    };
+    assert_eq!((is_named("traces/one"), is_named("traces/copy")), (true, false));
+    let blocks = ["trace", "export", "traces/one", "--to", "blocks", "--format", "libcachesim", "--writes", "--json"];
+    assert_eq!(server.json(&blocks).remove(0)["requests"], 1);
+    assert_eq!(fs::metadata(server.local("blocks")).unwrap().len(), 24);
+    let text =
+        server.fails(2, &["trace", "export", "traces/one", "--to", "b", "--format", "cachebench", "--block", "3"]);
+    assert!(text.contains("such as 4K"), "{text}");
+    let text = server.fails(1, &["trace", "export", "traces", "--to", "b"]);
+    assert!(text.contains("no whole trace"), "{text}");
+}
+
+#[test]
+fn what_another_program_recorded_becomes_a_trace() {
+    let server = Served::start();
+    let line = "1700000000.1 openat(AT_FDCWD</src>, \"a.c\", O_RDONLY) = 3</src/a.c> <0.1>\nno call\n";
+    let input = server.local_file("build.strace", line);
+    let import = |to: &str, more: &[&str]| {
+        let base = ["trace", "import", "--format", "strace", &input, "--to", to, "--trace-dir", "rings"];
+        base.iter().chain(more).map(|word| (*word).to_owned()).collect::<Vec<String>>()
+    };
+    let words = |words: &[String]| -> Vec<String> { words.to_vec() };
+    let run = words(&import("build", &["--json"]));
+    let found = server.json(&run.iter().map(String::as_str).collect::<Vec<_>>()).remove(0);
+    assert_eq!((&found["events"], &found["paths"]), (&1.into(), &2.into()), "{found}");
+    assert_eq!(found["notes"][0]["count"], 1, "{found}");
+    let run = words(&import("other", &["--under", "/mnt"]));
+    let text = server.fails(1, &run.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(text.contains("no call in the format strace"), "{text}");
+    assert!(!server.local("other/events").exists(), "nothing is left of it");
+    let run = words(&import("other", &["--zone", "25"]));
+    let text = server.fails(2, &run.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(text.contains("hours from -24 to 24"), "{text}");
+}

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use frieze_client::{Admission, Client, Options};
+use frieze_client::{Admission, Client, Gateway, Options, Recorder};
 use frieze_hdfs::Calls;
 use frieze_node::Settings;
 use frieze_testkit::local::LocalServer;
@@ -51,9 +51,15 @@ pub(super) fn options(listen: &str, trust: Trust) -> WebHdfsOptions {
 
 impl WebHdfsFixture {
     pub(super) fn new() -> WebHdfsFixture {
+        WebHdfsFixture::recorded(None)
+    }
+
+    /// With a recorder, whose calls are those of another gateway too.
+    pub(super) fn recorded(trace: Option<Recorder>) -> WebHdfsFixture {
         let local = LocalServer::at_port(Settings::default());
         let server = local.server();
-        let client = || Options { server: server.nearby(), ..Options::default() };
+        let client =
+            || Options { server: server.nearby(), trace: trace.clone(), gateway: Gateway::Hdfs, ..Options::default() };
         let mut calls = None;
         let gateway = WebHdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), |at| {
             let made = Calls::connect(client(), [7; 32], at, None)?;
@@ -61,7 +67,8 @@ impl WebHdfsFixture {
             Ok::<_, Error>(made)
         });
         let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0).build();
-        let (gateway, calls, client) = (gateway.unwrap(), calls.unwrap(), Client::connect(client()).unwrap());
+        let (gateway, calls, client) =
+            (gateway.unwrap(), calls.unwrap(), Client::connect(Options { trace: None, ..client() }).unwrap());
         WebHdfsFixture { gateway, calls, client, local, agent: config.into() }
     }
 
