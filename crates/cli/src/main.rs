@@ -27,6 +27,7 @@ mod format;
 mod fsck;
 mod history;
 mod list;
+mod load;
 mod mode;
 mod mount;
 mod notify;
@@ -121,6 +122,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Sync(args) => server::sync(&mut run, args),
         Command::Status(_) => server::status(&mut run),
         Command::Trace(command) => trace::trace(&mut run, command),
+        Command::Load(command) => load::load(&mut run, command),
         Command::Fsck(args) => fsck::fsck(&mut run, args),
         Command::Export(args) => export::export(&mut run, args),
         Command::Scrub(args) => scrub::scrub(&mut run, args),
@@ -199,6 +201,7 @@ impl Command {
             Command::Sync(_) => "sync",
             Command::Status(_) => "status",
             Command::Trace(_) => "trace",
+            Command::Load(_) => "load",
             Command::Fsck(_) => "fsck",
             Command::Export(_) => "export",
             Command::Scrub(_) => "scrub",
