@@ -67,6 +67,7 @@ const PLACES: &[CratePlace] = &[
             "frieze-hdfs",
             "frieze-bench",
             "frieze-client",
+            "frieze-load",
             "frieze-tracefile",
             "frieze-whatif",
             "frieze-tier",
@@ -82,6 +83,8 @@ const PLACES: &[CratePlace] = &[
         "frieze-whatif",
         &["frieze-tier", "frieze-tracefile", "frieze-trace", "frieze-base"],
     ),
+    // It makes events; what writes or replays them is above.
+    place("evidence", "frieze-load", &["frieze-base"]),
     place("evidence", "frieze-tracefile", &["frieze-trace", "frieze-hlc", "frieze-base"]),
     place("doors", "frieze-fuse", CLIENTS),
     // It says the calls of the HDFS door in another language.

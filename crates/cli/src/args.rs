@@ -8,6 +8,7 @@ mod care;
 mod cluster;
 mod files;
 mod instants;
+mod load;
 mod sharing;
 mod timeline;
 mod trace;
@@ -27,6 +28,7 @@ pub(crate) use files::{
     RmdirArgs, SetQuotaArgs, StatArgs,
 };
 pub(crate) use instants::{NowArgs, SnapshotCommand, TimeCommand};
+pub(crate) use load::{LoadCommand, LoadMessagesArgs};
 pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, UndoArgs};
 pub(crate) use timeline::{DiffArgs, FindArgs, LogArgs, OldIntervals, RunWithArgs, SessionsArgs};
 pub(crate) use trace::{
@@ -228,6 +230,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Trace(TraceCommand),
     WhatIf(WhatIfArgs),
+    #[command(subcommand)]
+    Load(LoadCommand),
     Cluster(ClusterArgs),
     Fsck(FsckArgs),
     Export(ExportArgs),

@@ -27,6 +27,7 @@ mod format;
 mod fsck;
 mod history;
 mod list;
+mod load;
 mod mode;
 mod mount;
 mod notify;
@@ -123,6 +124,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Status(_) => server::status(&mut run),
         Command::Trace(command) => trace::trace(&mut run, command),
         Command::WhatIf(args) => what_if::what_if(&mut run, args),
+        Command::Load(command) => load::load(&mut run, command),
         Command::Fsck(args) => fsck::fsck(&mut run, args),
         Command::Export(args) => export::export(&mut run, args),
         Command::Scrub(args) => scrub::scrub(&mut run, args),
@@ -202,6 +204,7 @@ impl Command {
             Command::Status(_) => "status",
             Command::Trace(_) => "trace",
             Command::WhatIf(_) => "what-if",
+            Command::Load(_) => "load",
             Command::Fsck(_) => "fsck",
             Command::Export(_) => "export",
             Command::Scrub(_) => "scrub",
