@@ -11,6 +11,7 @@
 #![recursion_limit = "256"]
 
 mod allocator;
+mod analyze;
 mod args;
 mod attributes;
 mod bench;
@@ -120,6 +121,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Sync(args) => server::sync(&mut run, args),
         Command::Status(_) => server::status(&mut run),
         Command::Trace(command) => trace::trace(&mut run, command),
+        Command::Analyze(args) => analyze::analyze(&mut run, args),
         Command::Fsck(args) => fsck::fsck(&mut run, args),
         Command::Export(args) => export::export(&mut run, args),
         Command::Scrub(args) => scrub::scrub(&mut run, args),
@@ -198,6 +200,7 @@ impl Command {
             Command::Sync(_) => "sync",
             Command::Status(_) => "status",
             Command::Trace(_) => "trace",
+            Command::Analyze(_) => "analyze",
             Command::Fsck(_) => "fsck",
             Command::Export(_) => "export",
             Command::Scrub(_) => "scrub",
