@@ -3,6 +3,7 @@
 //! Paths and instants stay text in this module: they are checked by `path` and `past`, whose words are clearer than
 //! those of a parser.
 
+mod analyze;
 mod attributes;
 mod care;
 mod cluster;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub(crate) use analyze::{AnalyzeArgs, EngineArg};
 pub(crate) use attributes::{ChmodArgs, ChownArgs, TouchArgs};
 pub(crate) use care::{ExportArgs, FsckArgs, ScrubArgs};
 pub(crate) use cluster::{AddDeviceArgs, ClusterArgs, ClusterCommand, Goal, WaitArgs};
@@ -232,6 +234,7 @@ pub(crate) enum Command {
     WhatIf(WhatIfArgs),
     #[command(subcommand)]
     Load(LoadCommand),
+    Analyze(AnalyzeArgs),
     Cluster(ClusterArgs),
     Fsck(FsckArgs),
     Export(ExportArgs),

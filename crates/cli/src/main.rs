@@ -11,6 +11,7 @@
 #![recursion_limit = "256"]
 
 mod allocator;
+mod analyze;
 mod args;
 mod attributes;
 mod bench;
@@ -125,6 +126,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Trace(command) => trace::trace(&mut run, command),
         Command::WhatIf(args) => what_if::what_if(&mut run, args),
         Command::Load(command) => load::load(&mut run, command),
+        Command::Analyze(args) => analyze::analyze(&mut run, args),
         Command::Fsck(args) => fsck::fsck(&mut run, args),
         Command::Export(args) => export::export(&mut run, args),
         Command::Scrub(args) => scrub::scrub(&mut run, args),
@@ -205,6 +207,7 @@ impl Command {
             Command::Trace(_) => "trace",
             Command::WhatIf(_) => "what-if",
             Command::Load(_) => "load",
+            Command::Analyze(_) => "analyze",
             Command::Fsck(_) => "fsck",
             Command::Export(_) => "export",
             Command::Scrub(_) => "scrub",
