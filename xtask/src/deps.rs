@@ -78,11 +78,7 @@ const PLACES: &[CratePlace] = &[
         ],
     ),
     // Policies of the server under recorded loads.
-    place(
-        "evidence",
-        "frieze-whatif",
-        &["frieze-tier", "frieze-tracefile", "frieze-trace", "frieze-base"],
-    ),
+    place("evidence", "frieze-whatif", &["frieze-tier", "frieze-tracefile", "frieze-trace", "frieze-base"]),
     // It makes events; what writes or replays them is above.
     place("evidence", "frieze-load", &["frieze-base"]),
     place("evidence", "frieze-tracefile", &["frieze-trace", "frieze-hlc", "frieze-base"]),

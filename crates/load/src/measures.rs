@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::event::{FilePlace, LoadCall, LoadEvent, LoadPurpose};
 use crate::messages::MessagesLoad;
-use crate::stack_distance::StackDistances;
+use crate::stack_distance::WeightedDistances;
 
 /// What is known of a block, by its number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +58,7 @@ pub struct Measures {
     /// Reads of blocks, and those with an earlier read near in place and time.
     block_reads: u64,
     near: [u64; NEAR.len()],
-    distances: StackDistances,
+    distances: WeightedDistances,
     /// Pages found by LRU caches of [`CACHES_GB`].
     hits: [u64; CACHES_GB.len()],
     end_ns: i64,
@@ -94,7 +94,7 @@ impl Measures {
             written_pages: 0,
             block_reads: 0,
             near: [0; NEAR.len()],
-            distances: StackDistances::new(),
+            distances: WeightedDistances::new(),
             hits: [0; CACHES_GB.len()],
             end_ns: (load.size().days * 86_400e9) as i64,
         }

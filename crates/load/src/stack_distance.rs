@@ -5,7 +5,7 @@
 
 /// Distances of objects of several pages.
 #[derive(Debug)]
-pub(crate) struct StackDistances {
+pub(crate) struct WeightedDistances {
     /// Slot of the last access of each object, 0 if there was none.
     last: Vec<u32>,
     /// Object and weight in each slot.
@@ -15,10 +15,10 @@ pub(crate) struct StackDistances {
     pages: u64,
 }
 
-impl StackDistances {
-    pub(crate) fn new() -> StackDistances {
+impl WeightedDistances {
+    pub(crate) fn new() -> WeightedDistances {
         let slots = Vec::with_capacity(1 << 16);
-        StackDistances { last: Vec::new(), slots, tree: vec![0; (1 << 16) + 1], live: 0, pages: 0 }
+        WeightedDistances { last: Vec::new(), slots, tree: vec![0; (1 << 16) + 1], live: 0, pages: 0 }
     }
 
     /// Counts an access to all `pages` of `object`: how many different pages an LRU cache needs for a hit; `None` for
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn distances_are_those_of_a_list() {
-        let (mut distances, mut list) = (StackDistances::new(), Vec::<(u64, u32)>::new());
+        let (mut distances, mut list) = (WeightedDistances::new(), Vec::<(u64, u32)>::new());
         let mut rng = frieze_base::Rng::new(3);
         for _ in 0..200_000 {
             let object = rng.below(40) * rng.below(20);

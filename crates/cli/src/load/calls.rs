@@ -310,7 +310,7 @@ mod tests {
         let pace = ReplayPace::new(1e6, 1.0).unwrap();
         let mut files = ReplayFiles::new(dir.path(), 5);
         let mut created = BTreeMap::<u64, u64>::new();
-        let mut run = CommandRun::new("load", crate::args::Cli::read(["frieze".into(), "now".into()]).unwrap().common);
+        let mut run = CommandRun::new("load", crate::args::Cli::read(["frieze", "now"]).unwrap().common);
         prepare(&mut run, &load, &mut files, pace).unwrap();
         window(&load, pace, |event| {
             files.call(event)?;
