@@ -72,7 +72,8 @@ fn write_trace(run: &mut CommandRun, load: &MessagesLoad, args: &LoadMessagesArg
         Some(dir) => dir.clone(),
         None => cached_trace(load)?,
     };
-    let mut writer = TraceWriter::create(&dir, Manifest::new("messages"))?;
+    let one_in = (1.0 / scale).round().clamp(1.0, u32::MAX.into()) as u32;
+    let mut writer = TraceWriter::create(&dir, Manifest { one_in, ..Manifest::new("messages") })?;
     let mut rows = LoadRows::new();
     run.show(|wanted| ProgressLine::known(wanted, "minutes of load"));
     run.progress(|progress| progress.at(format!("writing {}", format::local(&dir))));

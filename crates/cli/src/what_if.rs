@@ -2,11 +2,13 @@
 
 mod report;
 
-use std::path::Path;
+use std::io::{IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Error, Result};
+use frieze_base::PATH_BYTES_MAX;
 use frieze_tier::{OnFlashHit, Policy, Writes};
 use frieze_whatif::{
     CacheUnit, FigurePlan, FigureTable, HardwareProfile, LocalLoad, ReplicationModel, ReplicationSettings, SYSTEMS_MAX,
@@ -26,11 +28,20 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
     // A wrong command line does nothing.
     let base = hardware(args).map_err(usage)?;
     let policies = policies(args);
-    let variants = swept(&base, &args.sweep).map_err(usage)?;
-    let systems = shrunk(&variants, &policies, args.scale).map_err(usage)?;
+    // The study's question needs no words of its own.
+    let sweep = if args.fast14 && args.sweep.is_empty() {
+        STUDY_SYSTEMS.map(str::to_owned).to_vec()
+    } else {
+        args.sweep.clone()
+    };
+    let variants = swept(&base, &sweep).map_err(usage)?;
+    let path = trace_path(args.trace.as_deref())?;
+    let trace = TraceLoad::open(&path)?;
+    let scale = args.scale.unwrap_or(trace.one_in());
+    let systems = shrunk(&variants, &policies, scale).map_err(usage)?;
     let replication = replication(args);
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let plan = args.figures.then(|| FigurePlan::new(&base, &policies, args.scale, 0)).transpose().map_err(usage)?;
+    let plan = args.figures.then(|| FigurePlan::new(&base, &policies, scale, 0)).transpose().map_err(usage)?;
     let systems_of_all = systems.len() + plan.as_ref().map_or(0, FigurePlan::systems);
     if systems_of_all > SYSTEMS_MAX {
         return Err(usage(WhatIfError::TooManySystems { count: systems_of_all, max: SYSTEMS_MAX }));
@@ -42,9 +53,8 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
         let refused = WhatIfError::TooMuchMemory { needed_bytes, allowed_bytes, advice };
         if needed_bytes > allowed_bytes { Err(Error::from(refused)) } else { Ok(()) }
     };
-    let trace = TraceLoad::open(&args.trace)?;
     within(trace.memory_bytes())?;
-    let workload = trace.read().with_context(|| format!("trace {}", format::local(&args.trace)))?;
+    let workload = trace.read().with_context(|| format!("trace {}", format::local(&path)))?;
     let load_bytes = LocalLoad::memory_bytes(&workload, &replication) + std::mem::size_of_val(workload.calls()) as u64;
     within(load_bytes)?;
     let local = LocalLoad::lower(&workload, &replication);
@@ -65,27 +75,20 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
         .iter()
         .zip(&systems)
         .zip(outcomes)
-        .map(|((hardware, system), outcome)| TriedSystem::scaled(hardware, system, outcome, args.scale))
+        .map(|((hardware, system), outcome)| TriedSystem::scaled(hardware, system, outcome, scale))
         .collect();
-    let kept = other_flash_choice(&tried, &local, limits, args)?;
+    let kept = other_flash_choice(&tried, &local, limits, scale)?;
     let answer = WhatIfAnswer::of(&tried, 0, kept.as_ref());
     let figures = match args.figures {
         false => Vec::new(),
         true => {
-            let plan = FigurePlan::new(&base, &policies, args.scale, local.span_us())?;
+            let plan = FigurePlan::new(&base, &policies, scale, local.span_us())?;
             plan.run(&workload, &replication, limits, &|done, all| shown.is_at(done, all))?
         }
     };
     drop(shown);
 
-    let report = WhatIfReport {
-        answer: &answer,
-        systems: &tried,
-        base: &base,
-        load: &workload,
-        scale: args.scale,
-        trace: &args.trace,
-    };
+    let report = WhatIfReport { answer: &answer, systems: &tried, base: &base, load: &workload, scale, trace: &path };
     if let Some(out) = &args.out {
         report.write(out, &figures).with_context(|| format!("--out {}", format::local(out)))?;
     }
@@ -94,6 +97,29 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
     }
     report.lines().iter().try_for_each(|line| run.print(line))?;
     figures.iter().filter_map(missing).try_for_each(|line| run.print(&line))
+}
+
+/// The systems of figure 15 of the study.
+const STUDY_SYSTEMS: [&str; 3] = ["ram=10,30,100", "flash=0,60,120,240", "disks=10,15,20"];
+
+/// The trace that is named; without a name, or with `-`, the first line of standard input names it, as `frieze load`
+/// prints it.
+fn trace_path(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = named.filter(|path| path.as_os_str() != "-") {
+        return Ok(path.to_owned());
+    }
+    if std::io::stdin().is_terminal() {
+        return Err(UsageError(
+            "name the directory of a trace, or let 'frieze load' print one: | frieze what-if -".to_owned(),
+        )
+        .into());
+    }
+    let mut line = String::new();
+    std::io::stdin().take(PATH_BYTES_MAX as u64).read_to_string(&mut line).context("standard input")?;
+    match line.lines().next().map(str::trim).filter(|line| !line.is_empty()) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => Err(UsageError("standard input names no trace: give the directory of one".to_owned()).into()),
+    }
 }
 
 fn missing(table: &FigureTable) -> Option<String> {
@@ -189,7 +215,7 @@ fn shrunk(
             }
             _ => policies.clone(),
         };
-        SystemConfig::new(hardware.shrunk(scale, true)?, policies)
+        SystemConfig::new(hardware.shrunk(scale)?, policies)
     };
     variants.iter().map(system).collect()
 }
@@ -237,7 +263,7 @@ fn other_flash_choice(
     tried: &[TriedSystem],
     local: &LocalLoad,
     limits: SweepLimits,
-    args: &WhatIfArgs,
+    scale: u32,
 ) -> Result<Option<TriedSystem>> {
     let best = if tried.is_empty() { None } else { best_for_little(tried, 0) };
     let Some(best) = best.map(|best| &tried[best]).filter(|best| best.hardware.flash_bytes() > 0) else {
@@ -248,9 +274,9 @@ fn other_flash_choice(
         OnFlashHit::Keep => OnFlashHit::Promote,
     };
     let policies = SystemPolicies { on_flash_hit, ..best.policies.clone() };
-    let systems = [SystemConfig::new(best.hardware.shrunk(args.scale, true)?, policies)?];
+    let systems = [SystemConfig::new(best.hardware.shrunk(scale)?, policies)?];
     let outcome = SystemSweep::new(local, &systems, limits)?.run(&|_| true).into_iter().flatten().next();
-    Ok(outcome.map(|outcome| TriedSystem::scaled(&best.hardware, &systems[0], outcome, args.scale)))
+    Ok(outcome.map(|outcome| TriedSystem::scaled(&best.hardware, &systems[0], outcome, scale)))
 }
 
 /// Memory of the machine, bytes.

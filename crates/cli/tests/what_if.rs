@@ -26,10 +26,10 @@ fn trace(dir: &Path, seconds: i64) {
         };
         let (hot, cold) = (second as u64 * 7 % 16, 16 + second as u64 * 13 % 48);
         writer
-            .push(data(CallKind::Read, 1 + hot / 4, hot % 4 << 20, 50_000))
+            .push(data(CallKind::Read, 1 + hot / 4, (hot % 4) << 20, 50_000))
             .expect("the machine of the test has room");
         writer
-            .push(data(CallKind::Read, 1 + cold / 4, cold % 4 << 20, 50_000))
+            .push(data(CallKind::Read, 1 + cold / 4, (cold % 4) << 20, 50_000))
             .expect("the machine of the test has room");
         writer
             .push(data(CallKind::Append, 1000, second as u64 * 1400, 1400))
@@ -97,7 +97,7 @@ fn what_cannot_be_answered_is_refused_in_words() {
         (vec!["--set", "disk.color=red"], "there is no setting disk.color"),
         (vec!["--on-flash-hit", "keep"], "keep needs flash"),
         (vec!["--profile", "no-such"], "built in are fast14, hdd-nvme, hdd-qlc"),
-        (vec!["--scale", "4"], "15 disks are no multiple of the scale 4"),
+        (vec!["--scale", "4000000"], "disk.seek"),
         (vec!["--sweep", &ram, &flash], "160000 systems are too many for one run, 10000 is the most"),
     ] {
         let done = frieze(&[vec!["what-if", at], args.clone()].concat());
@@ -108,6 +108,8 @@ fn what_cannot_be_answered_is_refused_in_words() {
     trace(&empty, 0);
     let done = frieze(&["what-if", empty.to_str().unwrap()]);
     assert!(!done.status.success() && text(&done.stderr).contains("no reads and no writes"), "{}", text(&done.stderr));
+    let done = frieze(&["what-if", "-"]);
+    assert!(done.status.code() == Some(2) && text(&done.stderr).contains("names no trace"), "{}", text(&done.stderr));
     let done = frieze(&["what-if", dir.path().join("none").to_str().unwrap()]);
     assert!(!done.status.success() && text(&done.stderr).contains("none"), "{}", text(&done.stderr));
 }

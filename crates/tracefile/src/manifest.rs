@@ -42,6 +42,9 @@ pub struct Manifest {
     pub end_ns: i64,
     /// Events, of which each may stand for several calls.
     pub events: u64,
+    /// The trace has one in so many files of its machine.
+    #[serde(default = "whole")]
+    pub one_in: u32,
     /// What is known to be missing.
     #[serde(default)]
     pub lost: LostEvents,
@@ -63,6 +66,11 @@ pub struct Manifest {
     /// Oddities of the source, counted.
     #[serde(default)]
     pub notes: Vec<TraceNote>,
+}
+
+/// A trace of all files.
+fn whole() -> u32 {
+    1
 }
 
 /// A program that was recorded.
@@ -122,6 +130,7 @@ impl Manifest {
         Manifest {
             format: FORMAT.to_owned(),
             version: TRACE_VERSION,
+            one_in: 1,
             made_by: format!("frieze {}", env!("CARGO_PKG_VERSION")),
             source: source.to_owned(),
             calls: CallKind::ALL.iter().map(|call| (*call as u32, call.name().to_owned())).collect(),

@@ -186,8 +186,7 @@ impl FigurePlan {
         for (setting, value) in settings {
             hardware.set(setting, value)?;
         }
-        let system =
-            hardware.shrunk(self.scale, policies.with_disks).and_then(|shrunk| SystemConfig::new(shrunk, policies));
+        let system = hardware.shrunk(self.scale).and_then(|shrunk| SystemConfig::new(shrunk, policies));
         let figure = self.figures.last_mut().expect("a figure was begun");
         match system {
             Ok(system) => {
@@ -341,7 +340,7 @@ impl FigurePlan {
 impl TriedSystem {
     /// What a simulation of one in `scale` files says of the whole.
     pub fn scaled(hardware: &HardwareProfile, system: &SystemConfig, outcome: SimOutcome, scale: u32) -> TriedSystem {
-        let mut whole = outcome;
+        let mut whole = outcome.faster(hardware.slowdown(scale));
         let of_sample = whole.flash_written_bytes;
         whole.flash_written_bytes = of_sample.saturating_mul(scale.into());
         let (costs, years) = (SystemCosts::of(hardware, &whole), flash_years(hardware, &whole));

@@ -122,23 +122,37 @@ impl HardwareProfile {
         self.numbers.get(setting).map(|number| number.value)
     }
 
-    /// The same for a load of one in `by` files: a part of memory and flash, and of the disks if they are simulated.
-    /// Rates of each disk stay as they are.
+    /// The same for a load of one in `by` files: a part of memory, flash and disks. What is left of the disks may be no
+    /// whole number: then whole disks, and flash, are slower by [`HardwareProfile::slowdown`], so that they are as busy
+    /// as those of the whole load, and waits divided by it are those of the whole load. That is exact where requests
+    /// arrive independently of each other.
     ///
     /// # Errors
-    /// `Impossible` if the disks are no multiple of `by`.
-    pub fn shrunk(&self, by: u32, with_disks: bool) -> Result<HardwareProfile, WhatIfError> {
+    /// `OutOfRange` if disks would be too slow to be simulated: take a larger part of the load.
+    pub fn shrunk(&self, by: u32) -> Result<HardwareProfile, WhatIfError> {
         let (mut profile, by) = (self.clone(), by.max(1));
-        if with_disks && !self.disks().is_multiple_of(by) {
-            let disks = self.disks();
-            let words = format!("{disks} disks are no multiple of the scale {by}: choose one that divides all of them");
-            return Err(WhatIfError::Impossible(words));
-        }
-        for (setting, least) in [("ram.size", 0.0), ("flash.size", 0.0), ("disk.count", 1.0)] {
-            let value = (self.required(setting) / f64::from(by)).max(least);
-            profile.put(range_of(setting)?, if setting == "disk.count" { value.floor() } else { value })?;
+        let slowdown = self.slowdown(by);
+        let whole = |setting: &str| self.required(setting) / f64::from(by);
+        profile.put(range_of("ram.size")?, whole("ram.size"))?;
+        profile.put(range_of("flash.size")?, whole("flash.size"))?;
+        profile.put(range_of("disk.count")?, whole("disk.count").floor().max(1.0))?;
+        for (setting, factor) in [
+            ("disk.seek", slowdown),
+            ("disk.bandwidth", 1.0 / slowdown),
+            ("flash.latency", slowdown),
+            ("flash.bandwidth", 1.0 / slowdown),
+        ] {
+            if let Some(value) = self.get(setting).filter(|_| slowdown != 1.0) {
+                profile.put(range_of(setting)?, value * factor)?;
+            }
         }
         Ok(profile)
+    }
+
+    /// How much slower the disks of a load of one in `by` files are simulated than they are: 1 if `by` divides them.
+    pub fn slowdown(&self, by: u32) -> f64 {
+        let of_part = f64::from(self.disks()) / f64::from(by.max(1));
+        of_part.floor().max(1.0) / of_part
     }
 
     /// Its name.

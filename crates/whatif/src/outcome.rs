@@ -100,6 +100,17 @@ impl LatencyHistogram {
         self.total += 1;
     }
 
+    /// The same with all latencies divided by `factor`, to an eighth of a power of two.
+    fn divided(&self, factor: f64) -> LatencyHistogram {
+        let by = (8.0 * factor.log2()).round() as i64;
+        let mut divided = LatencyHistogram { total: self.total, ..LatencyHistogram::default() };
+        let last = divided.counts.len() as i64 - 1;
+        for (class, count) in self.counts.iter().enumerate() {
+            divided.counts[(class as i64 - by).clamp(24, last) as usize] += count;
+        }
+        divided
+    }
+
     /// Nanoseconds that `part` (0 to 1) of the latencies do not exceed, to 12 %; 0 if there are none.
     pub fn quantile_ns(&self, part: f64) -> u64 {
         let wanted = (self.total as f64 * part).ceil() as u64;
@@ -129,6 +140,24 @@ impl SimOutcome {
             self.foreground_ns += served.latency_ns_of_pages();
             self.foreground_runs.add(served.end_ns - request.at_ns);
         }
+    }
+
+    /// What hardware counts that is faster by `factor` under a load that is denser by as much: times at disks and flash
+    /// are divided, and how busy disks are stays.
+    #[must_use]
+    pub fn faster(mut self, factor: f64) -> SimOutcome {
+        if factor == 1.0 {
+            return self;
+        }
+        let divided = |ns: u64| (ns as f64 / factor) as u64;
+        for sums in &mut self.disk {
+            sums.queue_ns = divided(sums.queue_ns);
+            sums.exec_ns = divided(sums.exec_ns);
+            sums.run_latency_ns = divided(sums.run_latency_ns);
+        }
+        self.foreground_ns = divided(self.foreground_ns);
+        self.foreground_runs = self.foreground_runs.divided(factor);
+        self
     }
 
     /// Part of the pages read that memory or flash had; 0 if none was read.
@@ -182,9 +211,10 @@ impl SimOutcome {
         self.flash_written_bytes as f64 * ratio(YEAR_US, self.counted_us as f64)
     }
 
-    /// The statistics of table 1 by name: rates in MB (2^20) and thousands a minute, times in milliseconds.
-    pub fn table1(&self) -> Vec<(&'static str, f64)> {
-        let minutes = self.counted_us as f64 / 60e6;
+    /// The statistics of table 1 by name, of a load that has one in `scale` files: rates of the whole in MB (2^20) and
+    /// thousands a minute, times in milliseconds.
+    pub fn table1(&self, scale: u32) -> Vec<(&'static str, f64)> {
+        let minutes = self.counted_us as f64 / 60e6 / f64::from(scale.max(1));
         let mb = |bytes: u64| ratio(bytes as f64 / f64::from(1 << 20), minutes);
         let requests = |pages: u64| ratio(pages as f64 / 1e3, minutes);
         let of = |purpose: IoPurpose| self.disk[purpose as usize].pages;

@@ -43,6 +43,11 @@ impl TraceLoad {
         self.reader.manifest()
     }
 
+    /// It has one in so many files of its machine.
+    pub fn one_in(&self) -> u32 {
+        self.manifest().one_in.max(1)
+    }
+
     /// Bytes of memory that reading it takes at most, calls of the load included.
     pub fn memory_bytes(&self) -> u64 {
         let events = self.manifest().events;

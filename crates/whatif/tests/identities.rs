@@ -59,7 +59,7 @@ proptest! {
         let exec: u64 = outcome.disk.iter().map(|sums| sums.exec_ns).sum();
         prop_assert_eq!(exec, outcome.busy_ns.iter().sum::<u64>(), "utilisation is the sum of exec");
         let of = |outcome: &frieze_whatif::SimOutcome, name: &str| {
-            outcome.table1().into_iter().find(|(row, _)| *row == name).unwrap().1
+            outcome.table1(1).into_iter().find(|(row, _)| *row == name).unwrap().1
         };
         let weighted: f64 = outcome.disk.iter().map(|sums| sums.queue_ns as f64).sum::<f64>() / pages as f64 / 1e6;
         prop_assert!((of(&outcome, "Disk queue ms") - weighted).abs() < 1e-9);
@@ -323,7 +323,7 @@ fn odd_loads_have_outcomes_without_division_by_zero() {
     ] {
         let local = LocalLoad::lower(&load(calls), &ReplicationSettings::default());
         let outcome = run(&local, &hardware(&[("ram", "90TB")]), SystemPolicies::default());
-        assert!(outcome.table1().iter().all(|(_, value)| value.is_finite()), "{:?}", outcome.table1());
+        assert!(outcome.table1(1).iter().all(|(_, value)| value.is_finite()), "{:?}", outcome.table1(1));
         assert!(outcome.foreground_ms().is_finite() && outcome.hit_ratio() <= 1.0 && outcome.utilisation().is_finite());
     }
 }
@@ -337,4 +337,19 @@ fn jitter_moves_calls_and_loses_none() {
     assert_ne!(jittered.calls(), workload.calls());
     assert!(jittered.calls().windows(2).all(|pair| pair[0].at_us <= pair[1].at_us));
     assert!(workload.until(100 * common::SECOND).calls().len() < workload.calls().len());
+}
+
+/// A part of a disk as a slower disk: under requests that arrive independently it waits as the whole one does.
+#[test]
+fn a_slower_disk_under_a_thinner_load_waits_as_the_whole_one() {
+    let profile = HardwareProfile::built_in("fast14").unwrap();
+    for (by, disks, slowdown) in [(1, 15, 1.0), (5, 3, 1.0), (15, 1, 1.0), (225, 1, 15.0), (10, 1, 1.0 / 1.5)] {
+        let part = profile.shrunk(by).unwrap();
+        assert_eq!(part.disks(), disks, "1/{by}");
+        assert!((profile.slowdown(by) - slowdown).abs() < 1e-9, "1/{by}");
+        let of = |profile: &HardwareProfile, name: &str| profile.get(name).unwrap();
+        assert!((of(&part, "disk.seek") - 10.0 * slowdown).abs() < 1e-9);
+        assert!((of(&part, "disk.bandwidth") - 100.0 / slowdown).abs() < 1e-9);
+        assert!((of(&part, "ram.size") - of(&profile, "ram.size") / f64::from(by)).abs() < 1e-9);
+    }
 }

@@ -28,11 +28,11 @@ JSON: answer (a list of label and words), assumptions, systems (a list of name, 
 foreground_slow_ms, p99_ms, hit_ratio, ram_hit_ratio, utilisation, flash_years, capex, opex, opex_with_ram, justified,
 overloaded, table1).")]
 pub(crate) struct WhatIfArgs {
-    /// Directory of the trace.
+    /// Directory of the trace [default, and '-': the first line of standard input names it].
     #[arg(value_name = "TRACE")]
-    pub(crate) trace: PathBuf,
+    pub(crate) trace: Option<PathBuf>,
 
-    /// The study's hardware: the same as --profile fast14.
+    /// The study's hardware, and without --sweep its 36 systems.
     #[arg(long, conflicts_with = "profile")]
     pub(crate) fast14: bool,
 
@@ -88,9 +88,10 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
     pub(crate) replicas: u8,
 
-    /// The trace has one in so many files of a machine: memory, flash and disks are divided by it.
-    #[arg(long, value_name = "FILES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) scale: u32,
+    /// The trace has one in so many files of a machine: memory, flash and disks are divided by it [default: as the trace
+    /// says].
+    #[arg(long, value_name = "FILES", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) scale: Option<u32>,
 
     /// Threads [default: the processor's].
     #[arg(long, value_name = "COUNT")]

@@ -266,7 +266,7 @@ pub(super) fn replay(run: &mut CommandRun, load: &MessagesLoad, dir: &Path, pace
 
 /// Makes what the load reads of files from before it. Returns the bytes.
 fn prepare(run: &mut CommandRun, load: &MessagesLoad, files: &mut ReplayFiles<'_>, pace: ReplayPace) -> Result<u64> {
-    run.show(|wanted| ProgressLine::bytes(wanted));
+    run.show(ProgressLine::bytes);
     run.progress(|progress| progress.at("files from before".to_owned()));
     let mut created: std::collections::BTreeSet<u64> = std::collections::BTreeSet::new();
     let mut bytes = 0u64;

@@ -36,7 +36,7 @@ impl WhatIfReport<'_> {
                 format::duration_ms(now.outcome.counted_us / 1000)
             ));
             let mut table = TextTable::new(&[false, true]);
-            for (name, value) in now.outcome.table1() {
+            for (name, value) in now.outcome.table1(self.scale) {
                 table.row([name.to_owned(), format!("{value:.3}")]);
             }
             lines.extend(table.lines());
@@ -81,7 +81,18 @@ impl WhatIfReport<'_> {
             all.push(format!("{words} ({} for {}): only first reads miss", format::size(cache), format::size(data)));
         }
         if self.scale > 1 {
-            all.push(format!("the trace has one in {} files: memory, flash and disks are divided by it", self.scale));
+            all.push(format!(
+                "the trace has one in {} files of a machine: memory, flash and disks are divided by it, and rates are \
+                 those of all files",
+                self.scale
+            ));
+        }
+        if self.systems.iter().any(|system| system.hardware.slowdown(self.scale) != 1.0) {
+            all.push(
+                "a part of a disk is simulated as a slower disk, and waits are divided by as much: exact where requests \
+                 arrive independently (a trace of 1/5 or 1/15 needs no such parts)"
+                    .to_owned(),
+            );
         }
         if self.systems.iter().any(|system| system.costs.is_none()) {
             all.push(format!("profile {} lacks prices: no costs (--set disk.price=100 and others)", self.base.name()));
@@ -122,7 +133,7 @@ impl WhatIfReport<'_> {
         let outcome = &system.outcome;
         let finite = |number: f64| number.is_finite().then_some(number);
         let table1: serde_json::Map<String, Value> =
-            outcome.table1().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+            outcome.table1(self.scale).into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
         json!({
             "name": name_of(&system.hardware), "ram_gb": system.hardware.get("ram.size"),
             "flash_gb": system.hardware.get("flash.size"), "disks": system.hardware.disks(),
