@@ -9,7 +9,7 @@
 
 `--publish` writes the point and the table of what it gives to crates/load/messages.toml, and the table to docs/load.md.
 
-CMA-ES over the logarithms of 18 parameters. The loss of a point is the sum over all numbers of
+CMA-ES over the logarithms of 17 parameters. The loss of a point is the sum over all numbers of
 weight * min(5, distance / tolerance)^2, weight 1 for printed and 0.5 for derived ones, averaged over seeds. Figures 9
 to 15, 18 and 20 of the study are no part of it, but the log's burst and the points of LRU caches.
 """
@@ -47,7 +47,6 @@ FITTED = [
     ("compaction_ratio", 1.0, 0.3, 3.0),
     ("compaction_floor_mb", 30, 1, 300),
     ("major_days", 30, 5, 120),
-    ("compaction_mb_per_second", 20, 2, 100),
 ]
 #: Set by hand, in every point: `family.FIELD.FAMILY` or the name of a parameter.
 GIVEN = {"family.base.PrefetchMeta": 0.013, "family.write.Keywords": 0.05, "diurnal_amplitude": 0.35}

@@ -99,6 +99,10 @@ impl WhatIfAnswer {
             if systems.len() > 1 {
                 answer.say("Worth their price", format!("{count} of {} systems", systems.len()));
             }
+            if let Some((cheapest, next)) = first_step(systems, &answer.justified) {
+                let words = format!("{:24} {}", difference(cheapest, next), gain(cheapest, next));
+                answer.say(&format!("From {}", name_of(&cheapest.hardware)), words);
+            }
         }
         answer
     }
@@ -106,6 +110,19 @@ impl WhatIfAnswer {
     fn say(&mut self, label: &str, words: String) {
         self.sentences.push((label.to_owned(), words));
     }
+}
+
+/// The cheapest system that is worth its price, and the next one.
+fn first_step<'s>(systems: &'s [TriedSystem], justified: &[bool]) -> Option<(&'s TriedSystem, &'s TriedSystem)> {
+    let mut worth: Vec<&TriedSystem> = systems
+        .iter()
+        .zip(justified)
+        .filter(|(system, is)| **is && system.costs.is_some())
+        .map(|(system, _)| system)
+        .collect();
+    let capex = |system: &TriedSystem| system.costs.map_or(0.0, |costs| costs.capex);
+    worth.sort_by(|one, other| capex(one).total_cmp(&capex(other)));
+    Some((*worth.first()?, *worth.get(1)?))
 }
 
 fn present(now: &TriedSystem) -> String {

@@ -67,5 +67,9 @@ fn every_figure_has_its_systems() {
     let scaled = FigurePlan::new(&hardware(&[]), &SystemPolicies::default(), 15, workload.span_us()).unwrap();
     let tables = scaled.run(&workload, &ReplicationSettings::default(), limits, &|_, _| true).unwrap();
     let prices = tables.iter().find(|table| table.figure == 15).unwrap();
-    assert_eq!((prices.rows.len(), &prices.missing), (36, &None), "ten disks of which a fifteenth is two thirds of one");
+    assert_eq!(
+        (prices.rows.len(), &prices.missing),
+        (36, &None),
+        "ten disks of which a fifteenth is two thirds of one"
+    );
 }
