@@ -88,8 +88,8 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
     pub(crate) replicas: u8,
 
-    /// The trace has one in so many files of a machine: memory, flash and disks are divided by it [default: as the trace
-    /// says].
+    /// The trace has one in so many files of a machine, by which memory, flash and disks are divided [default: as the
+    /// trace says].
     #[arg(long, value_name = "FILES", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) scale: Option<u32>,
 

@@ -89,8 +89,8 @@ impl WhatIfReport<'_> {
         }
         if self.systems.iter().any(|system| system.hardware.slowdown(self.scale) != 1.0) {
             all.push(
-                "a part of a disk is simulated as a slower disk, and waits are divided by as much: exact where requests \
-                 arrive independently (a trace of 1/5 or 1/15 needs no such parts)"
+                "a part of a disk is simulated as a slower disk, and waits are divided by as much: exact where \
+                 requests arrive independently (a trace of 1/5 or 1/15 needs no such parts)"
                     .to_owned(),
             );
         }
