@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze
+.PHONY: help demo cluster build install check test fuzz sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze paper-hbase
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -87,6 +87,9 @@ long-run: ## 30 minutes of writes and reads of the past with two restarts: memor
 
 libcachesim: ## cache policies beside those of libCacheSim, from PyPI in an environment of its own (about 2 min; not in CI)
 	@crates/whatif/tests/libcachesim/run.py
+
+paper-hbase: build ## every number of "Analysis of HDFS Under HBase" beside ours (ten minutes; not in CI)
+	@bench/papers/hdfs_under_hbase.py --frieze target/release/frieze --out out/paper-hbase
 
 bench-hdfs: build ## the same stock Hadoop client on real HDFS and on frieze, in turn (needs a JDK and Maven; about 10 min)
 	@bench/hdfs/run.py --frieze target/release/frieze
