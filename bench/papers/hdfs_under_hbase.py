@@ -225,7 +225,7 @@ def main():
     if args.document:
         before, _, rest = args.document.read_text().partition("<!-- table -->\n")
         _, _, after = rest.partition("<!-- end of table -->")
-        args.document.write_text(f"{before}<!-- table -->\n{table}\n<!-- end of table -->{after}")
+        args.document.write_text(f"{before}<!-- table -->\n{table}\n\n<!-- end of table -->{after}")
     print(table)
 
 
