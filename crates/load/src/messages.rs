@@ -143,6 +143,7 @@ enum LoadTask {
     Compact { job: u32 },
     Major { store: u32 },
     Remove { file: u64, region: u32, family: u8 },
+    Log { left: u32 },
 }
 
 #[derive(Debug, Default)]
@@ -329,6 +330,7 @@ impl<E: From<LoadError>, F: FnMut(&LoadEvent<'_>) -> Result<(), E>> LoadRun<'_, 
                 LoadTask::Visit { user, left } => self.visit(user, left)?,
                 LoadTask::Compact { job } => self.compact(job)?,
                 LoadTask::Major { store } => self.major(store)?,
+                LoadTask::Log { left } => self.write_log(left)?,
                 LoadTask::Remove { file, region, family } => {
                     self.emit_name(LoadCall::Unlink, file, region, family, FilePlace::Archive, None)?;
                 }
@@ -451,14 +453,7 @@ impl<E: From<LoadError>, F: FnMut(&LoadEvent<'_>) -> Result<(), E>> LoadRun<'_, 
         while self.log.backlog >= mean * writes {
             match self.load.detail {
                 LogDetail::Bursts => self.emit_log(LoadCall::Write, (mean * writes) as u64)?,
-                LogDetail::Writes => {
-                    for _ in 0..writes as u32 {
-                        // Within the limit up to which HTFS puts writes together.
-                        let spread = (4096.0 / mean - 1.0).clamp(0.0, 0.4);
-                        let len = mean * (1.0 + spread * (2.0 * unit(&mut self.rng) - 1.0));
-                        self.emit_log(LoadCall::Write, len as u64)?;
-                    }
-                }
+                LogDetail::Writes => self.write_log(writes as u32)?,
             }
             self.log.backlog -= mean * writes;
         }
@@ -470,6 +465,19 @@ impl<E: From<LoadError>, F: FnMut(&LoadEvent<'_>) -> Result<(), E>> LoadRun<'_, 
         (self.log.number, self.log.stream) = (self.files.next_number(), self.files.next_stream());
         self.log.size = 0;
         self.emit_log(LoadCall::Create, 0)
+    }
+
+    /// One write of a burst; those that are left follow it.
+    fn write_log(&mut self, left: u32) -> Result<(), E> {
+        let (mean, gap_ms) = (self.load.parameters.log_write_bytes, self.load.parameters.log_gap_ms);
+        // Within the limit up to which HTFS puts writes together.
+        let spread = (4096.0 / mean - 1.0).clamp(0.0, 0.4);
+        let len = mean * (1.0 + spread * (2.0 * unit(&mut self.rng) - 1.0));
+        self.emit_log(LoadCall::Write, len as u64)?;
+        if left > 1 {
+            self.schedule(self.now_ns.saturating_add(ns(gap_ms / 1e3)), LoadTask::Log { left: left - 1 });
+        }
+        Ok(())
     }
 
     fn create(&mut self, file: &StoreFile, purpose: LoadPurpose) -> Result<u64, E> {

@@ -101,8 +101,10 @@ parameters! {
     block_cache_fill 0.1 1.0,
     /// Bytes of one log write, mean.
     log_write_bytes 64.0 4096.0,
-    /// Log writes that come together.
+    /// Log writes of a burst, of which one follows the other.
     log_burst 1.0 10_000.0,
+    /// Time between two of them, in ms.
+    log_gap_ms 0.0 10_000.0,
     /// Size of a log file, in MB (10^6).
     log_mb 1.0 100_000.0,
 }
