@@ -113,3 +113,27 @@ fn what_cannot_be_answered_is_refused_in_words() {
     let done = frieze(&["what-if", dir.path().join("none").to_str().unwrap()]);
     assert!(!done.status.success() && text(&done.stderr).contains("none"), "{}", text(&done.stderr));
 }
+
+#[test]
+fn a_load_is_simulated_by_the_name_that_it_prints() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut load = Command::new(env!("CARGO_BIN_EXE_frieze"));
+    load.args(["load", "messages", "--scale", "1/3000", "--days", "0.3"]).env("XDG_CACHE_HOME", dir.path());
+    let made = load.output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let name = dir.path().join("name");
+    std::fs::write(&name, &made.stdout).unwrap();
+    let mut what_if = Command::new(env!("CARGO_BIN_EXE_frieze"));
+    what_if.args(["what-if", "--fast14", "--json"]).stdin(std::fs::File::open(&name).unwrap());
+    let answered = what_if.output().unwrap();
+    assert!(answered.status.success(), "{}", text(&answered.stderr));
+    let answer: serde_json::Value = serde_json::from_slice(&answered.stdout).unwrap();
+    assert_eq!((&answer["scale"], answer["systems"].as_array().unwrap().len()), (&3000.into(), 36));
+    let words = answer["answer"].to_string();
+    assert!(words.contains("Worth their price") && words.contains("From 10 GB, 10 disks"), "{words}");
+    for scale in ["0", "-1", "2", "1e9", "1/0", "half"] {
+        let refused = frieze(&["load", "messages", "--scale", scale]);
+        assert_eq!(refused.status.code(), Some(2), "{scale}: {}", text(&refused.stderr));
+        assert!(text(&refused.stderr).contains("1/225"), "{scale}: {}", text(&refused.stderr));
+    }
+}

@@ -50,6 +50,8 @@ pub struct TracedActor {
 #[derive(Debug)]
 pub struct TraceWriter {
     dir: PathBuf,
+    /// The directory was not there before.
+    is_made: bool,
     manifest: Manifest,
     rows: Vec<TraceRow>,
     /// Parts written of each hour.
@@ -66,6 +68,7 @@ impl TraceWriter {
     /// # Errors
     /// `NotEmpty`, `System`.
     pub fn create(dir: &Path, manifest: Manifest) -> Result<TraceWriter, TraceFileError> {
+        let is_made = !dir.exists();
         fs::create_dir_all(dir).map_err(TraceFileError::system("create", dir))?;
         let mut entries = fs::read_dir(dir).map_err(TraceFileError::system("read", dir))?;
         if entries.next().is_some() {
@@ -73,6 +76,7 @@ impl TraceWriter {
         }
         Ok(TraceWriter {
             dir: dir.to_owned(),
+            is_made,
             manifest,
             rows: Vec::new(),
             parts: BTreeMap::new(),
@@ -156,6 +160,10 @@ impl TraceWriter {
             let path = self.dir.join(name);
             let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             drop(removed);
+        }
+        // A directory that others use, or have filled meanwhile, stays.
+        if self.is_made {
+            drop(fs::remove_dir(&self.dir));
         }
     }
 }

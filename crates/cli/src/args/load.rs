@@ -38,7 +38,7 @@ model, paper, tolerance, source, met; with --against: directory, calls, read, wr
 pub(crate) struct LoadMessagesArgs {
     /// Part of one machine: 1/15 is one disk of its fifteen. From 1/100000 up to 1; a whole machine and 8.3 days are
     /// 320 million events.
-    #[arg(long, value_name = "PART", default_value = "1/225")]
+    #[arg(long, value_name = "PART", default_value = "1/225", allow_negative_numbers = true)]
     pub(crate) scale: String,
 
     /// Days of the load; above 0 and at most 366.

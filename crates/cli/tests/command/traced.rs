@@ -156,7 +156,7 @@ fn what_another_program_recorded_becomes_a_trace() {
     let run = words(&import("other", &["--under", "/mnt"]));
     let text = server.fails(1, &run.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(text.contains("no call in the format strace"), "{text}");
-    assert!(!server.local("other/events").exists(), "nothing is left of it");
+    assert!(!server.local("other").exists(), "nothing is left of it");
     let run = words(&import("other", &["--zone", "25"]));
     let text = server.fails(2, &run.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(text.contains("hours from -24 to 24"), "{text}");
