@@ -4,8 +4,8 @@
 //! of rows further down. `ARCHITECTURE.md` repeats the table: `UPDATE_EXPECT=1 cargo test -p frieze-locks` writes it.
 //!
 //! A new lock gets a row of its own, as far down as the locks under it allow. `held in waits` in a row says that a
-//! thread holds the lock while it waits for a signal or for other servers: no thread that answers needs it. `signalled
-//! from below` says that a wait for a signal under this lock is as the wait for the lock itself: until the signal comes
+//! thread holds the lock while it waits for a signal or for other servers: no thread that answers needs it. `held in
+//! signals` allows it to wait for a signal alone. `signalled from below` says that a wait for a signal under this lock is as the wait for the lock itself: until the signal comes
 //! the thread that sends it locks nothing of the rows above, which the waiting thread may hold.
 
 /// A place in the order of locks. Only the table below makes levels.
@@ -27,12 +27,24 @@ pub struct LevelRow {
     pub guards: &'static str,
     /// A thread may hold the lock while it waits for a signal or for other servers.
     pub is_held_in_waits: bool,
+    /// A thread may hold the lock while it waits for a signal, and not while it waits for other servers.
+    pub is_held_in_signals: bool,
     /// The thread that signals under the lock locks nothing above it on its way.
     pub is_signalled_from_below: bool,
 }
 
 mod sealed {
     pub trait Sealed {}
+}
+
+/// `==` of texts, for constants.
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
 }
 
 macro_rules! levels {
@@ -55,7 +67,8 @@ macro_rules! levels {
                     name: stringify!($name),
                     package: $package,
                     guards: $guards,
-                    is_held_in_waits: [$(stringify!($waits),)? ""].len() > 1,
+                    is_held_in_waits: is_same([$(stringify!($waits),)? ""][0], "waits"),
+                    is_held_in_signals: is_same([$(stringify!($waits),)? ""][0], "signals"),
                     is_signalled_from_below: [$(stringify!($below),)? ""].len() > 1,
                 };
             }
@@ -70,7 +83,7 @@ levels! {
     ReadPlace in "node": "the place of a connection among large reads";
     Founding in "node", held in waits: "one founding of a cluster at a time";
     RemainingSpace in "service": "space of chains that moved away, as far as it is counted";
-    DeadRecords in "planes": "dead records, and space of them that is not freed yet";
+    DeadRecords in "planes", held in signals: "dead records, and space of them that is not freed yet";
     HistoryExpiry in "service", held in waits: "readers are edits under way, the writer is an expiry of history";
     FlushState in "planes", held in waits: "the flush under way: one at a time";
     ControlState in "node": "this server's part in the control plane";

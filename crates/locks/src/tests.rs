@@ -111,6 +111,15 @@ fn a_wait_for_a_signal_from_below_is_as_the_wait_for_the_lock() {
 }
 
 #[test]
+fn a_lock_that_no_signal_needs_is_held_in_waits_for_signals_and_not_for_other_servers() {
+    let (dead, turn, published) =
+        (Mutex::<levels::DeadRecords, _>::new(()), Mutex::<levels::PublishTurn, _>::new(()), Condvar::new());
+    let _dead = dead.lock();
+    drop(published.wait_timeout(turn.lock(), Duration::ZERO));
+    assert!(message(check_may_wait).contains("waits for other servers, and holds DeadRecords"));
+}
+
+#[test]
 fn a_signal_wakes_a_thread_that_holds_its_lock_again() {
     let (lock, changed) = (Inner::new(false), Condvar::new());
     let (begun, begins) = mpsc::channel();
@@ -215,9 +224,10 @@ fn a_thread_that_panics_already_is_not_checked() {
 fn the_table_of_the_architecture_is_the_codes() {
     let mut table = String::from("| level | lock | crate | guards |\n|---|---|---|---|\n");
     for row in ROWS {
-        let waits = match (row.is_held_in_waits, row.is_signalled_from_below) {
-            (true, _) => "; held in waits",
-            (_, true) => "; signalled from below",
+        let waits = match (row.is_held_in_waits, row.is_held_in_signals, row.is_signalled_from_below) {
+            (true, ..) => "; held in waits",
+            (_, true, _) => "; held in signals",
+            (.., true) => "; signalled from below",
             _ => "",
         };
         table += &format!("| {} | `{}` | {} | {}{waits} |\n", row.number, row.name, row.package, row.guards);

@@ -79,8 +79,8 @@ impl HeldLevel {
     /// when the thread wakes.
     ///
     /// # Panics
-    /// With debug assertions, if the thread holds another lock: the thread that has to signal may need it. Locks of
-    /// rows above are excepted where the signal comes from below.
+    /// With debug assertions, if the thread holds another lock: the thread that has to signal may need it. Locks whose
+    /// rows allow it are excepted, and locks of rows above where the signal comes from below.
     #[inline]
     #[track_caller]
     pub(crate) fn check_wait(&self) {
@@ -89,7 +89,9 @@ impl HeldLevel {
             let at = Location::caller();
             let own = self.lock;
             let is_allowed = |row: &LevelRow| {
-                row.is_held_in_waits || (own.row.is_signalled_from_below && row.number < own.row.number)
+                row.is_held_in_waits
+                    || row.is_held_in_signals
+                    || (own.row.is_signalled_from_below && row.number < own.row.number)
             };
             let other = with_entries(|held| {
                 held.locks.iter().find(|lock| lock.serial != own.serial && !is_allowed(lock.row)).copied()
