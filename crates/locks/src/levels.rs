@@ -5,8 +5,9 @@
 //!
 //! A new lock gets a row of its own, as far down as the locks under it allow. `held in waits` in a row says that a
 //! thread holds the lock while it waits for a signal or for other servers: no thread that answers needs it. `held in
-//! signals` allows it to wait for a signal alone. `signalled from below` says that a wait for a signal under this lock is as the wait for the lock itself: until the signal comes
-//! the thread that sends it locks nothing of the rows above, which the waiting thread may hold.
+//! signals` allows it to wait for a signal alone. `signalled from below` says that a wait for a signal under this lock
+//! is as the wait for the lock itself: until the signal comes the thread that sends it locks nothing of the rows above,
+//! which the waiting thread may hold.
 
 /// A place in the order of locks. Only the table below makes levels.
 pub trait Level: sealed::Sealed {
