@@ -217,6 +217,7 @@ fn install(
     let made = Command::new(base).args(["-m", "venv"]).arg(&building).output().context("python -m venv")?;
     if !made.status.success() {
         let words = last_line(&made.stderr).unwrap_or_else(|| last_line(&made.stdout).unwrap_or_default());
+        std::fs::remove_dir_all(&building).ok();
         bail!("python -m venv {}: {words}", format::local(&building));
     }
     let mut pip = Command::new(building.join("bin/python"));

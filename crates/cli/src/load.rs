@@ -192,7 +192,7 @@ mod tests {
         let scale = |text: &str| parse_scale(text).ok();
         assert_eq!(scale("1/4"), Some(0.25));
         assert_eq!(scale("0.5"), Some(0.5));
-        assert_eq!(scale("-1"), Some(-1.0), "its range is checked elsewhere");
+        assert_eq!(scale("-1"), Some(-1.0), "the range is for the load to check");
         for wrong in ["", "x", "1/0", "1/", "/2", "nan", "inf", "1/2/3"] {
             assert_eq!(scale(wrong), None, "{wrong}");
         }

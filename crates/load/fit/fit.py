@@ -170,10 +170,10 @@ def main():
                     mine.append((i, loss, min(answer["met"] for answer in answers)))
                 return mine
 
-            told = sorted(sum(pool.map(losses, range(args.jobs)), []))
-            runs += len(told) * args.seeds
-            search.tell(vectors, [loss for _, loss, _ in told])
-            for i, loss, met in told:
+            losses_of = sorted(sum(pool.map(losses, range(args.jobs)), []))
+            runs += len(losses_of) * args.seeds
+            search.tell(vectors, [loss for _, loss, _ in losses_of])
+            for i, loss, met in losses_of:
                 if loss < best:
                     best = loss
                     found = {"loss": loss, "met": met, "runs": runs, "point": points[i]}

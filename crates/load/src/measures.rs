@@ -1,7 +1,7 @@
 //! What the study counts, counted from events alone.
 //!
-//! Bytes, files and calls are told for nine machines and 8.3 days, as the study does: [`Measures::numbers`] multiplies
-//! by what the load leaves out. Sizes of files are told in whole regions.
+//! Bytes, files and calls are those of nine machines and 8.3 days, as the study does: [`Measures::numbers`] multiplies
+//! by what the load leaves out. Sizes of files are those of whole regions.
 
 use std::collections::BTreeMap;
 
@@ -150,7 +150,7 @@ impl Measures {
         if self.blocks.len() < event.blocks.end as usize + 3 {
             self.blocks.resize(event.blocks.end as usize + 3, BlockUse::default());
         }
-        // Blocks of one event are told apart by equal parts: only sums of bytes are asked for.
+        // The blocks of one event are equal parts of it: only sums of bytes are asked for.
         let count = event.blocks.end - first;
         for i in 0..count {
             let (start, end) = (event.len * i / count, event.len * (i + 1) / count);
@@ -332,8 +332,8 @@ impl Measures {
         let removed = |file: &FileUse| file.removed_ns.is_some();
         put("small_dead_in_a_minute", share(&small.2, &|f| removed(f) && hours(f) < 1.0 / 60.0));
         put("small_older_than_6_hours", share(&small.2, &|f| hours(f) > 6.0));
-        let told: Vec<&FileUse> = medium.2.iter().copied().filter(|f| removed(f) || hours(f) > 8.0).collect();
-        put("medium_older_than_8_hours", share(&told, &|f| hours(f) > 8.0));
+        let known: Vec<&FileUse> = medium.2.iter().copied().filter(|f| removed(f) || hours(f) > 8.0).collect();
+        put("medium_older_than_8_hours", share(&known, &|f| hours(f) > 8.0));
         let large_dead = large.2.iter().filter(|file| removed(file)).count() as f64 * store_weight;
         put("large_dead", large_dead / (large.0 + log_count));
         put("large_dead_without_logs", large_dead / large.0);

@@ -1,7 +1,7 @@
 //! The load itself: visits, puts, flushes, logs and compactions, in the order of time.
 //!
 //! A scale below one region of the machine makes regions *slices*: fewer users, and files, flushes and speeds smaller
-//! by the same factor, so that files live as long as those of whole regions. Sizes of files are then told in whole
+//! by the same factor, so that files live as long as those of whole regions. Sizes of files are then those of whole
 //! units by dividing by [`MessagesLoad::slice`].
 
 mod files;

@@ -20,7 +20,7 @@ use crate::writer::{TraceNames, TraceWriter};
 pub(crate) use libcachesim::REQUEST_BYTES;
 pub use target::{ImportFormat, ImportSettings};
 
-/// Adds inputs to a trace and returns its words. `progress` is told bytes as they are read.
+/// Adds inputs to a trace and returns its words. `progress` receives the number of bytes as they are read.
 ///
 /// # Errors
 /// `System`; `Bad` for an input without any line of the format, or with more than 8,388,608 paths.

@@ -5,9 +5,9 @@
 //!
 //! # The algorithm
 //! Files take turns, a slice of bytes each. Within a file requests are served upward from the last one, then from the
-//! lowest again (C-SCAN). A request right behind the last one of its file costs its transfer alone; elsewhere in the
-//! file a seek of the distance over the bandwidth comes first, at most a whole seek; in another file a whole seek. The
-//! head keeps its place while the disk is idle, and a distance backward counts as one forward.
+//! lowest again (C-SCAN). A request right behind the last one of its file costs its transfer alone; at another place of
+//! the file a seek of the distance over the bandwidth comes first, at most a whole seek; in another file a whole seek.
+//! The head keeps its place while the disk is idle, and a distance backward counts as one forward.
 //!
 //! # Source
 //! Harter et al. (FAST'14), §3.2. Cases computed by hand: `testdata/disk.txt`.

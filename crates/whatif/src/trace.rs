@@ -6,7 +6,7 @@
 //!
 //! # Purposes
 //! Where the trace has the column `purpose`, it counts. Else: a write of a file of kind `log` is a log; a read is a
-//! user's; any other write is a flush. Of HBase's files under `.tmp`, flushes and compactions are told apart by what
+//! user's; any other write is a flush. Of HBase's files under `.tmp`, flushes and compactions differ by what
 //! follows the rename of a file into its store: within ten minutes the inputs of a compaction move from the store to
 //! the archive. A stream that reads nine tenths of such an input before it moves is the compaction's.
 
@@ -314,7 +314,7 @@ impl<'a> TraceReading<'a> {
         RecordedLoad::new(self.calls, span_us, self.assumptions.into_iter().map(words).collect())
     }
 
-    /// Tells the output of compactions from that of flushes, and what a compaction read from what users read.
+    /// Separates the output of compactions from that of flushes, and what a compaction read from what users read.
     fn decide_compactions(&mut self) {
         let mut archived: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for (at_us, dir) in self.files.iter().filter_map(|file| file.archived) {

@@ -202,7 +202,7 @@ def lifetimes(tables):
                     "removed": len(gone),
                     "removed share": share(len(gone), n),
                     **{
-                        f"gone within {duration(t)}": share(int((gone <= t).sum()), n)
+                        f"removed within {duration(t)}": share(int((gone <= t).sum()), n)
                         for t in [60 * 10**9, 3600 * 10**9, 8 * 3600 * 10**9]
                     },
                 }
@@ -233,7 +233,7 @@ def lifetimes(tables):
         f"Of {grouped(sum(r['created'] for r in main))} files created, {percent(main[0]['share of files'])} are small, "
         f"{percent(main[1]['share of files'])} medium, {percent(main[2]['share of files'])} large; large ones hold "
         f"{percent(main[2]['share of data'])} of the data.",
-        f"{percent(main[0]['gone within 60 s'])} of small files "
+        f"{percent(main[0]['removed within 60 s'])} of small files "
         f"are removed within a minute; {percent(main[2]['removed share'])} of large ones within the trace.",
     ]
     kinds_of = "without logs" if total else "with logs"

@@ -222,10 +222,10 @@ class Files(unittest.TestCase):
         rows = figures["lifetimes"].rows["lifetimes"]
         small, medium, large = rows[:3]
         self.assertEqual(
-            (small["created"], small["gone within 60 s"], small["gone within 60 min"], small["removed share"]),
+            (small["created"], small["removed within 60 s"], small["removed within 60 min"], small["removed share"]),
             (4, 0.25, 0.5, 0.75),
         )
-        self.assertEqual((medium["gone within 8 h"], medium["removed"]), (0.0, 1))
+        self.assertEqual((medium["removed within 8 h"], medium["removed"]), (0.0, 1))
         self.assertEqual((large["created"], large["removed"]), (1, 0))
         self.assertEqual(rows[5]["created"], 2)
         self.assertEqual(large["share of data"], 100 * MIB / (10_000 + 120 * MIB))
