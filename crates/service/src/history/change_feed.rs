@@ -101,9 +101,9 @@ impl History {
         let changed = history.changed((after, upto), stamps, CHANGES_MAX, &mut |subject| {
             Ok(is_name(&own_names, subject) || within.holds(cuts, subject.inode())?)
         })?;
-        let entries_read = changed.index_entries + changed.versions;
         let (files, records) = self.files_changed(&area, interval, cuts, &|_| false)?;
-        Ok(Changes { subjects: changed.subjects, files, entries_read: entries_read + records })
+        let entries_read = changed.index_entries + changed.versions + records;
+        Ok(Changes { subjects: changed.subjects, files, entries_read })
     }
 
     /// What one transaction changed of names, inodes and attributes within `scope`; `cuts` are just before and after
@@ -145,15 +145,17 @@ impl History {
         also: &dyn Fn(InodeId) -> bool,
     ) -> Result<(Vec<FileChange>, u64), Fault> {
         let (touched, mut entries_read) = self.touched(interval, &|inode| area.may_hold(inode))?;
-        let mut within = Within::new(area.scope);
-        let mut files = Vec::new();
+        let (mut within, mut files) = (Within::new(area.scope), Vec::new());
+        let expires = self.planes.meta.forgetting_count().count > 0;
         for inode in touched {
             if within.holds_file(cuts, inode)? || also(inode) {
-                let names = [cuts.before.names(inode)?, cuts.after.names(inode)?].concat();
-                let judged = names.into_iter().map(|named| named.parent).chain([inode]);
-                let horizon = self.planes.meta.newest_horizon(judged);
+                let mut by_record = also(inode);
                 // Of what has expired, a snapshot may keep an instant in the middle of a run.
-                let by_record = also(inode) || horizon.is_some_and(|horizon| horizon.before > interval.after.0);
+                if expires && !by_record {
+                    let names = [cuts.before.names(inode)?, cuts.after.names(inode)?].concat();
+                    let newest = self.planes.meta.newest_horizon(names.iter().map(|name| name.parent).chain([inode]));
+                    by_record = newest.is_some_and(|horizon| horizon.before > interval.after.0);
+                }
                 let detail = if by_record { Detail::Records } else { Detail::Runs };
                 let (change, records) = self.written(inode, interval, detail)?;
                 entries_read += records;
@@ -193,14 +195,12 @@ impl History {
         // The layout of a file is that of its birth.
         let chunk_bytes = self.planes.meta.layout(inode)?.chunk_bytes;
         let records = self.files.records(inode, interval.after, interval.upto, RECORDS_MAX + 1)?;
-        let device = self.planes.data.device();
-        let dropped = device.log_of([inode])?.dropped_records(inode, interval.after, interval.upto);
+        let dropped = self.planes.data.device().log_of([inode])?.dropped_records(inode, interval.after, interval.upto);
         let lost = !dropped.is_empty() || self.files.may_be_forgotten_remotely(inode, interval.after);
         if records.len() > RECORDS_MAX {
-            return Err(Fault::new(
-                Reason::Overloaded,
-                format!("more than {RECORDS_MAX} writes to inode {inode} in the interval: ask for a shorter one"),
-            ));
+            let words =
+                format!("more than {RECORDS_MAX} writes to inode {inode} in the interval: ask for a shorter one");
+            return Err(Fault::new(Reason::Overloaded, words));
         }
         let mut writes: Vec<Written> = Vec::new();
         for record in &records {
