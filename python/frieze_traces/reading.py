@@ -76,10 +76,12 @@ def fingerprint(traces, options):
 def _open(number, folder, partial):
     manifest = _manifest(folder)
     notes = []
-    files = sorted((folder / "events").rglob("*.parquet"))
+    files = _files(folder, manifest)
     good = []
     for file in files:
         try:
+            if not file.exists():
+                raise TraceError(f"{file} is missing, and the manifest names it. Copy the trace again, whole")
             _check_columns(file, contract.EVENTS)
             good.append(file)
         except TraceError as error:
@@ -103,11 +105,28 @@ def _open(number, folder, partial):
     else:
         notes.append(f'{folder} has no paths.parquet: every file is of kind "other"')
         paths = None
+    if manifest.get("recording"):
+        notes.append(f"{folder}: a program records into it, or was killed: what came last is not in it yet")
     if not partial and files:
         rows = sum(pyarrow.parquet.read_metadata(file).num_rows for file in files)
         if rows != manifest["events"]:
             notes.append(f"{folder}: the manifest counts {manifest['events']} events, the files have {rows}")
     return Trace(number, folder, manifest, good, paths, notes)
+
+
+def _files(folder, manifest):
+    """The files of events by their first one; those in the directory for a manifest without a list of them.
+
+    A program that records adds files before its manifest names them.
+    """
+    parts = manifest.get("parts") or []
+    if not parts:
+        return sorted((folder / "events").rglob("*.parquet"))
+    for part in parts:
+        named = isinstance(part, dict) and isinstance(part.get("file"), str) and isinstance(part.get("begin_ns"), int)
+        if not named or ".." in pathlib.PurePosixPath(part["file"]).parts or part["file"].startswith("/"):
+            raise TraceError(f'{folder / "manifest.json"}: "parts" needs file, a path inside, and begin_ns in each')
+    return [folder / part["file"] for part in sorted(parts, key=lambda part: part["begin_ns"])]
 
 
 def _manifest(folder):

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::args::{AnalyzeArgs, EngineArg};
 use crate::failure::{CheckFailed, ChildFailed, UsageError};
 use crate::format;
+use crate::rings::recover;
 use crate::run::CommandRun;
 
 macro_rules! package {
@@ -64,10 +65,12 @@ pub(crate) fn analyze(run: &mut CommandRun, args: &AnalyzeArgs) -> Result<()> {
     for trace in &args.traces {
         if !trace.join("manifest.json").exists() {
             let dir = format::local(trace);
-            let words = format!("{dir} is not a trace: it has no manifest.json. Make one with: frieze trace save");
+            let words =
+                format!("{dir} is not a trace: it has no manifest.json. Make one with --trace or: frieze trace save");
             return Err(CheckFailed(words).into());
         }
     }
+    recover(run, &args.traces)?;
     let cache = cache_dir()?;
     let package = write_package(&cache)?;
     let python = python_with_packages(run, &cache, &package, args.engine)?;

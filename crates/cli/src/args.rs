@@ -142,6 +142,22 @@ pub(crate) struct CommonArgs {
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) timeout: u32,
 
+    /// Record the calls of this command, mount or gateway into this directory, as a trace that 'frieze analyze' reads:
+    /// a new one, or one that was recorded before and goes on.
+    #[arg(long, global = true, value_name = "DIR", env = "FRIEZE_TRACE", hide_env_values = true)]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// Size of that trace at most, such as 10G: its oldest hours are removed.
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        env = "FRIEZE_TRACE_MAX",
+        hide_env_values = true,
+        default_value = "10G"
+    )]
+    pub(crate) trace_max: String,
+
     /// Record the calls of this command, mount or gateway in a file of this size, such as 256M: the newest stay. See
     /// 'frieze trace --help'.
     #[arg(long, global = true, value_name = "SIZE", env = "FRIEZE_TRACE_RING", hide_env_values = true)]

@@ -188,6 +188,8 @@ fn again(common: &CommonArgs, args: &MountArgs, mountpoint: &Path) -> Result<Vec
             line.extend([OsString::from(name), value]);
         }
     };
+    option("--trace", common.trace.as_ref().map(std::path::absolute).transpose()?.map(PathBuf::into_os_string));
+    option("--trace-max", Some(OsString::from(&common.trace_max)));
     option("--trace-ring", common.trace_ring.as_ref().map(OsString::from));
     // Else it finds where the server is as this process did.
     option("--server", common.server_told.then(|| OsString::from(&common.server)));

@@ -1,25 +1,76 @@
-//! Where rings of recorded calls are, and the recorder of `--trace-ring`.
+//! Where rings of recorded calls are, and what `--trace-ring` and `--trace` begin.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use frieze_client::{Recorder, RingSettings};
+use frieze_tracefile::{LiveSettings, LiveTrace, TRACE_BYTES, recover_trace};
 
 use crate::args::CommonArgs;
 use crate::failure::UsageError;
 use crate::format;
+use crate::run::CommandRun;
 
-/// The recorder of `--trace-ring`; `None` without one.
+/// Ring of `--trace` without `--trace-ring`: a million events.
+const LIVE_RING: &str = "64M";
+
+/// What records the calls of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Recording {
+    /// The ring; `None` without `--trace-ring` and `--trace`.
+    pub(crate) recorder: Option<Recorder>,
+    /// Writes into the directory of `--trace`.
+    live: Option<(PathBuf, LiveTrace)>,
+}
+
+impl Recording {
+    /// Begins to record as the options ask.
+    ///
+    /// # Errors
+    /// [`UsageError`] for a size that is none; why no ring can be made, or no trace written.
+    pub(crate) fn begin(common: &CommonArgs, program: &str) -> Result<Recording> {
+        let default = common.trace.is_some().then(|| LIVE_RING.to_owned());
+        let Some(text) = common.trace_ring.clone().or(default) else { return Ok(Recording::default()) };
+        let bytes =
+            parse_size(&text).ok_or_else(|| UsageError(format!("--trace-ring {text}: give a size, such as 256M")))?;
+        let dir = rings_dir(common.trace_dir.as_deref())?;
+        let settings = RingSettings { bytes, dir, program: program.to_owned() };
+        let recorder = Recorder::create(&settings).context("--trace-ring")?;
+        let Some(dir) = &common.trace else { return Ok(Recording { recorder: Some(recorder), live: None }) };
+        let bytes_max = parse_size(&common.trace_max).filter(|bytes| TRACE_BYTES.contains(bytes));
+        let bytes_max = bytes_max.ok_or_else(|| {
+            UsageError(format!("--trace-max {}: give a size from 1M on, such as 10G", common.trace_max))
+        })?;
+        let settings = LiveSettings { dir: dir.clone(), bytes_max };
+        let begun = LiveTrace::begin(&recorder, &settings, |error| {
+            tracing::warn!("--trace: {error}; events are kept in the ring meanwhile");
+        });
+        let live = begun.with_context(|| format!("--trace {}", format::local(dir)))?;
+        Ok(Recording { recorder: Some(recorder), live: Some((dir.clone(), live)) })
+    }
+
+    /// Writes what is left into the directory of `--trace`. A fault is a warning: the command itself has done its work.
+    pub(crate) fn finish(self) {
+        let Some((dir, live)) = self.live else { return };
+        if let Err(error) = live.finish() {
+            let dir = format::local(&dir);
+            tracing::warn!("--trace {dir}: {error}; its end is in the ring, and 'frieze analyze {dir}' adds it");
+        }
+    }
+}
+
+/// Adds what a killed program left in its ring to the traces that are about to be read.
 ///
 /// # Errors
-/// [`UsageError`] for a size that is none; why no ring can be made.
-pub(crate) fn recorder(common: &CommonArgs, program: &str) -> Result<Option<Recorder>> {
-    let Some(text) = &common.trace_ring else { return Ok(None) };
-    let bytes =
-        parse_size(text).ok_or_else(|| UsageError(format!("--trace-ring {text}: give a size, such as 256M")))?;
-    let dir = rings_dir(common.trace_dir.as_deref())?;
-    let settings = RingSettings { bytes, dir, program: program.to_owned() };
-    Ok(Some(Recorder::create(&settings).context("--trace-ring")?))
+/// Why one is no trace, or cannot be written: to read what is there, copy the directory.
+pub(crate) fn recover(run: &mut CommandRun, traces: &[PathBuf]) -> Result<()> {
+    for dir in traces {
+        if let Some(manifest) = recover_trace(dir)? {
+            let (dir, events) = (format::local(dir), format::count(manifest.events, "event"));
+            run.say(&format!("note: the program that recorded into {dir} was killed; with its end it has {events}"));
+        }
+    }
+    Ok(())
 }
 
 /// The directory of rings.

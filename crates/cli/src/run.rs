@@ -1,12 +1,13 @@
 //! One run of the command: the connection made when first needed, its output to standard output and standard error, and
 //! whether anything failed.
 
+use std::cell::OnceCell;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Client, Fs, Gateway, Key, Options, PrivateFile, PrivateFileError, ServerAddr};
+use frieze_client::{Client, Fs, Gateway, Key, Options, PrivateFile, PrivateFileError, Recorder, ServerAddr};
 use serde_json::Value;
 
 use crate::args::{CommonArgs, DurabilityArg};
@@ -15,6 +16,7 @@ use crate::failure::{self, OutputClosed, ReportedError, UsageError};
 use crate::format::{UserNames, exact};
 use crate::path::FsPath;
 use crate::progress::ProgressLine;
+use crate::rings::Recording;
 
 /// One run of one subcommand.
 #[derive(Debug)]
@@ -31,6 +33,7 @@ pub(crate) struct CommandRun {
     client: Option<Client>,
     progress: Option<ProgressLine>,
     failed: bool,
+    recording: OnceCell<Recording>,
 }
 
 /// Notes that are printed once a run, not once a file.
@@ -56,6 +59,27 @@ impl CommandRun {
             client: None,
             progress: None,
             failed: false,
+            recording: OnceCell::new(),
+        }
+    }
+
+    /// The recorder of this run's calls, begun when first needed; `None` if they are not to be recorded.
+    ///
+    /// # Errors
+    /// Why they cannot be.
+    pub(crate) fn recorder(&self) -> Result<Option<Recorder>> {
+        if self.recording.get().is_none() {
+            // A run has one thread.
+            let _is_first = self.recording.set(Recording::begin(&self.common, self.command)?);
+        }
+        Ok(self.recording.get().and_then(|recording| recording.recorder.clone()))
+    }
+
+    /// Ends the connection, and then the trace of its calls.
+    pub(crate) fn end_recording(&mut self) {
+        self.client = None;
+        if let Some(recording) = self.recording.take() {
+            recording.finish();
         }
     }
 
@@ -111,7 +135,7 @@ impl CommandRun {
             // It lives long and asks often.
             prefers_socket: self.command == "mount",
             keeps: matches!(self.command, "mount" | "run"),
-            trace: crate::rings::recorder(&self.common, self.command)?,
+            trace: self.recorder()?,
             gateway: if self.command == "mount" { Gateway::Mount } else { Gateway::Command },
             ..Options::default()
         })

@@ -82,7 +82,7 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
         tracing::info!("figures for Prometheus are at http://{address}/metrics");
     }
     let dir = args.dir.display().to_string();
-    let recorder = crate::rings::recorder(&run.common, "serve");
+    let recorder = run.recorder();
     let opened = recorder.and_then(|trace| Gateways::open(hdfs.as_ref(), webhdfs.as_ref(), &server, trace.as_ref()));
     let doors = match opened {
         Ok(doors) => doors,

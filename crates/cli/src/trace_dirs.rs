@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use frieze_trace::PathHasher;
 use frieze_trace::read_ring;
 use frieze_tracefile::{
-    ExportFormat, ImportFormat, ImportSettings, KindRules, Manifest, TraceFileError, TraceNames, TraceReader,
-    TraceWriter, add_ring, export_blocks, export_without_names,
+    ExportFormat, ImportFormat, ImportSettings, KindRules, Manifest, RingImporter, TraceFileError, TraceNames,
+    TraceReader, TraceWriter, export_blocks, export_without_names,
 };
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::args::{TraceExportArgs, TraceExportFormat, TraceImportArgs, TraceImpo
 use crate::failure::UsageError;
 use crate::format;
 use crate::progress::ProgressLine;
-use crate::rings::{named_rings, parse_size, rings_dir};
+use crate::rings::{named_rings, parse_size, recover, rings_dir};
 use crate::run::CommandRun;
 
 /// Smallest and largest block of an export.
@@ -33,24 +33,8 @@ pub(crate) fn save(run: &mut CommandRun, args: &TraceSaveArgs) -> Result<()> {
         }
     };
     let paths = named_rings(&run.common, &args.rings)?;
-    let mut trace = TraceWriter::create(&args.trace, Manifest::new("ring"))?;
-    let mut names = TraceNames::default();
-    let mut key = None;
-    run.show(|wanted| ProgressLine::known(wanted, "rings"));
-    for (number, path) in paths.iter().enumerate() {
-        run.progress(|line| line.is_at(number as u64, paths.len() as u64));
-        let added = read_ring(path).map_err(TraceFileError::from).and_then(|ring| {
-            // Rings of another directory have another key: then no fingerprint is that of all hashes.
-            key = Some(key.map_or(Some(ring.key), |known: Option<u64>| known.filter(|known| *known == ring.key)));
-            add_ring(&mut trace, &ring, &mut names, since_ns)
-        });
-        if let Err(error) = added {
-            trace.abandon();
-            return Err(error.into());
-        }
-    }
-    trace.manifest().key = key.flatten().map(|key| format!("{key:016x}"));
-    let manifest = finish(trace, &names)?;
+    let trace = TraceWriter::create(&args.trace, Manifest::new("ring"))?;
+    let (manifest, names) = add_rings(run, trace, &paths, since_ns)?;
     let words = || format!("{} in {}", format::count(manifest.events, "event"), format::local(&args.trace));
     run.item(
         || {
@@ -64,12 +48,41 @@ pub(crate) fn save(run: &mut CommandRun, args: &TraceSaveArgs) -> Result<()> {
     )
 }
 
+/// Writes what these rings hold from `since_ns` on, and ends the trace; of a fault nothing is left.
+pub(crate) fn add_rings(
+    run: &mut CommandRun,
+    mut trace: TraceWriter,
+    rings: &[PathBuf],
+    since_ns: i64,
+) -> Result<(Manifest, TraceNames)> {
+    let (mut names, mut key) = (TraceNames::default(), None);
+    run.show(|wanted| ProgressLine::known(wanted, "rings"));
+    for (number, path) in rings.iter().enumerate() {
+        run.progress(|line| line.is_at(number as u64, rings.len() as u64));
+        let added = read_ring(path).map_err(TraceFileError::from).and_then(|ring| {
+            // Rings of another directory have another key: then no fingerprint is that of all hashes.
+            key = Some(key.map_or(Some(ring.key), |known: Option<u64>| known.filter(|known| *known == ring.key)));
+            let mut importer = RingImporter::default();
+            importer.add(&mut trace, &ring, since_ns)?;
+            importer.name(&mut names, trace.manifest());
+            Ok(())
+        });
+        if let Err(error) = added {
+            trace.abandon();
+            return Err(error.into());
+        }
+    }
+    trace.manifest().key = key.flatten().map(|key| format!("{key:016x}"));
+    Ok((finish(trace, &names)?, names))
+}
+
 fn finish(trace: TraceWriter, names: &TraceNames) -> Result<Manifest> {
     Ok(trace.finish(names, &KindRules::built_in(), true)?)
 }
 
 /// `frieze trace export`.
 pub(crate) fn export(run: &mut CommandRun, args: &TraceExportArgs) -> Result<()> {
+    recover(run, std::slice::from_ref(&args.trace))?;
     let trace = TraceReader::open(&args.trace)?;
     let format = match args.format {
         TraceExportFormat::Trace => {

@@ -20,6 +20,7 @@ use crate::args::{ModelArg, OnFlashHitArg, PolicyArg, WhatIfArgs, WritesArg};
 use crate::failure::UsageError;
 use crate::format;
 use crate::progress::ProgressLine;
+use crate::rings::recover;
 use crate::run::CommandRun;
 use report::WhatIfReport;
 
@@ -36,6 +37,7 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
     };
     let variants = swept(&base, &sweep).map_err(usage)?;
     let path = trace_path(args.trace.as_deref())?;
+    recover(run, std::slice::from_ref(&path))?;
     let trace = TraceLoad::open(&path)?;
     let scale = args.scale.unwrap_or(trace.one_in());
     let systems = shrunk(&variants, &policies, scale).map_err(usage)?;

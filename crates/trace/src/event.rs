@@ -27,6 +27,8 @@
 //! | 24..32 | stamp of the instant that was read; 0: none, or now |
 //! | 60..64 | as in an event |
 //!
+//! A slot with 253 in place of the call's number ends its block: the rest of it stays empty.
+//!
 //! All numbers are little-endian. A slot whose sum is wrong was being written when its process ended, or is empty.
 
 use frieze_hlc::Hlc;
@@ -48,6 +50,8 @@ const COLLAPSED_NS_MAX: i64 = 10_000_000;
 pub(crate) const WORD_SLOT: u8 = 251;
 /// In place of a call's number: the slot is the second one of an event.
 pub(crate) const SECOND_SLOT: u8 = 252;
+/// In place of a call's number: the slots behind this one in its block stay empty.
+pub(crate) const END_SLOT: u8 = 253;
 
 /// What else is known of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -234,6 +238,11 @@ impl Event {
 /// Number of the call, or [`WORD_SLOT`].
 pub(crate) fn kind_of(slot: &[u64; SLOT_WORDS]) -> u8 {
     (slot[1] >> 32) as u8
+}
+
+/// The slot that ends a block before it is full.
+pub(crate) fn encode_end(lap: u16) -> [u64; SLOT_WORDS] {
+    seal([0, u64::from(END_SLOT) << 32, 0, 0, 0, 0, 0, 0], lap)
 }
 
 /// Writes lap and sum into the last four bytes.

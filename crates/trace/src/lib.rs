@@ -2,7 +2,7 @@
 //!
 //! [`Recorder`] writes: a gateway or the client library opens a [`CallScope`] around a call, and the scope writes one
 //! [`Event`] when it ends. Scopes within it, on the same thread, add to it. [`read_ring`] reads the file, while the
-//! process runs or after it was killed. [`Summary`] counts.
+//! process runs or after it was killed, and [`RingFollower`] piece by piece. [`Summary`] counts.
 //!
 //! Guarantees: a call never waits for its record, allocates nothing for it, and never fails because of it; a record
 //! that was being written when the process ended is skipped; records that the ring has written over are counted.
@@ -11,6 +11,7 @@
 
 mod error;
 mod event;
+mod follower;
 mod hasher;
 mod key;
 mod kinds;
@@ -24,6 +25,7 @@ pub mod words;
 
 pub use error::{RING_BYTES_MAX, RING_BYTES_MIN, TraceError};
 pub use event::{Event, EventFlags, SLOT_BYTES};
+pub use follower::{RingFollower, RingPlace};
 pub use hasher::PathHasher;
 pub use kinds::{CallKind, Gateway};
 pub use reader::{PathIndex, RingContent, read_ring};

@@ -13,7 +13,7 @@ use frieze_hlc::Hlc;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{RING_BYTES_MAX, RING_BYTES_MIN};
-use crate::event::{Event, SLOT_WORDS};
+use crate::event::{Event, SLOT_WORDS, encode_end};
 use crate::mapped::MappedWords;
 use crate::ring::{
     BLOCK_BYTES, BLOCK_SLOTS, BLOCKS_WORD, CLAIMED_WORD, CLOCK_READINGS, FORMAT_WORD, HEADER_WORDS, KEY_WORD, MAGIC,
@@ -200,6 +200,11 @@ impl Recorder {
         LAST.set(Some(LastEvent { event: *event, behind: CURSOR.get() }));
     }
 
+    /// The words of the file, for a reader in this process.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        self.0.map.words()
+    }
+
     /// `mono`, a reading of [`mono_ns`], in ns since 1970.
     pub(crate) fn wall_of(&self, mono: u64) -> i64 {
         mono as i64 + self.0.offset_ns
@@ -236,19 +241,24 @@ impl RingWriter {
 
     /// Writes an event in place of the one in front of `behind`. False if the ring has nearly come around.
     fn replace(&self, behind: Cursor, event: &Event) -> bool {
-        if behind.ring != self.number || self.is_overtaken(behind) {
+        // What fills a block stays as it is: a reader need not come back to it.
+        if behind.ring != self.number || behind.used == BLOCK_SLOTS || self.is_overtaken(behind) {
             return false;
         }
-        let first = slot_word(behind.block % self.blocks * BLOCK_SLOTS + behind.used - 1);
-        let slots = ClaimedSlots { words: &self.map.words()[first..first + SLOT_WORDS] };
+        let slots = self.slots_at(Cursor { used: behind.used - 1, ..behind }, 1);
         slots.put(0, &event.encode(lap_of_block(behind.block, self.blocks)));
         true
     }
 
+    /// The next `count` slots at a place.
+    fn slots_at(&self, at: Cursor, count: u64) -> ClaimedSlots<'_> {
+        let first = slot_word(at.block % self.blocks * BLOCK_SLOTS + at.used);
+        ClaimedSlots { words: &self.map.words()[first..first + count as usize * SLOT_WORDS] }
+    }
+
     /// True if others may come around the ring while this thread records nothing: then its block is theirs.
     fn is_overtaken(&self, cursor: Cursor) -> bool {
-        let claimed = self.map.words()[CLAIMED_WORD].load(Ordering::Relaxed);
-        claimed.wrapping_sub(cursor.block) >= self.blocks - self.blocks / 4
+        is_left(cursor.block, self.map.words()[CLAIMED_WORD].load(Ordering::Relaxed), self.blocks)
     }
 
     /// Lets `write` fill `count` slots of one block.
@@ -256,12 +266,14 @@ impl RingWriter {
         let claimed = &self.map.words()[CLAIMED_WORD];
         let mut cursor = CURSOR.get();
         if cursor.ring != self.number || cursor.used + count > BLOCK_SLOTS || self.is_overtaken(cursor) {
+            if cursor.ring == self.number && cursor.used < BLOCK_SLOTS && !self.is_overtaken(cursor) {
+                let slots = self.slots_at(cursor, 1);
+                slots.put(0, &encode_end(lap_of_block(cursor.block, self.blocks)));
+            }
             cursor = Cursor { ring: self.number, block: claimed.fetch_add(1, Ordering::Relaxed), used: 0 };
             self.note_clocks();
         }
-        let first = slot_word(cursor.block % self.blocks * BLOCK_SLOTS + cursor.used);
-        let slots = ClaimedSlots { words: &self.map.words()[first..first + count as usize * SLOT_WORDS] };
-        write(lap_of_block(cursor.block, self.blocks), &slots);
+        write(lap_of_block(cursor.block, self.blocks), &self.slots_at(cursor, count));
         cursor.used += count;
         CURSOR.set(cursor);
     }
@@ -333,6 +345,11 @@ fn remove_old(dir: &Path) -> std::io::Result<()> {
 /// The lap in which a block is written. The first is 1.
 pub(crate) fn lap_of_block(block: u64, blocks: u64) -> u16 {
     (block / blocks + 1) as u16
+}
+
+/// True if the thread that claimed a block writes into it no more: `claimed` of a ring's blocks have come since.
+pub(crate) fn is_left(block: u64, claimed: u64, blocks: u64) -> bool {
+    claimed.wrapping_sub(block) >= blocks - blocks / 4
 }
 
 /// The monotonic clock, ns.

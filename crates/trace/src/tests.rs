@@ -8,7 +8,7 @@ use frieze_hlc::Hlc;
 use tempfile::TempDir;
 
 use crate::event::{SLOT_WORDS, lap_of};
-use crate::reader::decode_ring;
+use crate::follower::RingFollower;
 use crate::ring::{BLOCK_SLOTS, HEADER_WORDS};
 use crate::words::{WORD_BYTES_MAX, WordKind, WordParts};
 use crate::*;
@@ -24,13 +24,17 @@ fn any_bytes_are_a_ring_or_refused() {
     whole.truncate(HEADER_WORDS * 8 + 2 * 64 * BLOCK_SLOTS as usize);
     whole[crate::ring::BLOCKS_WORD * 8..][..8].copy_from_slice(&2_u64.to_le_bytes());
     frieze_harness::fuzz!([whole], |bytes: &[u8]| {
-        if let Ok(content) = decode_ring(bytes) {
+        if let Ok(content) = decoded(bytes) {
             let paths = content.paths();
             for event in &content.events {
                 let _ = paths.path_of(event.path);
             }
         }
     });
+}
+
+fn decoded(bytes: &[u8]) -> Result<RingContent, String> {
+    Ok(RingFollower::of_bytes(bytes)?.read_to_end())
 }
 
 fn ring(dir: &TempDir, bytes: u64) -> Recorder {
@@ -403,7 +407,7 @@ fn a_file_that_is_no_ring_is_refused_with_the_cause() {
     let recorder = ring(&dir, 1 << 20);
     recorder.record(&event(1));
     let whole = std::fs::read(recorder.path()).expect("readable");
-    let cause = |bytes: &[u8]| decode_ring(bytes).err().unwrap_or_default();
+    let cause = |bytes: &[u8]| decoded(bytes).err().unwrap_or_default();
     assert_eq!(cause(b""), "it does not begin as one");
     assert_eq!(cause(&whole[..whole.len() - 1]).split(',').next(), Some("its header names 256 blocks"));
     let mut newer = whole.clone();
@@ -439,7 +443,7 @@ fn bytes_of_any_kind_are_read_as_a_ring_or_refused() {
     whole.truncate(HEADER_WORDS * 8 + 2 * 64 * SLOT_BYTES);
     whole[16..24].copy_from_slice(&2_u64.to_le_bytes());
     whole[24..32].copy_from_slice(&2_u64.to_le_bytes());
-    let sound = decode_ring(&whole).expect("a ring");
+    let sound = decoded(&whole).expect("a ring");
     assert!(sound.events.len() > 20 && sound.torn == 0);
     let mut rng = Rng::new(3);
     for _ in 0..2000 {
@@ -448,11 +452,83 @@ fn bytes_of_any_kind_are_read_as_a_ring_or_refused() {
             let at = rng.below(damaged.len() as u64) as usize;
             damaged[at] = rng.next() as u8;
         }
-        if let Ok(found) = decode_ring(&damaged) {
+        if let Ok(found) = decoded(&damaged) {
             assert!(found.events.len() <= 128);
             found.events.iter().for_each(|event| drop(found.paths().path_of(event.path)));
         }
     }
+}
+
+#[test]
+fn a_follower_gives_each_event_once_while_threads_write_and_after_a_restart() {
+    let dir = TempDir::new().expect("a directory");
+    let recorder = ring(&dir, 4 << 20);
+    let mut follower = RingFollower::of(&recorder).expect("a ring");
+    let (mut events, mut words) = (Vec::new(), 0);
+    let threads: Vec<_> = (0..4_u64)
+        .map(|thread| {
+            let recorder = recorder.clone();
+            std::thread::spawn(move || {
+                (0..9_000).for_each(|number| {
+                    let path = recorder.path_hash(1, format!("/{thread}/{}", number / 100).as_bytes());
+                    let path2 = u64::from(number % 5 == 0);
+                    recorder.record(&Event { path, path2, ..event(thread << 32 | number) });
+                });
+            })
+        })
+        .collect();
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        let new = follower.read();
+        assert_eq!((new.torn, new.unknown), (0, 0));
+        words += new.words.len();
+        events.extend(new.events);
+    }
+    threads.into_iter().for_each(|thread| thread.join().expect("it records"));
+    let new = follower.read();
+    words += new.words.len();
+    events.extend(new.events);
+    let growing = follower.place().growing.len();
+    assert!((1..=4).contains(&growing), "the last event of each thread may change: {growing}");
+    // Another process reads the file from that place on.
+    let mut later = RingFollower::open(recorder.path(), follower.place().clone()).expect("a ring");
+    let rest = later.read_to_end();
+    assert!((1..=4).contains(&rest.events.len()) && rest.overwritten == 0, "{}", rest.events.len());
+    events.extend(rest.events);
+    let mut inodes: Vec<u64> = events.iter().map(|event| event.inode).collect();
+    inodes.sort_unstable();
+    let all: Vec<u64> = (0..4_u64).flat_map(|thread| (0..9_000).map(move |number| thread << 32 | number)).collect();
+    assert_eq!(inodes, all);
+    assert!(events.iter().all(|event| event.path2 == u64::from((event.inode as u32).is_multiple_of(5))));
+    assert!(words >= 4 * 91, "{words}");
+    assert_eq!(follower.read().events.len(), 0, "nothing is given twice");
+}
+
+#[test]
+fn a_follower_waits_for_calls_that_may_join_an_event_and_counts_what_it_came_too_late_for() {
+    let dir = TempDir::new().expect("a directory");
+    let recorder = ring(&dir, 1 << 20);
+    let append = |offset: u64| {
+        let call = Event::new(CallKind::Append, Gateway::Library);
+        Event { inode: 5, stream: 1, offset, asked: 100, got: 100, ..call }
+    };
+    let mut follower = RingFollower::of(&recorder).expect("a ring");
+    recorder.record(&append(0));
+    assert_eq!(follower.read().events, [], "the next append may join it");
+    recorder.record(&append(100));
+    recorder.record(&event(1));
+    assert_eq!(follower.read().events[..1], [append(0).collapsed_with(&append(100)).expect("they meet")]);
+    // More than a lap: 256 blocks of 64 slots.
+    (0..3 * 256 * 64).for_each(|number| recorder.record(&event(number)));
+    let late = follower.read();
+    assert!(late.events.len() >= 255 * 64 && late.overwritten >= 2 * 255 * 64, "{}", late.overwritten);
+    let all = late.events.len() as u64 + late.overwritten;
+    assert!((3 * 256 * 64..=3 * 256 * 64 + 64).contains(&all), "{all}");
+    // A block that a thread left long ago is read to its end.
+    let long = recorder.clone();
+    std::thread::spawn(move || long.record(&event(77))).join().expect("it records");
+    assert!(!follower.read().events.iter().any(|event| event.inode == 77));
+    (0..250 * 64).for_each(|number| recorder.record(&event(number << 8)));
+    assert!(follower.read().events.iter().any(|event| event.inode == 77));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding, Repetition, Type, ZstdLevel};
@@ -55,15 +55,32 @@ fn field(name: &str, kind: ColumnKind, is_optional: bool) -> Result<Arc<SchemaTy
     Ok(Arc::new(field.build()?))
 }
 
-fn create(path: &Path, mode: u32) -> Result<File, TraceFileError> {
-    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-    opened.map_err(TraceFileError::system("create", path))
+/// Lets `write` fill a file that gets its name when it is whole.
+fn write_whole(
+    path: &Path,
+    mode: u32,
+    write: impl FnOnce(File) -> Result<(), ParquetError>,
+) -> Result<(), TraceFileError> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    match std::fs::remove_file(&partial) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(TraceFileError::system("replace", &partial)(error));
+        }
+        _ => {}
+    }
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(&partial);
+    write(opened.map_err(TraceFileError::system("create", &partial))?).map_err(|error| match error {
+        ParquetError::External(error) => TraceFileError::bad(path, error),
+        error => TraceFileError::bad(path, error),
+    })?;
+    std::fs::rename(&partial, path).map_err(TraceFileError::system("rename", &partial))
 }
 
 /// Writes rows, sorted by their start, as one file of events.
 pub(crate) fn write_events(path: &Path, rows: &[TraceRow]) -> Result<(), TraceFileError> {
-    let file = create(path, 0o666)?;
-    let write = || {
+    write_whole(path, 0o666, |file| {
         let fields = COLUMNS.iter().map(|column| {
             field(column.name, if column.is_narrow { ColumnKind::Narrow } else { ColumnKind::Wide }, column.is_optional)
         });
@@ -83,8 +100,7 @@ pub(crate) fn write_events(path: &Path, rows: &[TraceRow]) -> Result<(), TraceFi
         }
         group.close()?;
         writer.close().map(drop)
-    };
-    write().map_err(|error: ParquetError| TraceFileError::bad(path, error))
+    })
 }
 
 fn write_numbers(
@@ -115,8 +131,7 @@ fn write_column<T: DataType>(
 
 /// Writes a table whose columns may all be unknown, with this mode.
 pub(crate) fn write_table(path: &Path, mode: u32, columns: &[TableColumn]) -> Result<(), TraceFileError> {
-    let file = create(path, mode)?;
-    let write = || {
+    write_whole(path, mode, |file| {
         let fields = columns.iter().map(|column| match column.values {
             ColumnValues::Numbers(_) => field(column.name, ColumnKind::Wide, true),
             ColumnValues::Texts(_) => field(column.name, ColumnKind::Text, true),
@@ -137,8 +152,7 @@ pub(crate) fn write_table(path: &Path, mode: u32, columns: &[TableColumn]) -> Re
         }
         group.close()?;
         writer.close().map(drop)
-    };
-    write().map_err(|error: ParquetError| TraceFileError::bad(path, error))
+    })
 }
 
 /// A file of events.

@@ -39,6 +39,15 @@ pub enum TraceFileError {
         /// The directory.
         path: PathBuf,
     },
+    /// Another program records into it. Name another directory, or record into a ring.
+    #[error(
+        "{path}: another program records into it: give each a directory of its own, or use --trace-ring",
+        path = path.display()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A ring cannot be read.
     #[error(transparent)]
     Ring(#[from] frieze_trace::TraceError),

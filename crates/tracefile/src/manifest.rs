@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use frieze_base::Reason;
-use frieze_trace::{CallKind, EventFlags, Gateway};
+use frieze_trace::{CallKind, EventFlags, Gateway, RingPlace};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TraceFileError;
@@ -17,8 +17,12 @@ const FORMAT: &str = "frieze-trace";
 pub const TRACE_VERSION: u32 = 1;
 /// Its file in the directory of a trace.
 pub(crate) const MANIFEST: &str = "manifest.json";
+/// Locked by the program that records into the trace.
+pub(crate) const RECORDING_LOCK: &str = "recording.lock";
 /// Longest manifest that is read, bytes.
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
+/// Programs that are named one by one.
+const PROGRAMS_MAX: usize = 1000;
 /// Spans of lost events that are named one by one.
 const SPANS_MAX: usize = 10_000;
 
@@ -66,6 +70,12 @@ pub struct Manifest {
     /// Oddities of the source, counted.
     #[serde(default)]
     pub notes: Vec<TraceNote>,
+    /// The files of events, in the order in which they were written. Others in the directory are not of the trace.
+    #[serde(default)]
+    pub parts: Vec<TracePart>,
+    /// The ring of a program that records into this trace, or did until it was killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<RecordedRing>,
 }
 
 /// A trace of all files.
@@ -104,6 +114,52 @@ pub struct LostTime {
     pub to_ns: i64,
     /// How many, if known.
     pub events: Option<u64>,
+}
+
+/// A file of events.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracePart {
+    /// Its path in the directory.
+    pub file: String,
+    /// Events in it.
+    pub events: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// Start of its first event, ns since 1970.
+    pub begin_ns: i64,
+}
+
+impl TracePart {
+    /// Its number in its hour; `None` for a name that no trace gives to a part.
+    pub(crate) fn number(&self) -> Option<u32> {
+        let (hour, name) = self.file.strip_prefix("events/hour=")?.split_once('/')?;
+        let digits = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
+        let is_hour = hour.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        digits.parse().ok().filter(|_| is_hour)
+    }
+}
+
+/// A ring whose newest events are not in the files yet, and how far it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedRing {
+    /// The file of the ring.
+    pub ring: PathBuf,
+    /// The process that records.
+    pub process: u32,
+    /// The monotonic clock when the ring was made, ns: tells it from another ring of this name.
+    pub started: u64,
+    /// Blocks that were read.
+    pub claimed: u64,
+    /// Earlier blocks that may grow, and the slots of each that were read.
+    pub growing: Vec<(u64, u8)>,
+    /// Readings of the clocks that were read.
+    pub readings: u64,
+}
+
+impl RecordedRing {
+    pub(crate) fn place(&self) -> RingPlace {
+        RingPlace { claimed: self.claimed, growing: self.growing.iter().copied().collect(), readings: self.readings }
+    }
 }
 
 /// An oddity of the source of a trace.
@@ -151,6 +207,17 @@ impl Manifest {
                 last.events = last.events.zip(lost.events).map(|(a, b)| a.saturating_add(b));
             }
             _ => self.lost.spans.push(lost),
+        }
+    }
+
+    /// Names a program that was recorded. Beyond 1,000 they are counted.
+    pub fn add_program(&mut self, program: TracedProgram) {
+        if self.programs.contains(&program) {
+            return;
+        }
+        match self.programs.len() < PROGRAMS_MAX {
+            true => self.programs.push(program),
+            false => self.note("programs that are not named", 1),
         }
     }
 

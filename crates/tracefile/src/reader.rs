@@ -31,6 +31,10 @@ impl TraceReader {
         for hour in list(&events)? {
             files.extend(list(&hour)?.into_iter().filter(|file| file.extension().is_some_and(|ext| ext == "parquet")));
         }
+        if let Some(part) = manifest.parts.iter().find(|part| !files.contains(&dir.join(&part.file))) {
+            let why = format!("it is missing, with {} events: copy the trace again", part.events);
+            return Err(TraceFileError::bad(&dir.join(&part.file), why));
+        }
         Ok(TraceReader { dir: dir.to_owned(), manifest, files })
     }
 
@@ -154,7 +158,7 @@ impl NamedColumns {
 }
 
 /// Entries of a directory, by name.
-fn list(dir: &Path) -> Result<Vec<PathBuf>, TraceFileError> {
+pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>, TraceFileError> {
     let entries = fs::read_dir(dir).map_err(TraceFileError::system("read", dir))?;
     let mut paths = BTreeMap::new();
     for entry in entries {

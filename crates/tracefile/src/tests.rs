@@ -183,7 +183,9 @@ fn a_ring_becomes_a_trace_with_paths_and_programs() {
     let out = dir.path().join("trace");
     let mut trace = TraceWriter::create(&out, Manifest::new("ring")).unwrap();
     let mut names = TraceNames::default();
-    add_ring(&mut trace, &ring, &mut names, 0).unwrap();
+    let mut importer = RingImporter::default();
+    importer.add(&mut trace, &ring, 0).unwrap();
+    importer.name(&mut names, trace.manifest());
     let manifest = trace.finish(&names, &KindRules::built_in(), true).unwrap();
     assert_eq!(manifest.events, 2);
     assert_eq!(manifest.programs, [TracedProgram { program: "test".into(), process: std::process::id() }]);

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::columns::{ColumnValues, TableColumn, write_events, write_table};
 use crate::error::TraceFileError;
 use crate::kinds::{KindRules, PathKind};
-use crate::manifest::Manifest;
+use crate::manifest::{MANIFEST, Manifest, RECORDING_LOCK, RecordedRing, TracePart};
+use crate::reader::{TraceReader, list};
 use crate::row::{COLUMNS, TraceRow};
 
 /// Rows that are collected before they are sorted and written: some 150 MiB.
@@ -70,19 +71,61 @@ impl TraceWriter {
     pub fn create(dir: &Path, manifest: Manifest) -> Result<TraceWriter, TraceFileError> {
         let is_made = !dir.exists();
         fs::create_dir_all(dir).map_err(TraceFileError::system("create", dir))?;
-        let mut entries = fs::read_dir(dir).map_err(TraceFileError::system("read", dir))?;
-        if entries.next().is_some() {
+        if list(dir)?.iter().any(|entry| entry.file_name() != Some(RECORDING_LOCK.as_ref())) {
             return Err(TraceFileError::NotEmpty { path: dir.to_owned() });
         }
         Ok(TraceWriter {
             dir: dir.to_owned(),
             is_made,
-            manifest,
+            manifest: Manifest { parts: Vec::new(), recording: None, ..manifest },
             rows: Vec::new(),
             parts: BTreeMap::new(),
             has_value: [false; COLUMNS.len()],
             begin_ns: None,
             end_ns: i64::MIN,
+        })
+    }
+
+    /// Goes on with a whole trace. Files that its manifest does not name are removed: the program that wrote them was
+    /// killed before they counted.
+    ///
+    /// # Errors
+    /// `NoTrace`; `Bad`, also if its manifest does not name all of its files; `System`.
+    pub(crate) fn resume(dir: &Path) -> Result<TraceWriter, TraceFileError> {
+        let manifest = Manifest::load(dir)?;
+        let named = || manifest.parts.iter().map(|part| part.events);
+        if named().fold(0, u64::saturating_add) != manifest.events {
+            let why = "its files are not those of its events: record into another directory";
+            return Err(TraceFileError::bad(&dir.join(MANIFEST), why));
+        }
+        let mut parts = BTreeMap::new();
+        for part in &manifest.parts {
+            let number = part.number().ok_or_else(|| {
+                TraceFileError::bad(&dir.join(MANIFEST), format!("it names {}, which is no part", part.file))
+            })?;
+            let path = dir.join(&part.file);
+            fs::metadata(&path).map_err(TraceFileError::system("find", &path))?;
+            let next = parts.entry(part.begin_ns.div_euclid(HOUR_NS)).or_default();
+            *next = number.saturating_add(1).max(*next);
+        }
+        for hour in list(&dir.join("events"))? {
+            for file in list(&hour)? {
+                let names_file = |part: &TracePart| dir.join(&part.file) == file;
+                if !manifest.parts.iter().any(names_file) {
+                    fs::remove_file(&file).map_err(TraceFileError::system("remove", &file))?;
+                }
+            }
+        }
+        let has_value = COLUMNS.each_ref().map(|column| !manifest.absent.iter().any(|name| name == column.name));
+        Ok(TraceWriter {
+            dir: dir.to_owned(),
+            is_made: false,
+            rows: Vec::new(),
+            parts,
+            has_value,
+            begin_ns: (manifest.events > 0).then_some(manifest.begin_ns),
+            end_ns: if manifest.events > 0 { manifest.end_ns } else { i64::MIN },
+            manifest,
         })
     }
 
@@ -110,17 +153,42 @@ impl TraceWriter {
         }
     }
 
+    /// The words of the trace that this one goes on with.
+    pub(crate) fn names(&self) -> Result<TraceNames, TraceFileError> {
+        TraceReader::open(&self.dir)?.names()
+    }
+
+    /// Nothing is to be written.
+    pub(crate) fn into_manifest(self) -> Manifest {
+        self.manifest
+    }
+
+    /// Rows that are in memory.
+    pub(crate) fn waiting(&self) -> usize {
+        self.rows.len()
+    }
+
     fn write_rows(&mut self) -> Result<(), TraceFileError> {
         self.rows.sort_by_key(|row| row.start_ns);
-        for rows in self.rows.chunk_by(|a, b| a.start_ns.div_euclid(HOUR_NS) == b.start_ns.div_euclid(HOUR_NS)) {
-            let hour = rows[0].start_ns.div_euclid(HOUR_NS);
-            let dir = self.dir.join("events").join(format!("hour={}", hour_name(hour)));
+        let hour_of = |row: &TraceRow| row.start_ns.div_euclid(HOUR_NS);
+        while let Some(first) = self.rows.first() {
+            let (hour, begin_ns) = (hour_of(first), first.start_ns);
+            let count = self.rows.partition_point(|row| hour_of(row) == hour);
+            let events = self.dir.join("events");
+            let name = format!("hour={}", hour_name(hour));
+            let dir = events.join(&name);
             fs::create_dir_all(&dir).map_err(TraceFileError::system("create", &dir))?;
             let number = self.parts.entry(hour).or_default();
-            write_events(&dir.join(format!("part-{number}.parquet")), rows)?;
+            let file = format!("part-{number}.parquet");
+            let path = dir.join(&file);
+            write_events(&path, &self.rows[..count])?;
             *number += 1;
+            let bytes = fs::metadata(&path).map_err(TraceFileError::system("examine", &path))?.len();
+            let file = format!("events/{name}/{file}");
+            self.manifest.parts.push(TracePart { file, events: count as u64, bytes, begin_ns });
+            // What is written stays so if the next hour fails.
+            self.rows.drain(..count);
         }
-        self.rows.clear();
         Ok(())
     }
 
@@ -135,22 +203,66 @@ impl TraceWriter {
         rules: &KindRules,
         keeps_names: bool,
     ) -> Result<Manifest, TraceFileError> {
-        if self.parts.is_empty() && self.rows.is_empty() {
-            let dir = self.dir.join("events");
-            fs::create_dir_all(&dir).map_err(TraceFileError::system("create", &dir))?;
-        }
-        self.write_rows()?;
+        self.write_names(names, rules, keeps_names)?;
+        self.commit(None)?;
+        Ok(self.manifest)
+    }
+
+    /// Writes the words, or those that are known so far.
+    pub(crate) fn write_names(
+        &mut self,
+        names: &TraceNames,
+        rules: &KindRules,
+        keeps_names: bool,
+    ) -> Result<(), TraceFileError> {
         write_table(&self.dir.join("paths.parquet"), 0o666, &paths_table(names, rules))?;
         if keeps_names {
             write_table(&self.dir.join("names.parquet"), 0o600, &names_table(names))?;
             write_table(&self.dir.join("actors.parquet"), 0o600, &actors_table(names))?;
         }
+        Ok(())
+    }
+
+    /// Writes the events that wait, and then the manifest: the trace is whole as far as `recording` says.
+    pub(crate) fn commit(&mut self, recording: Option<RecordedRing>) -> Result<(), TraceFileError> {
+        let dir = self.dir.join("events");
+        fs::create_dir_all(&dir).map_err(TraceFileError::system("create", &dir))?;
+        self.write_rows()?;
         self.manifest.begin_ns = self.begin_ns.unwrap_or(0);
         self.manifest.end_ns = self.end_ns.max(self.manifest.begin_ns);
         let absent = COLUMNS.iter().zip(self.has_value).filter(|(column, has_value)| column.is_optional && !has_value);
         self.manifest.absent = absent.map(|(column, _)| column.name.to_owned()).collect();
-        self.manifest.store(&self.dir)?;
-        Ok(self.manifest)
+        self.manifest.recording = recording;
+        self.manifest.store(&self.dir)
+    }
+
+    /// Takes the oldest files out of the trace until those that stay have at most so many bytes; the newest stays in
+    /// any case. [`TraceWriter::remove_files`] removes them once a manifest without them is written.
+    pub(crate) fn shrink(&mut self, bytes_max: u64) -> Vec<TracePart> {
+        let mut bytes: u64 = self.manifest.parts.iter().map(|part| part.bytes).sum();
+        let mut removed = Vec::new();
+        while bytes > bytes_max && self.manifest.parts.len() > 1 {
+            let oldest = (0..self.manifest.parts.len()).min_by_key(|at| self.manifest.parts[*at].begin_ns);
+            let part = self.manifest.parts.remove(oldest.unwrap_or(0));
+            bytes -= part.bytes;
+            self.manifest.events -= part.events.min(self.manifest.events);
+            self.manifest.note("events that were removed because the trace had reached its size", part.events);
+            removed.push(part);
+        }
+        if !removed.is_empty() {
+            self.begin_ns = self.manifest.parts.iter().map(|part| part.begin_ns).min();
+        }
+        removed
+    }
+
+    /// Removes files that the manifest does not name any more. One that cannot be removed is the next resumption's.
+    pub(crate) fn remove_files(&self, parts: &[TracePart]) {
+        for part in parts {
+            let path = self.dir.join(&part.file);
+            drop(fs::remove_file(&path));
+            // The last file of an hour leaves an empty directory.
+            drop(path.parent().map(fs::remove_dir));
+        }
     }
 
     /// Removes what was written of a trace that cannot be finished.

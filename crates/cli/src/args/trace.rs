@@ -6,13 +6,16 @@ use clap::{Args, Subcommand, ValueEnum};
 
 /// Look at what programs did with the file system
 ///
-/// With `--trace-ring SIZE` (or `FRIEZE_TRACE_RING`) `frieze mount`, `frieze serve` for its Hadoop clients, and every
-/// other command record each call that they serve: what, when, how long, which file, which bytes. Never what is in a
-/// file. The newest calls stay in a file of that size, 64 bytes each, readable while the program runs and after it was
-/// killed.
+/// With `--trace DIR` (or `FRIEZE_TRACE`) `frieze mount`, `frieze serve` for its Hadoop clients, and every other
+/// command record each call that they serve: what, when, how long, which file, which bytes. Never what is in a file.
+/// DIR becomes a trace for 'frieze analyze' and 'frieze what-if', while the program runs and after it was killed.
+///
+/// With `--trace-ring SIZE` (or `FRIEZE_TRACE_RING`) the newest calls stay in a file of that size, 64 bytes each:
+/// 'frieze trace save' makes a trace of it after something odd.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
+  frieze mount /mnt/f --trace ~/traces/f      record all calls, for 'frieze analyze ~/traces/f'
   frieze mount /mnt/f --trace-ring 256M       record four million calls, the newest
   frieze trace list                           the rings of this user
   frieze trace summary                        what was called, how often, how long it took, which files

@@ -161,3 +161,60 @@ fn what_another_program_recorded_becomes_a_trace() {
     let text = server.fails(2, &run.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(text.contains("hours from -24 to 24"), "{text}");
 }
+
+fn manifest(server: &Served, trace: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(server.local(trace).join("manifest.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn commands_record_into_one_trace_one_after_the_other() {
+    let server = Served::start();
+    let trace = ["--trace", "load", "--trace-dir", "rings"];
+    let file = server.local_file("a.rs", "fn main() {}");
+    server.ok(&[&["put", &file, "/a.rs"][..], &trace].concat());
+    let first = manifest(&server, "load");
+    assert!(first["events"].as_u64() > Some(1) && first["recording"].is_null(), "{first}");
+    server.ok(&[&["mv", "/a.rs", "/b.rs"][..], &trace].concat());
+    let second = manifest(&server, "load");
+    assert!(second["events"].as_u64() > first["events"].as_u64(), "{second}");
+    assert_eq!(second["programs"].as_array().unwrap().len(), 2);
+    let copy = server.json(&["trace", "export", "load", "--to", "copy", "--json"]).remove(0);
+    assert_eq!(copy["events"], second["events"]);
+
+    let refused = server.fails(2, &["ls", "/", "--trace", "load", "--trace-dir", "rings", "--trace-max", "1"]);
+    assert!(refused.contains("--trace-max 1: give a size from 1M on"), "{refused}");
+    let refused = server.fails(1, &["ls", "/", "--trace", ".", "--trace-dir", "rings"]);
+    assert!(refused.contains("--trace .") && refused.contains("is not empty"), "{refused}");
+    server.local_file("taken", "");
+    let refused = server.fails(1, &["ls", "/", "--trace", "taken", "--trace-dir", "rings"]);
+    assert!(refused.contains("--trace taken: cannot create"), "{refused}");
+}
+
+#[test]
+fn a_mount_that_is_killed_leaves_a_trace_that_its_next_reader_completes() {
+    if !requirements::fuse() {
+        return;
+    }
+    let server = Served::start();
+    let mountpoint = server.local("mnt");
+    fs::create_dir(&mountpoint).unwrap();
+    let options = ["mount", "--foreground", "mnt", "--trace", "load", "--trace-dir", "rings"];
+    let mut child = server.command(&options).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
+    let refused = server.fails(1, &["ls", "/", "--trace", "load", "--trace-dir", "rings"]);
+    assert!(refused.contains("another program records into it"), "{refused}");
+    (0..20).for_each(|number| fs::write(mountpoint.join(format!("f{number}.txt")), b"0123456789").unwrap());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    nix::mount::umount2(&mountpoint, nix::mount::MntFlags::MNT_DETACH).unwrap();
+    assert!(manifest(&server, "load")["recording"].is_object());
+
+    let said = server.run(&["trace", "export", "load", "--to", "copy", "--json"]);
+    assert!(said.err.contains("the program that recorded into load was killed"), "{}", said.err);
+    let whole = manifest(&server, "load");
+    assert!(whole["recording"].is_null() && whole["lost"]["torn"].as_u64() <= Some(1), "{whole}");
+    let calls = whole["events"].as_u64().unwrap();
+    assert!(calls >= 3 * 20, "a create, a write and a close of each file: {calls}");
+    assert_eq!(serde_json::from_str::<Value>(&said.out()).unwrap()["events"], whole["events"]);
+}
