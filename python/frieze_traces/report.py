@@ -4,6 +4,7 @@ import csv
 import html
 import json
 import pathlib
+import re
 
 import pyarrow
 import pyarrow.parquet
@@ -160,12 +161,12 @@ def page(traces, facts, made, engine):
     for figure in made:
         number = f'<span class="number">figure {figure.paper}</span>' if figure.paper else ""
         parts = [f'<section id="{figure.name}"><h2>{html.escape(figure.title)} {number}</h2>']
-        parts.append(f'<p class="words">{html.escape(" ".join(figure.words))}</p>')
+        parts.append(f'<p class="words">{_sentence(" ".join(figure.words))}</p>')
         if figure.chart is not None:
             specs[figure.name] = [json.loads(look.config(figure.chart, dark).to_json()) for dark in (False, True)]
             parts.append(f'<div class="chart" data-figure="{figure.name}"></div>')
         for text in figure.missing:
-            parts.append(f'<p class="missing">Not in this picture: {html.escape(text)}.</p>')
+            parts.append(f'<p class="missing">Not in this picture: {_sentence(text)}.</p>')
         for name, rows in figure.rows.items():
             parts.append(_table(name, rows, opened=figure.chart is None and bool(rows)))
         sections.append("\n".join(parts) + "</section>")
@@ -199,6 +200,14 @@ def page(traces, facts, made, engine):
     return template
 
 
+# A number stays on one line with its unit.
+UNITS = re.compile(r"(?<=\d) (?=(?:%|[KMGTP]?B|[KMG]iB|ns|us|ms|s|min|h|days)\b|%)")
+
+
+def _sentence(text):
+    return html.escape(UNITS.sub("\N{NO-BREAK SPACE}", text))
+
+
 def _cell(value):
     if isinstance(value, bool) or value is None:
         return "" if value is None else str(value)
@@ -226,7 +235,8 @@ def _table(name, rows, opened=False):
         else ""
     )
     return (
-        f"<details{' open' if opened else ''}><summary>{html.escape(name)}, {len(rows)} rows</summary>"
+        f"<details{' open' if opened else ''}><summary>{html.escape(name)}, {len(rows)} "
+        f"{'row' if len(rows) == 1 else 'rows'}</summary>"
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
         f"{more}</details>"
     )

@@ -89,7 +89,8 @@ def types(tables):
         "I/O, and times the data",
         width=WIDTH // 2 - 60,
     )
-    chart = altair.hconcat(left, right, spacing=24).resolve_scale(color="independent")
+    # On a small screen they stand below each other.
+    chart = altair.hconcat(left, right, spacing=24, usermeta={"stacks": True}).resolve_scale(color="independent")
     missing = ["types of files: the trace's paths are of no known kind"] if set(order) <= {"other", "unknown"} else []
     return Figure("types", "Data and I/O by type of file", "4", words, {"types": rows}, chart, missing)
 

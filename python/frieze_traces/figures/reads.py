@@ -103,8 +103,8 @@ def locality(tables):
     missing = []
     if undecided > 0:
         missing.append(
-            f"up to {percent(undecided)} of reads are undecided and count as random: more than {stage.LOOKBACK} "
-            "other reads of their frame came between"
+            f"at most {percent(max(undecided, 0.001))} of reads are undecided and count as random: more than "
+            f"{stage.LOOKBACK} other reads of their frame came between"
         )
     if tables.facts["sampled"] < 1:
         missing.append(
@@ -207,9 +207,9 @@ def heat(tables):
         .properties(width=84, height=altair.Step(32))
     )
     chart = altair.hconcat(
-        half("data", "of the data that is read", True),
+        half("data", "of the data read", True),
         words_between,
-        half("reads", "of the bytes that reads move", False),
+        half("reads", "of the bytes moved", False),
         spacing=4,
     )
     missing = []
