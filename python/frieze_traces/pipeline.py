@@ -157,9 +157,11 @@ def _run(run, traces, facts, page):
     for name in found[0]:
         if name not in ("trace", "first_ns", "last_ns"):
             facts[name] = sum(row[name] or 0 for row in found)
-    events = check.prepared(raw, _spaces(traces))
+    rings = [trace.number for trace in traces if trace.manifest["source"] == "ring"]
+    events = check.prepared(raw, _spaces(traces), rings)
     events = _followed(run, traces, events, facts)
-    if facts["sequential"] == 0 and facts["data_events"]:
+    # A ring marks calls that it has collapsed, which lie behind one another, and no others.
+    if facts["data_events"] and (rings or facts["sequential"] == 0):
         marked = streams.marked_sequential(events)
     else:
         marked = events
@@ -170,7 +172,7 @@ def _run(run, traces, facts, page):
     types = run.table("kinds", lambda: kinds.kinds(names, paths))
     files = run.table("files", lambda: kinds.files(opened, types, replaced))
     hbase = _has_store_files(run)
-    scans = run.table("scans", lambda: purpose.scans(opened, files))
+    scans = run.table("scans", lambda: purpose.scans(opened, files).union(purpose.whole_reads(events, files)))
     if hbase:
         written = run.table("write_purposes", lambda: purpose.writes(files, names, paths, scans))
     else:

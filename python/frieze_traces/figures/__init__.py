@@ -89,6 +89,8 @@ def share(part, whole):
 def percent(value):
     """A share as people write it."""
     value *= 100
+    if 99.5 <= value < 100:
+        return f"{min(value, 99.9):.1f} %"
     if value == 0 or value >= 9.95:
         return f"{value:.0f} %"
     return f"{value:.1f} %" if value >= 0.1 else "below 0.1 %"
@@ -121,6 +123,11 @@ def duration(ns):
 def grouped(count):
     """A whole number with separators."""
     return f"{count:,}"
+
+
+def rounded(value):
+    """A number with three digits, a large one whole."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def kind_label(kind, family):

@@ -4,7 +4,7 @@ import altair
 import numpy
 
 from ..contract import READ
-from . import MEDIUM, NONE, SMALL, Figure, duration, grouped, kind_label, percent, share, size
+from . import MEDIUM, NONE, SMALL, Figure, duration, grouped, kind_label, percent, rounded, share, size
 from .look import BYTES, LINES, SECONDS, SEQUENTIAL, UNTOUCHED, WIDTH, bar_chart, decades, even_steps, inline
 
 KINDS_SHOWN = 12
@@ -56,11 +56,11 @@ def types(tables):
         f"{size(total)} of data are touched, most of type {rows[0]['type']} "
         f"({percent(share(rows[0]['data'], total))}); "
         f"{percent(share(both, total))} is both read and written.",
-        f"A byte of {most['type']} gets {most['I/O per data']:.3g} bytes of I/O, the most of all types.",
+        f"A byte of {most['type']} gets {rounded(most['I/O per data'])} bytes of I/O, the most of all types.",
     ]
     shown = rows[:KINDS_SHOWN]
     order = [row["type"] for row in shown]
-    names = {row["type"]: f"{row['type']}  ×{row['I/O per data']:.3g}" for row in shown}
+    names = {row["type"]: f"{row['type']}  ×{rounded(row['I/O per data'])}" for row in shown}
     left = bar_chart(
         [
             {"type": row["type"], "what": what, "bytes": row[f"data {what}"], "order": number}
@@ -96,9 +96,9 @@ def types(tables):
 
 
 def _of_files(tables):
-    """Files that calls reached, not directories: those with bytes, or that were created or opened."""
+    """Files with a size: those that calls read or wrote, or that were created. A directory may be opened, too."""
     files = tables.files
-    return (files["size"] > 0) | (files["born"] != NONE) | (files["opens"] > 0)
+    return (files["size"] > 0) | (files["born"] != NONE)
 
 
 def sizes(tables):
@@ -219,7 +219,8 @@ def lifetimes(tables):
                     if t >= 10**6
                 ]
     rows = table
-    total = next(r for r in [{"n": int((created & ~logs).sum())}])["n"]
+    # Logs are left out, as in the study, unless they are most of the files: a rollback journal is a file a transaction.
+    leaves_logs = 2 * int((created & ~logs).sum()) >= int(created.sum())
     if not int(created.sum()):
         return Figure(
             "lifetimes",
@@ -229,7 +230,7 @@ def lifetimes(tables):
             {"lifetimes": rows},
             missing=["files that are created"],
         )
-    main = table[:3] if total else table[3:]
+    main = table[:3] if leaves_logs else table[3:]
     words = [
         f"Of {grouped(sum(r['created'] for r in main))} files created, {percent(main[0]['share of files'])} are small, "
         f"{percent(main[1]['share of files'])} medium, {percent(main[2]['share of files'])} large; large ones hold "
@@ -237,7 +238,7 @@ def lifetimes(tables):
         f"{percent(main[0]['removed within 60 s'])} of small files "
         f"are removed within a minute; {percent(main[2]['removed share'])} of large ones within the trace.",
     ]
-    kinds_of = "without logs" if total else "with logs"
+    kinds_of = "without logs" if leaves_logs else "with logs"
     shown = [c for c in curves if c["files"] == kinds_of]
     seen = [name for name in CLASSES if any(c["size"] == name for c in shown)]
     chart = (
@@ -269,7 +270,7 @@ def lifetimes(tables):
         .properties(width=WIDTH, height=280)
     )
     missing = ["lines end below 100 % where files still exist at the end of the trace"]
-    if int((created & logs).sum()) and total:
+    if int((created & logs).sum()) and leaves_logs:
         missing.append("logs are not in the picture; the table has both")
     del end
     return Figure("lifetimes", "Lifetimes of files", "6", words, {"lifetimes": rows}, chart, missing)

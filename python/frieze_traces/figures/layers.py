@@ -1,7 +1,7 @@
 """Figures 2 and 3: the same load at each layer, as I/O and as data."""
 
 from ..contract import COMPACTION, FLUSH, GET, LOG, READ
-from . import Figure, percent, share, size
+from . import Figure, percent, rounded, share, size
 from .look import bar_chart
 
 WHAT_IF = "what memory in front of the disks leaves of the reads is a simulation: frieze what-if"
@@ -58,8 +58,8 @@ def io_layers(tables):
         flushed = parts[2]["written"]
         if flushed:
             words.append(
-                f"For each byte that is flushed, {parts[1]['written'] / flushed:.3g} go to logs and "
-                f"{parts[3]['written'] / flushed:.3g} are written by compaction."
+                f"For each byte that is flushed, {rounded(parts[1]['written'] / flushed)} go to logs and "
+                f"{rounded(parts[3]['written'] / flushed)} are written by compaction."
             )
     else:
         missing.append(

@@ -4,7 +4,7 @@ import altair
 
 from ..contract import READ
 from ..stages import nearby as stage
-from . import Figure, duration, grouped, percent, share, size
+from . import Figure, duration, grouped, percent, rounded, share, size
 from .look import LINES, SECONDS, SEQUENTIAL, WIDTH, inline
 
 LINE_NAMES = {0: "same bytes", 1 << 10: "within 1 KiB", 1 << 16: "within 64 KiB", 1 << 20: "within 1 MiB"}
@@ -167,7 +167,7 @@ def heat(tables):
         f"{percent(rows[0]['share of data'])} of the {size(distinct)} that are read at all are read once, and "
         f"{percent(rows[-1]['share of data'])} 64 times or more.",
         f"{percent(rows[0]['share of reads'])} of what reads move is read once: memory can not help there. "
-        f"A byte that is read is read {share(moved, distinct):.3g} times on average.",
+        f"A byte that is read is read {rounded(share(moved, distinct))} times on average.",
     ]
     widest = max(max(row["share of data"], row["share of reads"]) for row in rows) * 1.22
     order = [row["read"] for row in rows]
@@ -225,13 +225,13 @@ def sequence(tables):
     for name in ["read", "write"]:
         calls, follow = int(streams[f"{name}s"].sum()), int(streams[f"sequential_{name}s"].sum())
         rows.append({"calls": f"{name}s", "number": calls, "sequential": follow, "share": share(follow, calls)})
-    opened = int((streams["opened"] >= 0).sum())
+    opens = int(streams["opens"].sum())
     never = int(((streams["opened"] < 0) & (streams["stream"] > 0)).sum())
-    unclosed = int(((streams["opened"] >= 0) & (streams["closed"] < 0)).sum())
+    unclosed = int(((streams["opened"] >= 0) & (streams["closed"] < 0) & (streams["stream"] > 0)).sum())
     words = [
         f"{percent(rows[0]['share'])} of reads and {percent(rows[1]['share'])} of writes begin where the one before "
         "ended.",
-        f"{grouped(opened)} files are opened in the trace.",
+        f"{grouped(opens)} times a file or directory is opened or created.",
     ]
     missing = []
     if never:

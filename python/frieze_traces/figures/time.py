@@ -7,7 +7,7 @@ import numpy
 
 from ..stages import MINUTE_NS, SECOND_NS
 from ..stages.time import BUCKETS_PER_OCTAVE
-from . import Figure, duration, grouped, percent, share
+from . import Figure, duration, grouped, percent, rounded, share
 from .look import COLOURS, LINES, SECONDS, UNTOUCHED, WIDTH, decades, inline
 
 POINTS_MAX = 400
@@ -63,7 +63,7 @@ def rates(tables):
     kept = int(seconds["calls"][within].sum()) if len(within) else 0
     mean = share(kept, max(covered, SECOND_NS) / 1e9)
     words = [
-        f"{grouped(calls)} calls in {duration(span)}: {mean:.3g} a second on average"
+        f"{grouped(calls)} calls in {duration(span)}: {rounded(mean)} a second on average"
         + (", spans with losses left out." if tables.spans else ".")
     ]
     bursts, table = _bursts(tables, begin), []
@@ -76,8 +76,8 @@ def rates(tables):
             else ("arrive as by chance" if first["dispersion"] < 1.5 else "come in bursts")
         )
         words.append(
-            f"They {kind}: the index of dispersion is {first['dispersion']:.3g} at 1 s"
-            + (f" and {bursts[1]['dispersion']:.3g} at 1 min" if bursts[1]["dispersion"] is not None else "")
+            f"They {kind}: the index of dispersion is {rounded(first['dispersion'])} at 1 s"
+            + (f" and {rounded(bursts[1]['dispersion'])} at 1 min" if bursts[1]["dispersion"] is not None else "")
             + " (1 is chance)."
         )
     else:

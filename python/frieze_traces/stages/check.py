@@ -55,14 +55,17 @@ def counts(raw):
     )
 
 
-def prepared(raw, spaces):
+def prepared(raw, spaces, rings=()):
     """The events of later stages: no device events, bytes and identity made plain.
 
+    `rings` are the numbers of traces that were saved from rings. The number of an open file is the program's own there,
+    and its calls come from several threads with sessions of their own, so the actor says nothing of the open file.
     `spaces` maps the number of a trace to that of its file system: files of two file systems are never one.
     `bytes` is what was moved; where a source knows only what was asked for, that. A failed call moves nothing.
     """
     kept = raw.filter(raw.gateway != contract.DEVICE)
-    moved = ibis.coalesce(kept.got, kept.asked, 0)
+    # A gateway of Hadoop sends whole chunks of checksums: more than was asked for, and no byte more for the caller.
+    moved = ibis.least(ibis.coalesce(kept.got, kept.asked, 0), ibis.coalesce(kept.asked, kept.got, 0))
     fine = (kept.result == 0) & (is_read(kept) | is_write(kept)) & (moved > 0)
     file = ibis.coalesce(kept.inode, kept.path)
     if len(set(spaces.values())) > 1:
@@ -77,12 +80,13 @@ def prepared(raw, spaces):
         "result",
         "path",
         "path2",
-        "actor",
         "purpose",
+        actor=ibis.ifelse(kept.trace.isin(rings), None, kept.actor) if rings else kept.actor,
         t=kept.t_ns,
         dur=ibis.ifelse(kept.dur_ns >= 0, kept.dur_ns, None),
         file=file,
         offset=ibis.ifelse(kept["offset"] >= 0, kept["offset"], None),
+        asked=kept.asked,
         bytes=ibis.ifelse(fine, moved, 0),
         calls=ibis.greatest(kept["count"], 1).cast("int64"),
     )

@@ -9,7 +9,7 @@ KEY = ["trace", "file", "actor", "stream"]
 
 
 def marked_sequential(events):
-    """`flags` with the bit for "begins where the one before ended", for sources that do not record it.
+    """`flags` with the bit for "begins where the one before ended" by the offsets, for sources that do not record it.
 
     The event before is the one on the same open file; without numbers of open files, the one on the same file.
     """
@@ -17,7 +17,8 @@ def marked_sequential(events):
     window = ibis.window(group_by=[*KEY, is_read(events)], order_by=["t", "offset"])
     end = (events["offset"] + events.bytes).lag(1).over(window)
     follows = data & (end == events["offset"])
-    return events.mutate(flags=ibis.ifelse(follows, events.flags | contract.SEQUENTIAL, events.flags))
+    others = events.flags - (events.flags & contract.SEQUENTIAL)
+    return events.mutate(flags=ibis.ifelse(follows, others | contract.SEQUENTIAL, others))
 
 
 def streams(events):

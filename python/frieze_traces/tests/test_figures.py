@@ -193,6 +193,13 @@ class Reads(unittest.TestCase):
         )
         self.assertEqual(figures["sequence"].rows["sequence"][0]["sequential"], 2)
 
+    def test_sequential_share_of_a_ring_that_marks_collapsed_calls_alone(self):
+        events = [event(n, "write", inode=1, stream=1, offset=100 * n, got=100) for n in range(4)]
+        events.append(event(4, "write", inode=1, stream=1, offset=1000, got=200, count=2, flags=12))
+        figures, _ = analyzed(events)
+        # Three follow in a row; of the collapsed two the second follows the first, which lies elsewhere.
+        self.assertEqual(figures["sequence"].rows["sequence"][1]["sequential"], 4)
+
 
 class Files(unittest.TestCase):
     """Figures 5 and 6, the carpet, small files."""
@@ -350,6 +357,45 @@ class Database(unittest.TestCase):
         found = {number: {row["file"] for row in rows if row["write_purpose"] == number} for number in (3, 4)}
         self.assertEqual(found[3], set(self.made["flush"]))
         self.assertEqual(found[4], set(self.made["compaction"]))
+
+    def test_purposes_of_hbase_over_a_gateway_without_open_files(self):
+        # Of a client of Hadoop each read is a call of its own. Two files are merged; a third is flushed meanwhile.
+        paths, events = [(1, None, "other", "F")], []
+
+        def store_file(inode, born, size):
+            paths.extend([(10 * inode, 2, "temporary", "F"), (10 * inode + 1, 1, "hfile", "F")])
+            events.append(event(born, "create", inode=inode, path=10 * inode))
+            events.append(event(born + 1000, "write", inode=inode, offset=0, got=size))
+            done = {"inode": inode, "path": 10 * inode, "path2": 10 * inode + 1}
+            events.append(event(born + 2 * SECOND, "rename", **done))
+
+        def archived(inode, at):
+            paths.append((10 * inode + 2, 3, "archive", None))
+            events.append(event(at, "rename", inode=inode, path=10 * inode + 1, path2=10 * inode + 2))
+
+        size = 200_000
+        store_file(1, 0, size)
+        store_file(2, 10 * SECOND, size)
+        # Opening a file reads its end, a get reads blocks: the last one is short, and more is sent than asked for.
+        for inode in [1, 2]:
+            events.append(event(13 * SECOND, "read", inode=inode, offset=size - 4096, asked=4096, got=4500))
+            events.append(event(14 * SECOND, "read", inode=inode, offset=60_000, asked=20_000, got=20_480))
+        # The compaction: of one input the first block is in the cache of HBase. Then it creates its output.
+        events.append(event(20 * SECOND, "read", inode=1, offset=0, asked=size, got=size))
+        events.append(event(20 * SECOND + 5, "read", inode=2, offset=20_000, asked=size - 20_000, got=size - 20_000))
+        store_file(3, 20 * SECOND + 1000, 390_000)
+        store_file(4, 21 * SECOND, size)
+        archived(1, 30 * SECOND)
+        archived(2, 30 * SECOND)
+        with tempfile.TemporaryDirectory() as work:
+            trace = traces.write(f"{work}/trace", events, paths)
+            opened, facts, stages = pipeline.analyze([trace], f"{work}/out", tell=lambda words: None)
+            rows = stages.rows("write_purposes").to_pylist()
+            made = report.figures(report.tables_of(opened, facts, stages, 3, None))
+        self.assertEqual({row["file"]: row["write_purpose"] for row in rows}, {1: 3, 2: 3, 3: 4, 4: 3})
+        purposes = by(made[0].rows["purposes"], "purpose")
+        self.assertEqual(purposes["compaction"]["read"], 2 * size - 20_000)
+        self.assertEqual(purposes["read"]["read"], 2 * (4096 + 20_000))
 
 
 if __name__ == "__main__":
