@@ -46,15 +46,20 @@ SECONDS_MAX = 290
 class Hbase:
     """Processes of HBase, and one that loads it."""
 
+    # The class of the load with its arguments, what is logged beside warnings, and when everything ends.
+    load_words = ["Messages"]
+    logged = "log4j.logger.org.apache.hadoop.hbase.PerformanceEvaluation=INFO\n"
+    seconds_max = SECONDS_MAX
+
     def __init__(self, frieze, work, url, server, classpath):
         self.frieze, self.work, self.server = frieze, work, server
         self.root = url + "/hbase"
-        self.until = time.monotonic() + SECONDS_MAX
+        self.until = time.monotonic() + self.seconds_max
         self.processes = {}
         self.zookeeper_port = hadoop.free_port()
         hadoop.site(work / "conf", fs_defaultFS=url)
         with open(work / "conf" / "log4j.properties", "a") as logged:
-            logged.write("log4j.logger.org.apache.hadoop.hbase.PerformanceEvaluation=INFO\n")
+            logged.write(self.logged)
         (work / "conf" / "hbase-site.xml").write_text(hadoop.configuration(self.settings()))
         self.java = ["java", *JVM, "-cp", f"{work / 'conf'}:{classpath}"]
         try:
@@ -69,7 +74,7 @@ class Hbase:
         self.await_zookeeper()
         self.start("master", "org.apache.hadoop.hbase.master.HMaster", "start")
         self.start_region_server()
-        self.load = self.start("load", "Messages", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.load = self.start("load", *self.load_words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.answer("the load")
 
     def await_zookeeper(self):

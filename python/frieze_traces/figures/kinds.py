@@ -141,8 +141,8 @@ def sizes(tables):
             f"{grouped(len(every) - known)} files were not created in the trace: "
             "their size is at least the largest end that a call reached (>=)"
         )
-    shown = rows[:KINDS_SHOWN]
-    order = [row["type"] for row in shown]
+    # Types of empty files alone have no place on a logarithmic axis.
+    shown = [row for row in rows if row["max"] > 0][:KINDS_SHOWN] or rows[:KINDS_SHOWN]
     scaled = [
         {
             **row,
@@ -170,7 +170,6 @@ def sizes(tables):
         base.mark_tick(color="#ffffff", thickness=2, height=14).encode(x=altair.X("p50:Q", **x)),
         base.mark_point(color="#c9484e", filled=True, shape="diamond", size=60).encode(x=altair.X("mean:Q", **x)),
     ).properties(width=WIDTH - 120, height=altair.Step(28))
-    del order
     return Figure("sizes", "Sizes of files", "5", words, {"sizes": rows}, chart, missing)
 
 

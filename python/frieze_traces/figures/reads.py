@@ -26,13 +26,15 @@ def locality(tables):
             {"locality": []},
             missing=["reads with an offset"],
         )
-    undecided = 0
+    undecided, nearer = 0, [0] * len(stage.THRESHOLDS_NS)
     for distance, name in LINE_NAMES.items():
         mine = near["distance"] == distance
-        below = 0
+        counted = 0
         undecided = max(undecided, share(int(near["undecided"][mine].sum()), total))
         for slot, limit in enumerate(stage.THRESHOLDS_NS):
-            below += int(near["reads"][mine & (near["slot"] == slot)].sum())
+            counted += int(near["reads"][mine & (near["slot"] == slot)].sum())
+            # What lies nearer lies within this distance, too, also where the search for this distance had to end.
+            below = nearer[slot] = max(counted, nearer[slot])
             rows.append(
                 {
                     "distance": name,
@@ -123,11 +125,14 @@ def locality(tables):
 
 
 def _apart(ends, limit):
-    """Labels at the ends of lines, moved so far that none lies on another."""
-    placed, least = [], 0.055 * limit
+    """Labels at the ends of lines, moved so far that none lies on another, nor above the picture."""
+    placed, least, top = [], 0.055 * limit, limit
     for row in sorted(ends, key=lambda row: row["share"]):
         place = max(row["share"], placed[-1]["place"] + least if placed else row["share"])
         placed.append({**row, "place": place, "words": f"{row['distance']}  {percent(row['share'])}"})
+    for row in reversed(placed):
+        row["place"] = min(row["place"], top)
+        top = row["place"] - least
     return placed
 
 

@@ -14,7 +14,8 @@ def marked_sequential(events):
     The event before is the one on the same open file; without numbers of open files, the one on the same file.
     """
     data = (is_read(events) | is_write(events)) & events["offset"].notnull()
-    window = ibis.window(group_by=[*KEY, is_read(events)], order_by=["t", "offset"])
+    # A sync between two writes is none of them.
+    window = ibis.window(group_by=[*KEY, is_read(events), data], order_by=["t", "offset"])
     end = (events["offset"] + events.bytes).lag(1).over(window)
     follows = data & (end == events["offset"])
     others = events.flags - (events.flags & contract.SEQUENTIAL)

@@ -195,6 +195,7 @@ class Reads(unittest.TestCase):
 
     def test_sequential_share_of_a_ring_that_marks_collapsed_calls_alone(self):
         events = [event(n, "write", inode=1, stream=1, offset=100 * n, got=100) for n in range(4)]
+        events.append(event(2, "sync", inode=1, stream=1))
         events.append(event(4, "write", inode=1, stream=1, offset=1000, got=200, count=2, flags=12))
         figures, _ = analyzed(events)
         # Three follow in a row; of the collapsed two the second follows the first, which lies elsewhere.
