@@ -127,6 +127,10 @@ impl DataService {
             respond(stream, &refused(status::ERROR_INVALID, &words))?;
             return Ok(true);
         };
+        // Before the file is opened: that is a part of this read, and no call of the client's.
+        let scope = self.service.names.client.scope(CallKind::Read);
+        scope.inode(pass.inode);
+        scope.range(pass.start + request.offset, request.len);
         let file = match self.view(&pass).open(&Target::inode(InodeId(pass.inode)), OpenFlags::READ) {
             Ok(file) => file,
             Err(error) => {
@@ -134,9 +138,6 @@ impl DataService {
                 return Ok(true);
             }
         };
-        let scope = self.service.names.client.scope(CallKind::Read);
-        scope.inode(pass.inode);
-        scope.range(pass.start + request.offset, request.len);
         self.reader.send(stream, reader, (&file, &pass), request, end)
     }
 
