@@ -98,7 +98,7 @@ def config(chart, dark=False):
             titleFontSize=12,
             titleFontWeight="normal",
             labelLimit=240,
-            labelSeparation=8,
+            labelSeparation=5,
         )
         .configure_legend(labelColor=ink, titleColor=ink, labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
         .configure_title(color=ink, fontSize=13, fontWeight="normal", anchor="start")
