@@ -151,7 +151,9 @@ public class FamiliesLoad {
             long begun = System.nanoTime();
             if (dice < 60) {
                 Get get = new Get(row(user)).setMaxResultsPerColumnFamily(NEWEST);
-                for (Family family : Family.values()) if (random.nextDouble() < family.touch) get.addFamily(family.name);
+                for (Family family : Family.values()) {
+                    if (random.nextDouble() < family.touch) get.addFamily(family.name);
+                }
                 if (!get.hasFamilies()) get.addFamily(Family.PrefetchMeta.name);
                 found += table.get(get).size();
                 gets++;
@@ -225,7 +227,9 @@ public class FamiliesLoad {
     String load(int seconds) throws Exception {
         for (Worker worker : workers) worker.start();
         long until = System.nanoTime() + seconds * 1_000_000_000L;
-        while (System.nanoTime() < until && workers.stream().allMatch(worker -> worker.failed == null)) Thread.sleep(100);
+        while (System.nanoTime() < until && workers.stream().allMatch(worker -> worker.failed == null)) {
+            Thread.sleep(100);
+        }
         for (Worker worker : workers) worker.stops = true;
         for (Worker worker : workers) worker.thread.join();
         for (Worker worker : workers) if (worker.failed != null) throw worker.failed;
@@ -248,7 +252,8 @@ public class FamiliesLoad {
     static String quantiles(List<Long> ns) {
         Collections.sort(ns);
         if (ns.isEmpty()) return "[]";
-        return String.format(Locale.ROOT, "[%.2f,%.2f]", ns.get(ns.size() / 2) / 1e6, ns.get(ns.size() * 99 / 100) / 1e6);
+        long median = ns.get(ns.size() / 2), late = ns.get(ns.size() * 99 / 100);
+        return String.format(Locale.ROOT, "[%.2f,%.2f]", median / 1e6, late / 1e6);
     }
 
     String run(String[] words) throws Exception {

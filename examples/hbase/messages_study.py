@@ -124,6 +124,7 @@ def beside(figures):
         return row["read"] + row["both"] + row["written"]
 
     flushed = purposes["flush"]["written"]
+    both = sum(row["data both"] for row in types.values())
     lifetimes = figures["lifetimes"]["rows"]["lifetimes"][0]
     everything = sum(row["data"] for row in types.values())
     return [
@@ -134,7 +135,7 @@ def beside(figures):
         ("4.1", "written by compactions over flushed", f"{purposes['compaction']['written'] / flushed:.1f}", "17"),
         ("3", "core data that remains, of all",
          percent(touched(data["core, not removed"]) / touched(data["all"])), "15 %"),
-        ("4", "data both read and written", percent(sum(row["data both"] for row in types.values()) / everything), "11 %"),
+        ("4", "data both read and written", percent(both / everything), "11 %"),
         ("4", "I/O over data, PrefetchMeta", f"{types['PrefetchMeta']['I/O per data']:.1f}", "15"),
         ("4", "I/O over data, Keywords", f"{types['Keywords']['I/O per data']:.1f}", "1.1"),
         ("5", "mean over 90 %, files of MessageMeta",

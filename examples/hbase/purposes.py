@@ -170,12 +170,12 @@ def main():
         f"{of_reads['reads', 'compaction']:,} of compactions of {of_reads['bytes', 'compaction']:,} bytes "
         f"({of_reads['reads', 'compaction outside']:,} outside of any compaction)"
     )
+    inputs, cached = of_reads["bytes", "of inputs"], of_reads["bytes", "of inputs from the cache"]
     print(
         f"inputs of compactions: {of_reads['inputs', 'in the log']:,} in HBase's log, "
         f"{of_reads['inputs', 'found']:,} of them found by the rules; "
-        f"{of_reads['bytes', 'of inputs from the cache']:,} of {of_reads['bytes', 'of inputs']:,} bytes came from HBase's cache"
+        f"{cached:,} of {inputs:,} bytes came from HBase's cache"
     )
-    inputs = of_reads["bytes", "of inputs"]
     shares["read by compactions"] = 1 - wrong / max(inputs, 1)
     shares["read at all"] = 1 - wrong / max(every, 1)
     for name, value in shares.items():

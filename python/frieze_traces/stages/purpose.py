@@ -7,9 +7,9 @@ and were read whole while it was written, or just before. An input belongs to th
 its reading: a flush of the same store may end meanwhile. Where no input was read whole in view of the trace, the sizes
 alone decide.
 
-A client of Hadoop that streams a file asks for all bytes up to the end of its block of HDFS in one call, and HBase takes
-the first blocks of an input from its cache; a get asks for a block of HBase's, and the opening of a file for its short
-end. A reader with an open file (a stream) reads it in many calls.
+A client of Hadoop that streams a file asks for all bytes up to the end of its block of HDFS in one call, and HBase
+takes the first blocks of an input from its cache; a get asks for a block of HBase's, and the opening of a file for its
+short end. A reader with an open file (a stream) reads it in many calls.
 """
 
 import ibis
