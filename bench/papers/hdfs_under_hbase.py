@@ -6,7 +6,8 @@ load and the simulator give.
     bench/papers/hdfs_under_hbase.py --frieze target/release/frieze --out out/paper-hbase
 
 Caches and the rates of table 1 are simulated under 1/225 of a machine for 8.3 days, times of disks under 1/5 for a
-day: the first needs the whole time, the second whole disks. The numbers of the trace alone are those of `frieze load messages --compare`.
+day: the first needs the whole time, the second whole disks. The numbers of the trace alone are those of
+`frieze load messages --compare`.
 """
 
 import argparse
@@ -159,6 +160,8 @@ def disks(report, runner, trace, whole):
     ]:
         report.near("table 1", what, table[what], study, 0.3)
 
+    sensitivity(report, runner, trace, whole, table)
+
     latency = lambda *words: runner.what_if(trace, *words)["systems"]
     by_seek = [system["foreground_ms"] for system in latency("--sweep", "disk.seek=2,10")[-2:]]
     by_band = [system["foreground_ms"] for system in latency("--sweep", "disk.bandwidth=50,400")[-2:]]
@@ -188,6 +191,27 @@ def disks(report, runner, trace, whole):
     report.within("20", "combined logging: logs wait less", logs(apart) / logs(combined), 4, 9, "x")
     reads = combined["foreground_ms"] / apart["foreground_ms"] - 1
     report.within("20", "combined logging: reads at 15 disks", reads * 100, -10, 3, " %")
+
+
+def sensitivity(report, runner, trace, whole, table):
+    """Table 1's columns beside the baseline: by how much its statistics change, at most."""
+    def change(base, other):
+        errors = {what: abs(other[what] / value - 1) for what, value in base.items() if value}
+        return max(errors.items(), key=lambda error: error[1])
+
+    worst = []
+    for jitter, study in [(1, "1.3"), (5, "3.3"), (10, "6.6")]:
+        what, error = change(table, runner.what_if(trace, "--jitter", str(jitter))["systems"][0]["table1"])
+        worst.append(error)
+        report.rows.append(("table 1", f"jitter of {jitter} ms changes a statistic by at most", f"{error:.1%} ({what})",
+                            f"{study} %; 10 % at most", error <= 0.1))
+    report.shape("table 1", "errors grow with jitter", ", ".join(f"{error:.1%}" for error in worst),
+                 worst == sorted(worst))
+    base = runner.what_if(whole)["systems"][0]["table1"]
+    for days in (-2, -4):
+        what, error = change(base, runner.what_if(whole, "--finish", str(days))["systems"][0]["table1"])
+        report.rows.append(("table 1", f"the trace ends {-days} days early: a statistic changes by at most",
+                            f"{error:.1%} ({what})", "18.4 % at most", error <= 0.184))
 
 
 def trace_alone(report, runner):

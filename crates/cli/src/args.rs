@@ -77,6 +77,7 @@ Exit status:
   2  the command line is wrong; nothing was done
   3  of 'serve': the server was removed from its cluster
   4  of 'serve': the cluster of the server has ended, and was recovered from another server
+  130  of 'what-if': Ctrl-C ended it early; the answer has the systems that were done
 
 Environment:
   FRIEZE_SERVER  as --server, by default 127.0.0.1:7470

@@ -90,6 +90,18 @@ impl fmt::Display for ChildFailed {
 
 impl std::error::Error for ChildFailed {}
 
+/// A signal ended the work early; what was done is printed: exit status 130, as shells have it for Ctrl-C.
+#[derive(Debug)]
+pub(crate) struct WorkInterrupted(pub(crate) String);
+
+impl fmt::Display for WorkInterrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WorkInterrupted {}
+
 /// The subject of a failure, if it is not what the command was reading or writing just then.
 #[derive(Debug)]
 pub(crate) struct ErrorSubject(pub(crate) String);

@@ -58,7 +58,9 @@ use anyhow::{Error, Result};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
-use crate::failure::{CheckFailed, ChildFailed, ClusterEnded, OutputClosed, ReportedError, ServerRemoved, UsageError};
+use crate::failure::{
+    CheckFailed, ChildFailed, ClusterEnded, OutputClosed, ReportedError, ServerRemoved, UsageError, WorkInterrupted,
+};
 use crate::run::CommandRun;
 
 /// Something failed.
@@ -69,6 +71,8 @@ const EXIT_USAGE: u8 = 2;
 const EXIT_REMOVED: u8 = 3;
 /// The cluster of a server has ended: to start it again on the same directory is of no use.
 const EXIT_ENDED: u8 = 4;
+/// A signal ended the work early, and what was done was printed: 128 and the number of SIGINT.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
@@ -163,6 +167,7 @@ fn exit_status(command: &str, error: &Error) -> u8 {
         () if usage || error.is::<CheckFailed>() => EXIT_USAGE,
         () if error.is::<ServerRemoved>() => EXIT_REMOVED,
         () if error.is::<ClusterEnded>() => EXIT_ENDED,
+        () if error.is::<WorkInterrupted>() => EXIT_INTERRUPTED,
         () => EXIT_FAILURE,
     }
 }

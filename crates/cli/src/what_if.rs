@@ -1,11 +1,13 @@
 //! `what-if`: a recorded load on other hardware.
 
+mod page;
 mod report;
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use anyhow::{Context, Error, Result};
 use frieze_base::PATH_BYTES_MAX;
@@ -16,12 +18,15 @@ use frieze_whatif::{
     best_for_little,
 };
 
+use crate::EXIT_INTERRUPTED;
 use crate::args::{ModelArg, OnFlashHitArg, PolicyArg, WhatIfArgs, WritesArg};
-use crate::failure::UsageError;
+use crate::failure::{UsageError, WorkInterrupted};
 use crate::format;
 use crate::progress::ProgressLine;
 use crate::rings::recover;
 use crate::run::CommandRun;
+use crate::serve::stop_signals;
+use page::CrashRuns;
 use report::WhatIfReport;
 
 /// `frieze what-if`.
@@ -29,6 +34,7 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
     // A wrong command line does nothing.
     let base = hardware(args).map_err(usage)?;
     let policies = policies(args);
+    let early_us = early_us(args.finish)?;
     // The study's question needs no words of its own.
     let sweep = if args.fast14 && args.sweep.is_empty() {
         STUDY_SYSTEMS.map(str::to_owned).to_vec()
@@ -57,6 +63,9 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
     };
     within(trace.memory_bytes())?;
     let workload = trace.read().with_context(|| format!("trace {}", format::local(&path)))?;
+    let end_us = workload.span_us().saturating_sub(early_us);
+    let workload = workload.jittered(args.jitter * 1000, JITTER_SEED);
+    let workload = if early_us > 0 { workload.until(end_us) } else { workload };
     let load_bytes = LocalLoad::memory_bytes(&workload, &replication) + std::mem::size_of_val(workload.calls()) as u64;
     within(load_bytes)?;
     let local = LocalLoad::lower(&workload, &replication);
@@ -70,23 +79,38 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
         format::size(load_bytes + sweep.memory_bytes()),
     ));
     run.show(|wanted| ProgressLine::timed(wanted, "accesses"));
-    let shown = SweepProgress::new(run.is_shown());
+    let interrupt = Interrupt::new()?;
+    let shown = SweepProgress::new(run.is_shown(), &interrupt);
     let outcomes = sweep.run(&|done| shown.is_at(done, sweep.accesses()));
-    let outcomes = outcomes.into_iter().flatten();
-    let tried: Vec<TriedSystem> = variants
-        .iter()
-        .zip(&systems)
-        .zip(outcomes)
-        .map(|((hardware, system), outcome)| TriedSystem::scaled(hardware, system, outcome, scale))
-        .collect();
-    let kept = other_flash_choice(&tried, &local, limits, scale)?;
-    let answer = WhatIfAnswer::of(&tried, 0, kept.as_ref());
+    let mut tried: Vec<TriedSystem> = Vec::new();
+    for ((hardware, system), outcome) in variants.iter().zip(&systems).zip(outcomes) {
+        match outcome {
+            Some(outcome) => tried.push(TriedSystem::scaled(hardware, system, outcome, scale)),
+            // The answer compares all others with the first.
+            None if tried.is_empty() => {
+                return Err(interrupted("no system is simulated yet: there is no answer".to_owned()));
+            }
+            None => {}
+        }
+    }
+    let missing = systems.len() - tried.len();
+    let kept = other_flash_choice(&tried, &local, limits, scale, &interrupt)?;
+    let mut answer = WhatIfAnswer::of(&tried, 0, kept.as_ref());
+    if missing > 0 {
+        let words = format!("{missing} of {} systems are missing: the run was interrupted", systems.len());
+        answer.sentences.push(("Interrupted".to_owned(), words));
+    }
     let figures = match args.figures {
         false => Vec::new(),
         true => {
+            shown.begins("simulating the figures");
             let plan = FigurePlan::new(&base, &policies, scale, local.span_us())?;
             plan.run(&workload, &replication, limits, &|done, all| shown.is_at(done, all))?
         }
+    };
+    let crashes = match args.report {
+        None => Vec::new(),
+        Some(_) => crash_runs(&tried, &local, limits, scale, &interrupt)?,
     };
     drop(shown);
 
@@ -94,13 +118,28 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
     if let Some(out) = &args.out {
         report.write(out, &figures).with_context(|| format!("--out {}", format::local(out)))?;
     }
-    if run.json() {
-        return run.print_json(report.json(&figures));
+    if let Some(out) = &args.report {
+        report.write_page(out, &crashes).with_context(|| format!("--report {}", format::local(out)))?;
     }
-    report.lines().iter().try_for_each(|line| run.print(line))?;
-    figures.iter().filter_map(missing).try_for_each(|line| run.print(&line))
+    if run.json() {
+        run.print_json(report.json(&figures))?;
+    } else {
+        report.lines().iter().try_for_each(|line| run.print(line))?;
+        figures.iter().filter_map(left_out).try_for_each(|line| run.print(&line))?;
+    }
+    match interrupt.came() {
+        false => Ok(()),
+        true if missing > 0 => Err(interrupted(format!("{missing} of {} systems are missing", systems.len()))),
+        true => Err(interrupted("all systems are there, figures and crashes may be missing".to_owned())),
+    }
 }
 
+fn interrupted(words: String) -> Error {
+    WorkInterrupted(format!("interrupted: {words}")).into()
+}
+
+/// The same jitter in each run.
+const JITTER_SEED: u64 = 1;
 /// The systems of figure 15 of the study.
 const STUDY_SYSTEMS: [&str; 3] = ["ram=10,30,100", "flash=0,60,120,240", "disks=10,15,20"];
 
@@ -124,7 +163,16 @@ fn trace_path(named: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-fn missing(table: &FigureTable) -> Option<String> {
+/// Microseconds by which the trace is to end early.
+fn early_us(finish: Option<f64>) -> Result<u64> {
+    match finish {
+        None => Ok(0),
+        Some(days) if days <= 0.0 && days >= -36_500.0 => Ok((-days * 86_400e6) as u64),
+        Some(days) => Err(UsageError(format!("--finish {days}: give days before the end of the trace, as -2")).into()),
+    }
+}
+
+fn left_out(table: &FigureTable) -> Option<String> {
     table.missing.as_ref().map(|why| format!("figure {}: some systems are left out: {why}", table.figure))
 }
 
@@ -266,6 +314,7 @@ fn other_flash_choice(
     local: &LocalLoad,
     limits: SweepLimits,
     scale: u32,
+    interrupt: &Interrupt,
 ) -> Result<Option<TriedSystem>> {
     let best = if tried.is_empty() { None } else { best_for_little(tried, 0) };
     let Some(best) = best.map(|best| &tried[best]).filter(|best| best.hardware.flash_bytes() > 0) else {
@@ -277,9 +326,42 @@ fn other_flash_choice(
     };
     let policies = SystemPolicies { on_flash_hit, ..best.policies.clone() };
     let systems = [SystemConfig::new(best.hardware.shrunk(scale)?, policies)?];
-    let outcome = SystemSweep::new(local, &systems, limits)?.run(&|_| true).into_iter().flatten().next();
+    let outcome = SystemSweep::new(local, &systems, limits)?.run(&|_| !interrupt.came()).into_iter().flatten().next();
     Ok(outcome.map(|outcome| TriedSystem::scaled(&best.hardware, &systems[0], outcome, scale)))
 }
+
+/// The present system and the best one with a crash in the middle of the trace and without, caches alone.
+fn crash_runs(
+    tried: &[TriedSystem],
+    local: &LocalLoad,
+    limits: SweepLimits,
+    scale: u32,
+    interrupt: &Interrupt,
+) -> Result<Vec<CrashRuns>> {
+    let best = if tried.is_empty() { None } else { best_for_little(tried, 0) };
+    let chosen: Vec<&TriedSystem> = tried.iter().take(1).chain(best.map(|best| &tried[best])).collect();
+    let crash_us = local.span_us() / 2;
+    let mut systems = Vec::new();
+    for system in &chosen {
+        for crashes_us in [Vec::new(), vec![crash_us]] {
+            let bucket_us = (local.span_us() / CRASH_BUCKETS).max(1_000_000);
+            let policies = SystemPolicies { with_disks: false, crashes_us, bucket_us, ..system.policies.clone() };
+            systems.push(SystemConfig::new(system.hardware.shrunk(scale)?, policies)?);
+        }
+    }
+    let outcomes = SystemSweep::new(local, &systems, limits)?.run(&|_| !interrupt.came());
+    let mut outcomes = outcomes.into_iter();
+    let mut runs = Vec::new();
+    for system in chosen {
+        if let (Some(Some(without)), Some(Some(with))) = (outcomes.next(), outcomes.next()) {
+            runs.push(CrashRuns { name: frieze_whatif::name_of(&system.hardware), crash_us, without, with });
+        }
+    }
+    Ok(runs)
+}
+
+/// Points of a picture of a crash.
+const CRASH_BUCKETS: u64 = 200;
 
 /// Memory of the machine, bytes.
 fn memory_bytes() -> Result<u64> {
@@ -289,20 +371,58 @@ fn memory_bytes() -> Result<u64> {
     Ok(kib << 10)
 }
 
-/// A bar that threads may move.
-struct SweepProgress {
-    line: Mutex<ProgressLine>,
-    shown: AtomicU64,
+/// Whether a signal asked for the end. The first one lets the run print what is done, the second one ends it.
+struct Interrupt {
+    came: Arc<AtomicBool>,
 }
 
-impl SweepProgress {
-    fn new(is_shown: bool) -> SweepProgress {
-        let mut line = ProgressLine::timed(is_shown, "accesses");
-        line.at("simulating".to_owned());
-        SweepProgress { line: Mutex::new(line), shown: AtomicU64::new(0) }
+impl Interrupt {
+    /// Takes SIGINT and SIGTERM from now on; before, they end the process.
+    fn new() -> Result<Interrupt> {
+        let signals = stop_signals();
+        signals.thread_block().context("cannot take signals")?;
+        let came = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&came);
+        let wait = move || {
+            if signals.wait().is_ok() {
+                flag.store(true, Ordering::Relaxed);
+            }
+            if signals.wait().is_ok() {
+                std::process::exit(EXIT_INTERRUPTED.into());
+            }
+        };
+        thread::Builder::new().name("signals".to_owned()).spawn(wait).context("cannot start a thread")?;
+        Ok(Interrupt { came })
     }
 
-    /// Always true: a sweep that is interrupted ends with the process.
+    fn came(&self) -> bool {
+        self.came.load(Ordering::Relaxed)
+    }
+}
+
+/// A bar that threads may move.
+struct SweepProgress<'a> {
+    line: Mutex<ProgressLine>,
+    shown: AtomicU64,
+    interrupt: &'a Interrupt,
+}
+
+impl<'a> SweepProgress<'a> {
+    fn new(is_shown: bool, interrupt: &'a Interrupt) -> SweepProgress<'a> {
+        let mut line = ProgressLine::timed(is_shown, "accesses");
+        line.at("simulating".to_owned());
+        SweepProgress { line: Mutex::new(line), shown: AtomicU64::new(0), interrupt }
+    }
+
+    /// Other work begins, from nothing.
+    fn begins(&self, subject: &str) {
+        self.shown.store(0, Ordering::Relaxed);
+        if let Ok(mut line) = self.line.lock() {
+            line.at(subject.to_owned());
+        }
+    }
+
+    /// False if the run is to end.
     fn is_at(&self, done: u64, all: u64) -> bool {
         // A thread that finds another at the bar has nothing newer to show.
         if done.saturating_sub(self.shown.load(Ordering::Relaxed)) > all / 1000
@@ -311,7 +431,7 @@ impl SweepProgress {
             self.shown.store(done, Ordering::Relaxed);
             line.is_at(done, all);
         }
-        true
+        !self.interrupt.came()
     }
 }
 

@@ -98,6 +98,9 @@ fn what_cannot_be_answered_is_refused_in_words() {
         (vec!["--on-flash-hit", "keep"], "keep needs flash"),
         (vec!["--profile", "no-such"], "built in are fast14, hdd-nvme, hdd-qlc"),
         (vec!["--scale", "4000000"], "disk.seek"),
+        (vec!["--finish", "2"], "days before the end of the trace, as -2"),
+        (vec!["--finish", "NaN"], "days before the end of the trace"),
+        (vec!["--jitter", "60001"], "60001 is not in"),
         (vec!["--sweep", &ram, &flash], "160000 systems are too many for one run, 10000 is the most"),
     ] {
         let done = frieze(&[vec!["what-if", at], args.clone()].concat());
@@ -112,6 +115,27 @@ fn what_cannot_be_answered_is_refused_in_words() {
     assert!(done.status.code() == Some(2) && text(&done.stderr).contains("names no trace"), "{}", text(&done.stderr));
     let done = frieze(&["what-if", dir.path().join("none").to_str().unwrap()]);
     assert!(!done.status.success() && text(&done.stderr).contains("none"), "{}", text(&done.stderr));
+}
+
+#[test]
+fn a_load_may_be_jittered_and_end_early() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("trace");
+    trace(&at, 500);
+    let run = |args: &[&str]| -> serde_json::Value {
+        let done = frieze(&[&["what-if", at.to_str().unwrap(), "--json"], args].concat());
+        assert!(done.status.success(), "{args:?}: {}", text(&done.stderr));
+        serde_json::from_slice(&done.stdout).unwrap()
+    };
+    let (whole, jittered) = (run(&[]), run(&["--jitter", "10"]));
+    let reads = |answer: &serde_json::Value| answer["systems"][0]["table1"]["FS reads MB/min"].as_f64().unwrap();
+    let waits = |answer: &serde_json::Value| answer["systems"][0]["table1"]["Disk queue ms"].as_f64().unwrap();
+    assert!((reads(&whole) / reads(&jittered) - 1.0).abs() < 0.001);
+    assert_ne!(waits(&whole), waits(&jittered));
+    assert!(jittered["assumptions"].to_string().contains("later by up to 10 ms"));
+    let early = run(&["--finish", "-0.004"]);
+    assert!(early["assumptions"].to_string().contains("ends 0.00 days early"), "{early}");
+    assert!((reads(&whole) / reads(&early) - 1.0).abs() < 0.1, "the load is even");
 }
 
 #[test]
@@ -136,4 +160,114 @@ fn a_load_is_simulated_by_the_name_that_it_prints() {
         assert_eq!(refused.status.code(), Some(2), "{scale}: {}", text(&refused.stderr));
         assert!(text(&refused.stderr).contains("1/225"), "{scale}: {}", text(&refused.stderr));
     }
+}
+
+/// The page computes money as this program does, at the profile's prices and at others; node runs it, where it is.
+#[test]
+fn the_page_of_a_report_computes_money_as_the_simulator_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("trace </script>");
+    trace(&at, 500);
+    let at = at.to_str().unwrap();
+    let report = dir.path().join("report");
+    let sweep = ["--set", "ram=1MB", "--sweep", "ram=1MB,2MB,3MB", "flash=0,1MB", "disks=10,15", "--json"];
+    let made = frieze(&[&["what-if", at, "--report", report.to_str().unwrap()][..], &sweep].concat());
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let page = std::fs::read_to_string(report.join("what-if.html")).unwrap();
+    let between = |from: &str, to: &str| {
+        let begin = page.find(from).unwrap() + from.len();
+        &page[begin..begin + page[begin..].find(to).unwrap()]
+    };
+    assert_eq!(page.matches("http").count(), 1, "it needs nothing else: the only address is the name of SVG");
+    let data = between("<script type=\"application/json\" id=\"data\">", "</script>");
+    let known: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert!(known["about"].as_str().unwrap().contains("trace </script>"), "{known}");
+    assert_eq!((known["systems"].as_array().unwrap().len(), known["crashes"].as_array().unwrap().len()), (12, 2));
+    assert!(!known["ambiguous"].as_array().unwrap().is_empty());
+
+    if Command::new("node").arg("--version").output().is_err() {
+        return;
+    }
+    let script = between("<script id=\"page\">", "</script>");
+    std::fs::write(dir.path().join("page.cjs"), script).unwrap();
+    std::fs::write(dir.path().join("data.json"), data).unwrap();
+    let priced =
+        "const page = require('./page.cjs'), data = require('./data.json'), price = JSON.parse(process.argv[2]);
+        const all = data.systems.map((system) => page.costs(system, price, data.afr));
+        const is = page.justified(all.map((cost, at) => [cost.capex, data.systems[at].ms ?? Infinity]));
+        console.log(JSON.stringify(all.map((cost, at) => ({ ...cost, justified: is[at] }))));";
+    std::fs::write(dir.path().join("priced.cjs"), priced).unwrap();
+    for (disk, ram, flash) in [("100", "5", "0.8"), ("37.5", "20000", "3"), ("0", "0.25", "90000")] {
+        let prices = [
+            "--set",
+            &format!("disk.price={disk}"),
+            "--set",
+            &format!("ram.price={ram}"),
+            "--set",
+            &format!("flash.price={flash}"),
+        ];
+        let answered = frieze(&[&["what-if", at][..], &prices, &sweep].concat());
+        let answer: serde_json::Value = serde_json::from_slice(&answered.stdout).unwrap();
+        let mut node = Command::new("node");
+        node.arg(dir.path().join("priced.cjs"));
+        let ran = node.arg(format!("{{\"disk\":{disk},\"ram\":{ram},\"flash\":{flash}}}")).output().unwrap();
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let page: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+        for (ours, theirs) in answer["systems"].as_array().unwrap().iter().zip(page.as_array().unwrap()) {
+            for name in ["capex", "opex", "opex_with_ram"] {
+                let (ours, theirs) = (ours[name].as_f64().unwrap(), theirs[name].as_f64().unwrap());
+                assert!((ours - theirs).abs() <= 1e-9 * ours.abs(), "{disk} {ram} {flash}: {name} {ours} {theirs}");
+            }
+            assert_eq!(ours["justified"], theirs["justified"], "{disk} {ram} {flash}: {ours}");
+        }
+    }
+}
+
+/// Half of the systems of an endless run, and Ctrl-C: those that are done answer.
+#[test]
+fn an_interrupted_run_answers_from_the_systems_that_are_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("trace");
+    trace(&at, 4000);
+    let sizes: Vec<String> = (1..=2400).map(|mb| format!("{mb}MB")).collect();
+    let sweep = format!("ram={}", sizes.join(","));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_frieze"))
+        .args(["what-if", at.to_str().unwrap(), "--set", "ram=1MB", "--threads", "1", "--json"])
+        .args(["--sweep", &sweep, "disks=1,2,3,4", "--report"])
+        .arg(dir.path().join("report"))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It takes signals once its thread for them is there; the first systems are done within two seconds of its work.
+    let process = std::path::PathBuf::from(format!("/proc/{}", child.id()));
+    let is_of_signals = |task: std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "signals")
+    };
+    let takes_signals = || {
+        std::fs::read_dir(process.join("task")).is_ok_and(|mut tasks| tasks.any(|task| task.is_ok_and(is_of_signals)))
+    };
+    let worked_ticks = || -> u64 {
+        let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        fields.get(11).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
+    };
+    let mut wait_until = |reached: &dyn Fn() -> bool| {
+        while !reached() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+    };
+    wait_until(&takes_signals);
+    let begin = worked_ticks();
+    wait_until(&|| worked_ticks() > begin + 200);
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(130), "{}", text(&done.stderr));
+    assert!(text(&done.stderr).contains("of 9601 systems are missing"), "{}", text(&done.stderr));
+    let answer: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    let systems = answer["systems"].as_array().unwrap().len();
+    assert!((1..9601).contains(&systems), "{systems}");
+    assert!(answer["answer"].to_string().contains(&format!("{} of 9601 systems are missing", 9601 - systems)));
+    assert!(dir.path().join("report/what-if.html").exists());
 }

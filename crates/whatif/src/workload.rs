@@ -135,22 +135,28 @@ impl RecordedLoad {
 
     /// The same with every call later by a uniform random time below `jitter_us`: does latency of the network matter?
     #[must_use]
-    pub fn jittered(&self, jitter_us: u64, seed: u64) -> RecordedLoad {
-        let (mut load, mut rng) = (self.clone(), Rng::new(seed));
-        for call in &mut load.calls {
+    pub fn jittered(mut self, jitter_us: u64, seed: u64) -> RecordedLoad {
+        let mut rng = Rng::new(seed);
+        for call in &mut self.calls {
             call.at_us += rng.below(jitter_us.max(1));
         }
-        load.calls.sort_by_key(|call| call.at_us);
-        load
+        self.calls.sort_by_key(|call| call.at_us);
+        self.span_us = self.span_us.max(self.calls.last().map_or(0, |call| call.at_us));
+        if jitter_us > 0 {
+            self.assumptions.push(format!("every call is later by up to {} ms, at random", jitter_us as f64 / 1e3));
+        }
+        self
     }
 
-    /// The part before `end_us`: was the trace long enough?
+    /// The part before `end_us`, as if the trace had ended there: was it long enough?
     #[must_use]
-    pub fn until(&self, end_us: u64) -> RecordedLoad {
-        let mut load = self.clone();
-        load.calls.retain(|call| call.at_us < end_us);
-        load.span_us = load.span_us.min(end_us);
-        load
+    pub fn until(self, end_us: u64) -> RecordedLoad {
+        let RecordedLoad { mut calls, mut assumptions, span_us, .. } = self;
+        calls.retain(|call| call.at_us < end_us);
+        if end_us < span_us {
+            assumptions.push(format!("the trace ends {:.2} days early", (span_us - end_us) as f64 / 86_400e6));
+        }
+        RecordedLoad::new(calls, span_us.min(end_us), assumptions).expect("a part has no more files than the whole")
     }
 
     /// Calls by time.

@@ -331,12 +331,30 @@ fn odd_loads_have_outcomes_without_division_by_zero() {
 #[test]
 fn jitter_moves_calls_and_loses_none() {
     let workload = database(1, 200);
-    let jittered = workload.jittered(10_000, 5);
+    let jittered = workload.clone().jittered(10_000, 5);
     assert_eq!(jittered.calls().len(), workload.calls().len());
-    assert_eq!(jittered.calls(), workload.jittered(10_000, 5).calls());
+    assert_eq!(jittered.calls(), workload.clone().jittered(10_000, 5).calls());
     assert_ne!(jittered.calls(), workload.calls());
     assert!(jittered.calls().windows(2).all(|pair| pair[0].at_us <= pair[1].at_us));
-    assert!(workload.until(100 * common::SECOND).calls().len() < workload.calls().len());
+    assert!(jittered.span_us() >= jittered.calls().last().unwrap().at_us);
+    assert_eq!(workload.clone().jittered(0, 5).calls(), workload.calls());
+    assert_eq!(jittered.assumptions().last().unwrap(), "every call is later by up to 10 ms, at random");
+}
+
+#[test]
+fn a_load_that_ends_early_knows_nothing_of_what_comes_later() {
+    let calls = vec![
+        write(0.0, IoPurpose::Flush, 0, 0, 4096),
+        write(5.0, IoPurpose::Flush, 0, 4096, 4096),
+        common::call(6.0, frieze_whatif::Movement::Remove, IoPurpose::Compaction, 0, 0, 0),
+        read(9.0, 1, 0, 4096),
+    ];
+    let whole = load(calls);
+    let part = whole.clone().until(5 * common::SECOND);
+    assert_eq!((part.calls().len(), part.files().len(), part.span_us()), (1, 1, 5 * common::SECOND));
+    assert_eq!((part.files()[0].bytes, part.files()[0].removed_us), (4096, u64::MAX));
+    assert_eq!(whole.clone().until(u64::MAX).calls(), whole.calls());
+    assert!(whole.until(0).calls().is_empty());
 }
 
 /// A part of a disk as a slower disk: under requests that arrive independently it waits as the whole one does.

@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 ///
 /// Reads a trace directory ('frieze trace --help' says how one is made) and simulates memory, flash and disks under it:
 /// how long reads wait, what caches serve, how fast flash wears out, what a system costs, which are worth their price.
-/// The answer comes in words first, then as a table. With `--sweep` all combinations are tried on all cores. Nothing is
-/// sent anywhere, and no server is asked.
+/// The answer comes in words first, then as a table. With `--sweep` all combinations are tried on all cores; Ctrl-C
+/// ends the run with those that are done, and exit status 130. Nothing is sent anywhere, and no server is asked.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -17,6 +17,7 @@ Examples:
   frieze what-if trace/ --sweep ram=10,30,100 flash=0,60,120,240 disks=10,15,20
   frieze what-if trace/ --profile hdd-nvme --set disk.seek=6ms --set flash=200
   frieze what-if trace/ --set flash=60 --on-flash-hit keep --writes hints
+  frieze what-if trace/ --fast14 --report report               one page, report/what-if.html
   frieze what-if trace/ --figures --out report                 figures 9 to 15, 18 and 20 of the study, on this load
 
 Profiles: fast14 (the study's hardware), hdd-nvme, hdd-qlc, or a file in TOML like them: every number with its source.
@@ -93,6 +94,14 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "FILES", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) scale: Option<u32>,
 
+    /// Begin every call later by a random time of up to so many milliseconds: does the network's latency matter?
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000))]
+    pub(crate) jitter: u64,
+
+    /// End the trace early, so many days before its end: was it long enough? Such as -2; fractions are allowed.
+    #[arg(long, value_name = "-DAYS", allow_negative_numbers = true)]
+    pub(crate) finish: Option<f64>,
+
     /// Threads [default: the processor's].
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
@@ -104,6 +113,10 @@ pub(crate) struct WhatIfArgs {
     /// Write the answer, the tables and a picture of prices to this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+
+    /// Write the answer as one page to this directory: systems by cost and latency, with prices to move.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -72,7 +72,7 @@ impl WhatIfReport<'_> {
     }
 
     /// What the answer stands on.
-    fn assumptions(&self) -> Vec<String> {
+    pub(super) fn assumptions(&self) -> Vec<String> {
         let mut all = self.load.assumptions().to_vec();
         let data = self.load.bytes_of_files();
         let cache = (self.base.ram_bytes() + self.base.flash_bytes()) / u64::from(self.scale);
