@@ -384,7 +384,7 @@ class Database(unittest.TestCase):
         # The compaction: of one input the first block is in the cache of HBase. Then it creates its output.
         events.append(event(20 * SECOND, "read", inode=1, offset=0, asked=size, got=size))
         events.append(event(20 * SECOND + 5, "read", inode=2, offset=20_000, asked=size - 20_000, got=size - 20_000))
-        store_file(3, 20 * SECOND + 1000, 390_000)
+        store_file(3, 20 * SECOND + SECOND // 2, 390_000)
         store_file(4, 21 * SECOND, size)
         archived(1, 30 * SECOND)
         archived(2, 30 * SECOND)
