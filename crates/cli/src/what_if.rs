@@ -13,9 +13,9 @@ use anyhow::{Context, Error, Result};
 use frieze_base::PATH_BYTES_MAX;
 use frieze_tier::{OnFlashHit, Policy, Writes};
 use frieze_whatif::{
-    CacheUnit, FigurePlan, FigureTable, HardwareProfile, LocalLoad, ReplicationModel, ReplicationSettings, SYSTEMS_MAX,
-    SweepLimits, SystemConfig, SystemPolicies, SystemSweep, TraceLoad, TriedSystem, WhatIfAnswer, WhatIfError,
-    best_for_little,
+    CacheUnit, CodeParts, FigurePlan, FigureTable, HardwareProfile, LocalLoad, ReplicationModel, ReplicationSettings,
+    SYSTEMS_MAX, SweepLimits, SystemConfig, SystemPolicies, SystemSweep, TraceLoad, TriedSystem, WhatIfAnswer,
+    WhatIfError, best_for_little,
 };
 
 use crate::EXIT_INTERRUPTED;
@@ -46,7 +46,8 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
     recover(run, std::slice::from_ref(&path))?;
     let trace = TraceLoad::open(&path)?;
     let scale = args.scale.unwrap_or(trace.one_in());
-    let systems = shrunk(&variants, &policies, scale).map_err(usage)?;
+    let sample = args.sample.unwrap_or(1);
+    let systems = shrunk(&variants, &policies, scale, sample).map_err(usage)?;
     let replication = replication(args);
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let plan = args.figures.then(|| FigurePlan::new(&base, &policies, scale, 0)).transpose().map_err(usage)?;
@@ -68,7 +69,16 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
     let workload = if early_us > 0 { workload.until(end_us) } else { workload };
     let load_bytes = LocalLoad::memory_bytes(&workload, &replication) + std::mem::size_of_val(workload.calls()) as u64;
     within(load_bytes)?;
+    if let (ReplicationModel::ErasureCoded(code), machines @ 2..) = (replication.model, workload.machines())
+        && code.data + code.parity > machines
+    {
+        let words = format!("--code {}+{} needs as many machines, the trace has {machines}", code.data, code.parity);
+        return Err(UsageError(words).into());
+    }
     let local = LocalLoad::lower(&workload, &replication);
+    let local = if sample > 1 { local.sampled(sample) } else { local };
+    // What is counted is one part of a part.
+    let scale = scale.saturating_mul(sample);
     let limits = SweepLimits { threads, memory_bytes: allowed_bytes - load_bytes };
 
     let sweep = SystemSweep::new(&local, &systems, limits)?;
@@ -94,8 +104,12 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
         }
     }
     let missing = systems.len() - tried.len();
-    let kept = other_flash_choice(&tried, &local, limits, scale, &interrupt)?;
-    let mut answer = WhatIfAnswer::of(&tried, 0, kept.as_ref());
+    let mut answer = if sample > 1 {
+        WhatIfAnswer::of_sample(&tried)
+    } else {
+        let kept = other_flash_choice(&tried, &local, limits, scale, &interrupt)?;
+        WhatIfAnswer::of(&tried, 0, kept.as_ref())
+    };
     if missing > 0 {
         let words = format!("{missing} of {} systems are missing: the run was interrupted", systems.len());
         answer.sentences.push(("Interrupted".to_owned(), words));
@@ -114,7 +128,8 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
     };
     drop(shown);
 
-    let report = WhatIfReport { answer: &answer, systems: &tried, base: &base, load: &workload, scale, trace: &path };
+    let report =
+        WhatIfReport { answer: &answer, systems: &tried, base: &base, load: &workload, scale, sample, trace: &path };
     if let Some(out) = &args.out {
         report.write(out, &figures).with_context(|| format!("--out {}", format::local(out)))?;
     }
@@ -167,7 +182,7 @@ fn trace_path(named: Option<&Path>) -> Result<PathBuf> {
 fn early_us(finish: Option<f64>) -> Result<u64> {
     match finish {
         None => Ok(0),
-        Some(days) if days <= 0.0 && days >= -36_500.0 => Ok((-days * 86_400e6) as u64),
+        Some(days) if (-36_500.0..=0.0).contains(&days) => Ok((-days * 86_400e6) as u64),
         Some(days) => Err(UsageError(format!("--finish {days}: give days before the end of the trace, as -2")).into()),
     }
 }
@@ -256,6 +271,7 @@ fn shrunk(
     variants: &[HardwareProfile],
     policies: &SystemPolicies,
     scale: u32,
+    sample: u32,
 ) -> Result<Vec<SystemConfig>, WhatIfError> {
     let system = |hardware: &HardwareProfile| {
         // Without flash there is nothing to keep or to buffer in.
@@ -265,7 +281,7 @@ fn shrunk(
             }
             _ => policies.clone(),
         };
-        SystemConfig::new(hardware.shrunk(scale)?, policies)
+        SystemConfig::new(hardware.shrunk(scale)?.with_caches_of_one_in(sample)?, policies)
     };
     variants.iter().map(system).collect()
 }
@@ -292,6 +308,8 @@ fn policies(args: &WhatIfArgs) -> SystemPolicies {
         combined_log: args.combined_log,
         durable_puts: args.durable_puts,
         warm_up_us: args.warm_up.saturating_mul(1_000_000),
+        with_disks: args.sample.is_none(),
+        is_sampled: args.sample.is_some(),
         unit: if args.pages { CacheUnit::Pages } else { CacheUnit::Frames },
         ..SystemPolicies::default()
     }
@@ -303,6 +321,10 @@ fn replication(args: &WhatIfArgs) -> ReplicationSettings {
         ModelArg::Chains => ReplicationModel::Chains,
         ModelArg::Remote => ReplicationModel::Remote,
         ModelArg::LocalCompaction => ReplicationModel::LocalCompaction,
+        ModelArg::ErasureCoded => {
+            let (data, parity, cell_kib) = args.code;
+            ReplicationModel::ErasureCoded(CodeParts { data, parity, cell_bytes: cell_kib << 10 })
+        }
     };
     let block_bytes = if model == ReplicationModel::Chains { 64 << 20 } else { 256 << 20 };
     ReplicationSettings { model, block_bytes, replicas: args.replicas, ..ReplicationSettings::default() }
@@ -460,7 +482,7 @@ mod tests {
     fn sweeps_that_cannot_be_are_refused() {
         let words = |sweep: &[&str]| names(sweep).unwrap_err().to_string();
         assert!(words(&["10,20"]).starts_with("--sweep: cannot read \"10\" as NAME=VALUE"));
-        assert!(words(&["disks=0,15"]).contains("outside 1 to 1000 disks"));
+        assert!(words(&["disks=-1,15"]).contains("outside 0 to 1000 disks"));
         assert!(words(&["flash=1e30"]).contains("outside 0 to 1000000 GB"));
         let values: Vec<String> = (1..=400).map(|value| value.to_string()).collect();
         let many = format!("ram={}", values.join(","));

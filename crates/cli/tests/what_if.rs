@@ -92,7 +92,13 @@ fn what_cannot_be_answered_is_refused_in_words() {
     let many = (1..=400).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
     let (ram, flash) = (format!("ram={many}"), format!("flash={many}"));
     for (args, words) in [
-        (vec!["--set", "disks=0"], "disk.count = 0 is outside 1 to 1000 disks"),
+        (vec!["--set", "disks=0"], "the profile has no object.latency"),
+        (vec!["--set", "disks=-1"], "disk.count = -1 is outside 0 to 1000 disks"),
+        (vec!["--code", "0+3"], "such as 6+3:1024"),
+        (vec!["--code", "6"], "such as 6+3:1024"),
+        (vec!["--sample", "64"], "such as 1/64"),
+        (vec!["--sample", "1/1"], "such as 1/64"),
+        (vec!["--sample", "1/64", "--report", "x"], "cannot be used with"),
         (vec!["--set", "ram=1e30"], "is outside 0 to 100000 GB"),
         (vec!["--set", "disk.color=red"], "there is no setting disk.color"),
         (vec!["--on-flash-hit", "keep"], "keep needs flash"),
@@ -136,6 +142,38 @@ fn a_load_may_be_jittered_and_end_early() {
     let early = run(&["--finish", "-0.004"]);
     assert!(early["assumptions"].to_string().contains("ends 0.00 days early"), "{early}");
     assert!((reads(&whole) / reads(&early) - 1.0).abs() < 0.1, "the load is even");
+}
+
+#[test]
+fn hardware_of_today_has_codes_objects_and_samples() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("trace");
+    trace(&at, 2000);
+    let run = |args: &[&str]| -> serde_json::Value {
+        let done = frieze(&[&["what-if", at.to_str().unwrap(), "--set", "ram=1MB", "--json"], args].concat());
+        assert!(done.status.success(), "{args:?}: {}", text(&done.stderr));
+        serde_json::from_slice(&done.stdout).unwrap()
+    };
+    let number = |answer: &serde_json::Value, system: usize, name: &str| answer["systems"][system][name].as_f64();
+    let (copies, code) = (run(&[]), run(&["--model", "erasure-coded", "--code", "6+3"]));
+    let ms = |answer: &serde_json::Value| number(answer, 0, "foreground_ms").unwrap();
+    assert!(ms(&code) > ms(&copies), "a read waits for the slowest part: {} and {}", ms(&code), ms(&copies));
+    let priced = ["object.get_price=0.0004", "object.put_price=0.005", "object.price=0.023", "ram.price=4"];
+    let set: Vec<&str> = priced.iter().flat_map(|price| ["--set", price]).collect();
+    let report = dir.path().join("report");
+    let store =
+        ["--profile", "hdd-qlc", "--set", "disk.price=300", "--set", "flash.price=0.1", "--sweep", "disks=0,15"];
+    let stored = run(&[&store[..], &set, &["--report", report.to_str().unwrap()]].concat());
+    let at_store = stored["systems"].as_array().unwrap().iter().find(|system| system["disks"] == 0).unwrap();
+    assert!(at_store["name"].as_str().unwrap().ends_with("an object store"), "{at_store}");
+    assert!(at_store["object_gets_a_year"].as_f64().unwrap() > 0.0 && at_store["object_rent"].as_f64().unwrap() > 0.0);
+    assert!(at_store["foreground_ms"].as_f64().unwrap() > 10.0);
+    assert!(stored["assumptions"].to_string().contains("an object store answers any number of requests"));
+    let sampled = run(&["--policy", "sieve", "--sample", "1/2", "--sweep", "ram=1MB,8MB"]);
+    assert!(number(&sampled, 1, "hit_ratio_error").is_some_and(|error| error > 0.0));
+    assert!(number(&sampled, 1, "hit_ratio").unwrap() >= number(&sampled, 0, "hit_ratio").unwrap());
+    assert!(sampled["assumptions"].to_string().contains("one in 2 frames"));
+    assert_eq!(number(&copies, 0, "hit_ratio_error"), None);
 }
 
 #[test]

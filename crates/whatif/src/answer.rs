@@ -107,6 +107,27 @@ impl WhatIfAnswer {
         answer
     }
 
+    /// The answer for `systems` under a sample of frames, which has hits and no latencies.
+    pub fn of_sample(systems: &[TriedSystem]) -> WhatIfAnswer {
+        let mut answer = WhatIfAnswer::default();
+        let hits = |system: &TriedSystem| {
+            let error = system
+                .outcome
+                .hit_ratio_error()
+                .map_or(String::new(), |error| format!(" +- {:.1} points", 100.0 * error));
+            let outcome = &system.outcome;
+            format!("{}: caches serve {:.1} %{error} of reads", name_of(&system.hardware), 100.0 * outcome.hit_ratio())
+        };
+        if let Some(now) = systems.first() {
+            answer.say("You have", hits(now));
+        }
+        let most = systems.iter().max_by(|one, other| one.outcome.hit_ratio().total_cmp(&other.outcome.hit_ratio()));
+        if let Some(most) = most.filter(|_| systems.len() > 1) {
+            answer.say("Most hits", hits(most));
+        }
+        answer
+    }
+
     fn say(&mut self, label: &str, words: String) {
         self.sentences.push((label.to_owned(), words));
     }
@@ -207,7 +228,13 @@ fn speedup(now: &TriedSystem, other: &TriedSystem) -> f64 {
 }
 
 fn disks(count: u32) -> String {
-    if count == 1 { "1 disk".to_owned() } else { format!("{count} disks") }
+    if count == 0 {
+        "an object store".to_owned()
+    } else if count == 1 {
+        "1 disk".to_owned()
+    } else {
+        format!("{count} disks")
+    }
 }
 
 fn amount(number: f64) -> String {

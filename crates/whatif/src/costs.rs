@@ -8,17 +8,19 @@ use crate::outcome::SimOutcome;
 pub struct SystemCosts {
     /// To buy it.
     pub capex: f64,
-    /// To replace what fails in a year: disks and flash.
+    /// To replace what fails in a year, disks and flash, and what an object store costs in it.
     pub opex: f64,
     /// The same with memory, whose rate the study's table has and its printed sum has not.
     pub opex_with_ram: f64,
+    /// Of it, for an object store.
+    pub rent: f64,
     /// Years until flash is worn out; `None` without flash, infinite if nothing is written to it.
     pub flash_years: Option<f64>,
 }
 
 impl SystemCosts {
-    /// Of a system and what it did; `None` if a price is missing.
-    pub fn of(hardware: &HardwareProfile, outcome: &SimOutcome) -> Option<SystemCosts> {
+    /// Of a system and what it did under a load that has one in `scale` files; `None` if a price is missing.
+    pub fn of(hardware: &HardwareProfile, outcome: &SimOutcome, scale: u32) -> Option<SystemCosts> {
         let size = |setting: &str| hardware.get(setting).unwrap_or(0.0);
         // A price is needed only for what is there.
         let cost = |sizes: &str, price: &str| match size(sizes) {
@@ -27,20 +29,21 @@ impl SystemCosts {
         };
         let disks = cost("disk.count", "disk.price")?;
         let (ram, flash) = (cost("ram.size", "ram.price")?, cost("flash.size", "flash.price")?);
-        let flash_years = flash_years(hardware, outcome);
+        let flash_years = flash_years(hardware, outcome, scale);
         let of_flash = flash_years.map_or(0.0, |years| flash / years);
-        let opex = disks * size("disk.afr") / 100.0 + of_flash;
+        let rent = outcome.rent_a_year(hardware, scale)?;
+        let opex = disks * size("disk.afr") / 100.0 + of_flash + rent;
         let opex_with_ram = opex + ram * size("ram.afr") / 100.0;
-        Some(SystemCosts { capex: disks + ram + flash, opex, opex_with_ram, flash_years })
+        Some(SystemCosts { capex: disks + ram + flash, opex, opex_with_ram, rent, flash_years })
     }
 }
 
-/// Years until flash is worn out at the rate of `outcome`; `None` without flash.
-pub fn flash_years(hardware: &HardwareProfile, outcome: &SimOutcome) -> Option<f64> {
+/// Years until flash is worn out at the rate of `outcome`, of one in `scale` files; `None` without flash.
+pub fn flash_years(hardware: &HardwareProfile, outcome: &SimOutcome, scale: u32) -> Option<f64> {
     let bytes = hardware.flash_bytes() as f64;
     let cycles = hardware.get("flash.cycles").filter(|_| bytes > 0.0)?;
-    let amplification = hardware.get("flash.amplification").unwrap_or(1.0);
-    let a_year = outcome.flash_bytes_a_year() * amplification;
+    let amplification = if outcome.flash_amplification > 0.0 { outcome.flash_amplification } else { 1.0 };
+    let a_year = outcome.flash_bytes_a_year() * f64::from(scale) * amplification;
     Some(if a_year > 0.0 { bytes * cycles / a_year } else { f64::INFINITY })
 }
 

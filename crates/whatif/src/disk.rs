@@ -49,6 +49,10 @@ pub struct DiskRequest {
     pub counts: bool,
     /// True if a get waits for it.
     pub foreground: bool,
+    /// The call that waits for this and for other requests; 0 if it waits for this one alone.
+    pub call: u32,
+    /// Nanoseconds that the network takes in addition.
+    pub hop_ns: u32,
 }
 
 /// A request that was served.

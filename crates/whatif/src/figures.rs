@@ -340,11 +340,8 @@ impl FigurePlan {
 impl TriedSystem {
     /// What a simulation of one in `scale` files says of the whole.
     pub fn scaled(hardware: &HardwareProfile, system: &SystemConfig, outcome: SimOutcome, scale: u32) -> TriedSystem {
-        let mut whole = outcome.faster(hardware.slowdown(scale));
-        let of_sample = whole.flash_written_bytes;
-        whole.flash_written_bytes = of_sample.saturating_mul(scale.into());
-        let (costs, years) = (SystemCosts::of(hardware, &whole), flash_years(hardware, &whole));
-        whole.flash_written_bytes = of_sample;
+        let whole = outcome.faster(hardware.slowdown(scale));
+        let (costs, years) = (SystemCosts::of(hardware, &whole, scale), flash_years(hardware, &whole, scale));
         TriedSystem {
             hardware: hardware.clone(),
             policies: system.policies.clone(),

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::disk::DiskModel;
 use crate::error::WhatIfError;
+use crate::wear::greedy_amplification;
 
 /// A number of a profile.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -58,13 +59,26 @@ pub const SETTINGS: &[SettingRange] = &[
     setting("flash.bandwidth", "MB/s", 0.1, 1e6, false),
     setting("flash.cycles", "cycles", 1.0, 1e7, true),
     setting("flash.amplification", "bytes a byte", 1.0, 100.0, false),
+    setting("flash.utilisation", "%", 0.0, 99.0, false),
     setting("flash.price", "$/GB", 0.0, 1e6, false),
-    setting("disk.count", "disks", 1.0, 1_000.0, true),
+    setting("disk.count", "disks", 0.0, 1_000.0, true),
     setting("disk.seek", "ms", 0.0, 10_000.0, true),
     setting("disk.bandwidth", "MB/s", 0.1, 1e6, true),
     setting("disk.slice", "MB", 0.004, 1e6, true),
     setting("disk.price", "$", 0.0, 1e6, false),
     setting("disk.afr", "%", 0.0, 100.0, false),
+    setting("net.latency", "ms", 0.0, 10_000.0, false),
+    setting("net.sigma", "of the logarithm", 0.0, 5.0, false),
+    setting("net.tail", "%", 0.0, 100.0, false),
+    setting("net.alpha", "exponent", 1.05, 100.0, false),
+    setting("object.latency", "ms", 0.0, 100_000.0, false),
+    setting("object.sigma", "of the logarithm", 0.0, 5.0, false),
+    setting("object.tail", "%", 0.0, 100.0, false),
+    setting("object.alpha", "exponent", 1.05, 100.0, false),
+    setting("object.part", "MB", 0.004, 5_120.0, false),
+    setting("object.get_price", "$/1000", 0.0, 1e6, false),
+    setting("object.put_price", "$/1000", 0.0, 1e6, false),
+    setting("object.price", "$/GB-month", 0.0, 1e6, false),
 ];
 
 /// The hardware of the study, and hardware of today.
@@ -135,7 +149,8 @@ impl HardwareProfile {
         let whole = |setting: &str| self.required(setting) / f64::from(by);
         profile.put(range_of("ram.size")?, whole("ram.size"))?;
         profile.put(range_of("flash.size")?, whole("flash.size"))?;
-        profile.put(range_of("disk.count")?, whole("disk.count").floor().max(1.0))?;
+        let disks = if self.disks() == 0 { 0.0 } else { whole("disk.count").floor().max(1.0) };
+        profile.put(range_of("disk.count")?, disks)?;
         for (setting, factor) in [
             ("disk.seek", slowdown),
             ("disk.bandwidth", 1.0 / slowdown),
@@ -149,9 +164,24 @@ impl HardwareProfile {
         Ok(profile)
     }
 
+    /// The same with caches for one in `by` frames, disks as they are.
+    ///
+    /// # Errors
+    /// None: a part of a size is in its range.
+    pub fn with_caches_of_one_in(&self, by: u32) -> Result<HardwareProfile, WhatIfError> {
+        let mut profile = self.clone();
+        for size in ["ram.size", "flash.size"] {
+            profile.put(range_of(size)?, self.required(size) / f64::from(by.max(1)))?;
+        }
+        Ok(profile)
+    }
+
     /// How much slower the disks of a load of one in `by` files are simulated than they are: 1 if `by` divides them.
     pub fn slowdown(&self, by: u32) -> f64 {
         let of_part = f64::from(self.disks()) / f64::from(by.max(1));
+        if self.disks() == 0 {
+            return 1.0;
+        }
         of_part.floor().max(1.0) / of_part
     }
 
@@ -175,7 +205,20 @@ impl HardwareProfile {
         (self.required("flash.size") * GIB) as u64
     }
 
-    /// Disks.
+    /// Bytes that flash writes itself for a byte that it is given: by its utilisation, else as the profile says.
+    pub fn flash_amplification(&self) -> f64 {
+        match self.get("flash.utilisation") {
+            Some(percent) => greedy_amplification(percent / 100.0),
+            None => self.get("flash.amplification").unwrap_or(1.0),
+        }
+    }
+
+    /// Bytes of a part of a file in an object store.
+    pub fn object_part_bytes(&self) -> u64 {
+        (self.get("object.part").unwrap_or(OBJECT_PART_MB) * f64::from(1 << 20)) as u64
+    }
+
+    /// Disks; without any, files lie in an object store.
     pub fn disks(&self) -> u32 {
         self.required("disk.count") as u32
     }
@@ -263,5 +306,7 @@ fn parse_value(range: &SettingRange, text: &str) -> Result<f64, WhatIfError> {
     Ok(number * factor)
 }
 
+/// What common clients upload at once.
+const OBJECT_PART_MB: f64 = 8.0;
 /// 2^30.
 const GIB: f64 = 1_073_741_824.0;

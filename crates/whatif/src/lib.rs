@@ -18,13 +18,16 @@ mod disk;
 mod error;
 mod figures;
 mod hardware;
+mod latency;
 mod local;
 mod outcome;
+mod requests;
 mod rules;
 mod simulation;
 mod stack;
 mod sweep;
 mod trace;
+mod wear;
 mod workload;
 
 pub use answer::{TriedSystem, WhatIfAnswer, best_for_little, name_of};
@@ -33,11 +36,15 @@ pub use disk::{DiskModel, DiskQueue, DiskRequest, ServedRequest};
 pub use error::WhatIfError;
 pub use figures::{FIGURES, FigurePlan, FigureTable};
 pub use hardware::{HardwareProfile, ProfileNumber, SETTINGS, SettingRange};
-pub use local::{FRAME_BYTES, FrameAccess, LocalFile, LocalLoad, PAGE_BYTES, ReplicationModel, ReplicationSettings};
-pub use outcome::{DiskSums, HitBucket, LatencyHistogram, SimOutcome};
+pub use latency::TailedLatency;
+pub use local::{
+    CodeParts, FRAME_BYTES, FrameAccess, LocalFile, LocalLoad, PAGE_BYTES, ReplicationModel, ReplicationSettings,
+};
+pub use outcome::{DiskSums, HitBucket, LatencyHistogram, ObjectSums, SimOutcome};
 pub use rules::{RuleSet, SimRule};
 pub use simulation::{CacheUnit, Simulation, SystemConfig, SystemPolicies};
 pub use stack::StackDistances;
 pub use sweep::{SYSTEMS_MAX, SweepLimits, SystemSweep};
 pub use trace::{EVENTS_SORTED_MAX, TraceLoad};
+pub use wear::greedy_amplification;
 pub use workload::{DataCall, FileFacts, IoPurpose, Movement, RecordedLoad};

@@ -13,6 +13,8 @@
 //! # Source
 //! Harter et al. (FAST'14), §3.2 and §6.2.
 
+use std::ops::Range;
+
 use frieze_base::FastMap;
 
 use crate::rules::{RuleSet, SimRule};
@@ -35,6 +37,41 @@ pub enum ReplicationModel {
     Remote,
     /// Every replica compacts its own copy: more reads, less network.
     LocalCompaction,
+    /// No copies: each file is cut into cells that the data parts of an erasure code take in turn, and parity parts are
+    /// as long; each part is on a machine of its own, the first beside the program. A read touches the data parts that
+    /// its bytes are in.
+    ErasureCoded(CodeParts),
+}
+
+/// An erasure code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CodeParts {
+    /// Parts that have the data, 1 to 24.
+    pub data: u8,
+    /// Parts beside them, any of which stands in for one, 0 to 8.
+    pub parity: u8,
+    /// Bytes that a part takes before the next one has its turn.
+    pub cell_bytes: u32,
+}
+
+impl CodeParts {
+    /// Bytes of data part `part` among the first `bytes` of a file.
+    fn bytes_in(&self, bytes: u64, part: u8) -> u64 {
+        let cell = u64::from(self.cell_bytes);
+        let row = cell * u64::from(self.data);
+        bytes / row * cell + (bytes % row).saturating_sub(u64::from(part) * cell).min(cell)
+    }
+
+    /// The bytes of part `part` that a call from `begin` to `end` of a file touches; a parity part has all rows that
+    /// any data part has. Empty where it touches none.
+    fn range_in(&self, begin: u64, end: u64, part: u8) -> Range<u64> {
+        let of = |part: u8| self.bytes_in(begin, part)..self.bytes_in(end, part);
+        if part < self.data {
+            return of(part);
+        }
+        let touched = (0..self.data).map(of).filter(|range| !range.is_empty());
+        touched.reduce(|one, other| one.start.min(other.start)..one.end.max(other.end)).unwrap_or(0..0)
+    }
 }
 
 /// How files are replicated.
@@ -66,6 +103,16 @@ impl Default for ReplicationSettings {
             shift_us: 7 * 60 * 1_000_000,
             soon_us: 3600 * 1_000_000,
             rules: RuleSet::ALL,
+        }
+    }
+}
+
+impl ReplicationSettings {
+    /// The erasure code, if files have one instead of copies.
+    fn code(&self) -> Option<CodeParts> {
+        match self.model {
+            ReplicationModel::ErasureCoded(code) if self.rules.has(SimRule::PartsOfCode) => Some(code),
+            _ => None,
         }
     }
 }
@@ -108,11 +155,15 @@ pub struct LocalLoad {
     pub(crate) accesses: Vec<FrameAccess>,
     pub(crate) files: Vec<LocalFile>,
     pub(crate) span_us: u64,
+    pub(crate) stored_bytes: f64,
 }
 
 const WRITE: u8 = 1;
 const REMOVE: u8 = 2;
 const REMOTE: u8 = 4;
+const COPY: u8 = 8;
+const PART: u8 = 16;
+const FIRST_PART: u8 = 32;
 
 impl FrameAccess {
     /// True if pages are written.
@@ -131,6 +182,24 @@ impl FrameAccess {
     #[inline]
     pub fn is_remote(&self) -> bool {
         self.flags & REMOTE != 0
+    }
+
+    /// True if it is of a copy that is not the first one.
+    #[inline]
+    pub fn is_copy(&self) -> bool {
+        self.flags & COPY != 0
+    }
+
+    /// True if its call waits for other accesses as well, those that follow up to the next first one.
+    #[inline]
+    pub fn is_part(&self) -> bool {
+        self.flags & PART != 0
+    }
+
+    /// True if it is the first of them.
+    #[inline]
+    pub fn is_first_part(&self) -> bool {
+        self.flags & FIRST_PART != 0
     }
 
     /// The key of its frame in caches.
@@ -152,9 +221,31 @@ impl LocalLoad {
     /// Bytes that [`LocalLoad::lower`] will take, at most.
     pub fn memory_bytes(load: &RecordedLoad, settings: &ReplicationSettings) -> u64 {
         let frames = |call: &DataCall| u64::from(call.bytes) / FRAME_BYTES + 2;
-        let accesses: u64 = load.calls().iter().map(frames).sum::<u64>() * u64::from(settings.replicas);
+        let copies = settings.code().map_or(settings.replicas, |code| code.data + code.parity);
+        let accesses: u64 = load.calls().iter().map(frames).sum::<u64>() * u64::from(copies);
         // A vector that doubles.
         accesses * 2 * size_of::<FrameAccess>() as u64 + load.files().len() as u64 * 200
+    }
+
+    /// The accesses to one in `one_in` frames, chosen by a hash: a miniature of the load, for caches as much smaller.
+    /// Disks cannot be simulated under it: runs over several frames are torn.
+    ///
+    /// # Source
+    /// Waldspurger et al., Cache Modeling and Optimization using Miniature Simulations (ATC'17).
+    #[must_use]
+    pub fn sampled(&self, one_in: u32) -> LocalLoad {
+        let mut local = LocalLoad { files: self.files.clone(), accesses: Vec::new(), ..*self };
+        let mut delta = 0u64;
+        for access in &self.accesses {
+            delta += u64::from(access.delta_us);
+            let is_chosen = mix(SAMPLE_SEED, access.key()).is_multiple_of(u64::from(one_in.max(1)));
+            if is_chosen || access.is_removal() {
+                local.accesses.extend(idle(&mut delta));
+                local.accesses.push(FrameAccess { delta_us: delta as u32, ..*access });
+                delta = 0;
+            }
+        }
+        local
     }
 
     /// Accesses by time.
@@ -170,6 +261,11 @@ impl LocalLoad {
     /// Microseconds that the trace lasted.
     pub fn span_us(&self) -> u64 {
         self.span_us
+    }
+
+    /// Bytes of one copy of all files, on average over the trace.
+    pub fn stored_bytes(&self) -> f64 {
+        self.stored_bytes
     }
 
     /// Frames that the files have: the most that a cache can have entries for.
@@ -189,7 +285,7 @@ struct Lowering<'a> {
 
 impl<'a> Lowering<'a> {
     fn new(load: &'a RecordedLoad, settings: &'a ReplicationSettings) -> Lowering<'a> {
-        let local = LocalLoad { span_us: load.span_us(), ..LocalLoad::default() };
+        let local = LocalLoad { span_us: load.span_us(), stored_bytes: load.stored_bytes(), ..LocalLoad::default() };
         Lowering { load, settings, numbers: FastMap::default(), local, now_us: 0 }
     }
 
@@ -225,11 +321,17 @@ impl<'a> Lowering<'a> {
     }
 
     fn replicas(&self) -> u8 {
+        if let Some(code) = self.settings.code() {
+            return code.data + code.parity;
+        }
         if self.has(SimRule::Replicas) { self.settings.replicas } else { 1 }
     }
 
     /// A call, as the replica `role` of each of its blocks takes it.
     fn call(&mut self, call: &DataCall, role: u8, at_us: u64) {
+        if let Some(code) = self.settings.code() {
+            return self.call_of_parts(call, code, role, at_us);
+        }
         let facts = &self.load.files()[call.file as usize];
         let block_bytes = if self.has(SimRule::Blocks) { self.settings.block_bytes } else { u64::MAX >> 1 };
         let (begin, end) = match call.movement {
@@ -254,10 +356,45 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// A call, as part `role` of its file's code takes it; the parts of a read belong together, and are read when the
+    /// first one is.
+    fn call_of_parts(&mut self, call: &DataCall, code: CodeParts, role: u8, at_us: u64) {
+        let size = self.load.files()[call.file as usize].bytes;
+        let bytes_of = |part: u8| code.range_in(0, size, part).end;
+        match call.movement {
+            Movement::Remove if self.is_here(call, role, 0) => {
+                let file = self.number(call, role, 0, bytes_of(role));
+                self.push(at_us, FrameAccess { file, flags: REMOVE, ..FrameAccess::default() });
+            }
+            Movement::Remove => {}
+            Movement::Read if role > 0 => {}
+            Movement::Read | Movement::Write => {
+                let parts = if call.movement == Movement::Read { 0..code.data } else { role..role + 1 };
+                let first = self.local.accesses.len();
+                for part in parts {
+                    let range = code.range_in(call.offset, call.offset.saturating_add(call.bytes.into()), part);
+                    if !range.is_empty() && self.is_here(call, part, 0) {
+                        let file = self.number(call, part, 0, bytes_of(part));
+                        self.frames(call, part, at_us, file, range.start, range.end);
+                    }
+                }
+                if call.movement == Movement::Read {
+                    let of_call = self.local.accesses.iter_mut().skip(first).filter(|access| access.pages != 0);
+                    for (number, access) in of_call.enumerate() {
+                        access.flags |= if number == 0 { PART | FIRST_PART } else { PART };
+                    }
+                }
+            }
+        }
+    }
+
     /// The bytes from `begin` to `end` of a local file, frame by frame.
     fn frames(&mut self, call: &DataCall, role: u8, at_us: u64, file: u32, begin: u64, end: u64) {
         let is_write = call.movement == Movement::Write;
         let mut flags = if is_write { WRITE } else { 0 };
+        if role > 0 && self.settings.code().is_none() {
+            flags |= COPY;
+        }
         if self.is_remote(call, role) {
             flags |= REMOTE;
         }
@@ -333,11 +470,12 @@ impl<'a> Lowering<'a> {
     fn number(&mut self, call: &DataCall, role: u8, block: u64, bytes: u64) -> u32 {
         let facts = &self.load.files()[call.file as usize];
         let next = self.local.files.len() as u32;
-        let number = *self.numbers.entry((call.file, block << 3 | u64::from(role))).or_insert(next);
+        let number = *self.numbers.entry((call.file, block << 5 | u64::from(role))).or_insert(next);
         if number == next {
             let is_soon = facts.removed_us.saturating_sub(facts.born_us) <= self.settings.soon_us;
             let is_soon = facts.written_for == Some(IoPurpose::Flush) || is_soon || !self.has(SimRule::HintsBySoon);
-            let is_first = role == 0 || !self.has(SimRule::HintsAtFirstReplica);
+            let has_data = self.settings.code().map_or(1, |code| code.data);
+            let is_first = role < has_data || !self.has(SimRule::HintsAtFirstReplica);
             self.local.files.push(LocalFile {
                 bytes,
                 bytes_of_all: facts.bytes,
@@ -351,12 +489,16 @@ impl<'a> Lowering<'a> {
     fn push(&mut self, at_us: u64, access: FrameAccess) {
         let mut delta = at_us.saturating_sub(self.now_us);
         self.now_us += delta;
-        while delta > u64::from(u32::MAX) {
-            self.local.accesses.push(FrameAccess { delta_us: u32::MAX, ..FrameAccess::default() });
-            delta -= u64::from(u32::MAX);
-        }
+        self.local.accesses.extend(idle(&mut delta));
         self.local.accesses.push(FrameAccess { delta_us: delta as u32, ..access });
     }
+}
+
+/// Accesses that move nothing, for a time longer than one access can have; `delta` is what is left.
+fn idle(delta: &mut u64) -> impl Iterator<Item = FrameAccess> {
+    let whole = *delta / u64::from(u32::MAX);
+    *delta %= u64::from(u32::MAX);
+    (0..whole).map(|_| FrameAccess { delta_us: u32::MAX, ..FrameAccess::default() })
 }
 
 fn mix(left: u64, right: u64) -> u64 {
@@ -364,5 +506,7 @@ fn mix(left: u64, right: u64) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32
 }
 
+/// The same frames in each run.
+const SAMPLE_SEED: u64 = 0x5a11;
 /// Stand-ins of remote replicas are at most this part of the trace later, so that a short trace does not lose them.
 const SHIFT_PART: u64 = 100;

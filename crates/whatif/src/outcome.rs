@@ -1,6 +1,7 @@
 //! What a simulation counted, and the figures that follow from it.
 
 use crate::disk::ServedRequest;
+use crate::hardware::HardwareProfile;
 use crate::local::PAGE_BYTES;
 use crate::workload::IoPurpose;
 
@@ -17,6 +18,17 @@ pub struct DiskSums {
     pub exec_ns: u64,
     /// Nanoseconds from the arrival of a run to its end.
     pub run_latency_ns: u64,
+}
+
+/// What an object store did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ObjectSums {
+    /// Reads.
+    pub gets: u64,
+    /// Parts written.
+    pub puts: u64,
+    /// Bytes that it has, on average over the trace.
+    pub stored_bytes: f64,
 }
 
 /// Hits of an interval, for pictures of a crash.
@@ -53,6 +65,10 @@ pub struct SimOutcome {
     pub disk_written_bytes: u64,
     /// Bytes written to flash.
     pub flash_written_bytes: u64,
+    /// Bytes that flash writes itself for each of them; 0 stands for 1.
+    pub flash_amplification: f64,
+    /// Of a system whose files lie in an object store.
+    pub object: Option<ObjectSums>,
     /// Sums at the disks.
     pub disk: [DiskSums; 4],
     /// Nanoseconds that reads of foreground pages waited for disks and flash, summed over pages.
@@ -73,6 +89,8 @@ pub struct SimOutcome {
     pub timeline: Vec<HitBucket>,
     /// Microseconds of an interval of the timeline.
     pub bucket_us: u64,
+    /// Of a sample of frames: hits by group of frames.
+    pub sample_groups: Vec<HitBucket>,
     /// Accesses that were simulated.
     pub accesses: u64,
 }
@@ -137,8 +155,9 @@ impl SimOutcome {
         sums.exec_ns += served.exec_ns();
         sums.run_latency_ns += served.end_ns - request.at_ns;
         if request.foreground {
-            self.foreground_ns += served.latency_ns_of_pages();
-            self.foreground_runs.add(served.end_ns - request.at_ns);
+            let hop_ns = u64::from(request.hop_ns);
+            self.foreground_ns += served.latency_ns_of_pages() + u64::from(request.pages) * hop_ns;
+            self.foreground_runs.add(served.end_ns - request.at_ns + hop_ns);
         }
     }
 
@@ -169,6 +188,23 @@ impl SimOutcome {
     /// Part of the pages read that memory had.
     pub fn ram_hit_ratio(&self) -> f64 {
         ratio(self.ram_pages.iter().sum::<u64>() as f64, self.read_pages.iter().sum::<u64>() as f64)
+    }
+
+    /// Two standard errors of the hit ratio of a sample of frames, from how much groups of frames differ; `None`
+    /// without a sample. In 19 of 20 cases all frames have a hit ratio that is nearer.
+    ///
+    /// # Source
+    /// Random groups of a ratio: Wolter, Introduction to Variance Estimation (2007), chapter 2.
+    pub fn hit_ratio_error(&self) -> Option<f64> {
+        let groups = self.sample_groups.len() as f64;
+        let pages = self.sample_groups.iter().map(|group| group.pages).sum::<u64>() as f64;
+        if groups < 2.0 || pages == 0.0 {
+            return None;
+        }
+        let hits = self.sample_groups.iter().map(|group| group.hits).sum::<u64>() as f64;
+        let residual = |group: &HitBucket| group.hits as f64 - hits / pages * group.pages as f64;
+        let squares: f64 = self.sample_groups.iter().map(|group| residual(group).powi(2)).sum();
+        Some(2.0 * (squares * groups / (groups - 1.0)).sqrt() / pages)
     }
 
     /// Milliseconds that a foreground page waits, memory counted as 0.
@@ -209,6 +245,25 @@ impl SimOutcome {
     /// Bytes written to flash in a year at this rate.
     pub fn flash_bytes_a_year(&self) -> f64 {
         self.flash_written_bytes as f64 * ratio(YEAR_US, self.counted_us as f64)
+    }
+
+    /// Dollars a year of an object store with these prices, of a load that has one in `scale` files; 0 without one,
+    /// `None` if a price is missing.
+    pub fn rent_a_year(&self, hardware: &HardwareProfile, scale: u32) -> Option<f64> {
+        let Some(object) = self.object else { return Some(0.0) };
+        let a_year = ratio(YEAR_US, self.counted_us as f64) / 1000.0;
+        let gets = object.gets as f64 * a_year * hardware.get("object.get_price")?;
+        let puts = object.puts as f64 * a_year * hardware.get("object.put_price")?;
+        let stored = object.stored_bytes / GIB * 12.0 * hardware.get("object.price")?;
+        Some((gets + puts + stored) * f64::from(scale))
+    }
+
+    /// A call that waited for several requests is over.
+    pub(crate) fn called(&mut self, pages: u64, latency_ns: u64) {
+        self.foreground_ns += pages * latency_ns;
+        if pages > 0 && latency_ns > 0 {
+            self.foreground_runs.add(latency_ns);
+        }
     }
 
     /// The statistics of table 1 by name, of a load that has one in `scale` files: rates of the whole in MB (2^20) and
@@ -258,3 +313,5 @@ pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
 
 /// Microseconds of a year.
 pub(crate) const YEAR_US: f64 = 365.25 * 86_400e6;
+/// 2^30.
+const GIB: f64 = 1_073_741_824.0;

@@ -67,6 +67,20 @@ pub enum SimRule {
     HintsAtFirstReplica,
     /// Hints are given for flushes and for files that are compacted soon.
     HintsBySoon,
+    /// Files are cut into the parts of an erasure code, each on a machine of its own.
+    PartsOfCode,
+    /// A read of several parts waits for the slowest.
+    SlowestPart,
+    /// What a get reads at another machine costs a hop of the network.
+    NetworkHop,
+    /// An object store answers each read after its own latency.
+    ObjectLatency,
+    /// Writes go to an object store in parts of many writes.
+    ObjectParts,
+    /// An object store makes its copies itself.
+    ObjectCopies,
+    /// A flash device writes more than it is given.
+    DeviceAmplification,
 }
 
 impl SimRule {
@@ -102,6 +116,13 @@ impl SimRule {
         SimRule::WearOfBuffer,
         SimRule::HintsAtFirstReplica,
         SimRule::HintsBySoon,
+        SimRule::PartsOfCode,
+        SimRule::SlowestPart,
+        SimRule::NetworkHop,
+        SimRule::ObjectLatency,
+        SimRule::ObjectParts,
+        SimRule::ObjectCopies,
+        SimRule::DeviceAmplification,
     ];
 }
 

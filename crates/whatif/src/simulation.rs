@@ -16,8 +16,10 @@ use frieze_tier::{FlashAdmission, OnFlashHit, PagesFound, Policy, TierSettings, 
 use crate::disk::{DiskQueue, DiskRequest, ServedRequest};
 use crate::error::WhatIfError;
 use crate::hardware::HardwareProfile;
-use crate::local::{FrameAccess, LocalLoad, PAGE_BYTES};
-use crate::outcome::{HitBucket, SimOutcome};
+use crate::latency::TailedLatency;
+use crate::local::{FRAME_BYTES, FrameAccess, LocalLoad, PAGE_BYTES};
+use crate::outcome::{HitBucket, ObjectSums, SimOutcome};
+use crate::requests::{ObjectStore, OpenCalls, RequestWait};
 use crate::rules::{RuleSet, SimRule};
 use crate::workload::IoPurpose;
 
@@ -56,6 +58,8 @@ pub struct SystemPolicies {
     pub unit: CacheUnit,
     /// False if disks are left out, for runs about caches alone.
     pub with_disks: bool,
+    /// True if the load has a sample of its frames ([`LocalLoad::sampled`]): the error of hit ratios is estimated.
+    pub is_sampled: bool,
     /// Microseconds of an interval of the timeline of hits.
     pub bucket_us: u64,
     /// Rules that are followed.
@@ -76,6 +80,7 @@ impl Default for SystemPolicies {
             warm_up_us: 0,
             unit: CacheUnit::Frames,
             with_disks: true,
+            is_sampled: false,
             bucket_us: 600 * 1_000_000,
             rules: RuleSet::ALL,
         }
@@ -104,6 +109,12 @@ impl SystemConfig {
         if hardware.flash_bytes() == 0 && policies.buffer_below.is_some() {
             return impossible("a write buffer needs flash, and there is none: --set flash=60");
         }
+        if hardware.disks() == 0 && hardware.get("object.latency").is_none() {
+            return impossible(
+                "without disks files lie in an object store, and the profile has no object.latency: --profile \
+                 hdd-qlc, or --set object.latency=20ms",
+            );
+        }
         if policies.combined_log && hardware.disks() < 2 {
             return impossible("combined logs need a disk of their own: --set disks=2 or more");
         }
@@ -118,8 +129,10 @@ impl SystemConfig {
             CacheUnit::Pages => 16 * load.frames_max(),
         };
         let ghosts = if self.policies.policy == Policy::S3Fifo { 2 } else { 1 };
+        // What an object store has of a file, beside one byte.
+        let of_file = if self.hardware.disks() == 0 { 48 } else { 1 };
         // An entry of 32 bytes in a vector that may have doubled, and slots of 8 at 5/16 to 5/8 of use.
-        room.min(things) * ghosts * (2 * 32 + 26) + load.files().len() as u64 + FIXED_BYTES
+        room.min(things) * ghosts * (2 * 32 + 26) + load.files().len() as u64 * of_file + FIXED_BYTES
     }
 }
 
@@ -144,6 +157,11 @@ pub struct Simulation<'a> {
     uncounted_flash_pages: Option<u64>,
     log_end: u64,
     keys: Vec<u64>,
+    hop: Option<TailedLatency>,
+    objects: Option<ObjectStore>,
+    calls: OpenCalls,
+    /// The number of an access, for latencies.
+    number: u64,
 }
 
 impl<'a> Simulation<'a> {
@@ -171,6 +189,7 @@ impl<'a> Simulation<'a> {
             disks: vec![DiskQueue::new(hardware.disk_model(), rules); disks],
             outcome: SimOutcome {
                 bucket_us: policies.bucket_us * buckets.div_ceil(BUCKETS_MAX),
+                sample_groups: vec![HitBucket::default(); if policies.is_sampled { SAMPLE_GROUPS } else { 0 }],
                 ..SimOutcome::default()
             },
             now_us: 0,
@@ -183,6 +202,10 @@ impl<'a> Simulation<'a> {
             uncounted_flash_pages: None,
             log_end: 0,
             keys: Vec::new(),
+            hop: TailedLatency::of(hardware, "net").filter(|_| rules.has(SimRule::NetworkHop)),
+            objects: ObjectStore::of(hardware).filter(|_| policies.with_disks && hardware.disks() == 0),
+            calls: OpenCalls::default(),
+            number: 0,
         }
     }
 
@@ -216,10 +239,11 @@ impl<'a> Simulation<'a> {
 
     /// Serves what waits, and returns what was counted.
     pub fn finish(mut self) -> SimOutcome {
+        self.calls.close(&mut self.outcome);
         for disk in &mut self.disks {
-            let outcome = &mut self.outcome;
+            let (outcome, calls) = (&mut self.outcome, &mut self.calls);
             if !outcome.overloaded {
-                disk.drain(&mut |served| count_served(outcome, served));
+                disk.drain(&mut |served| count_served(outcome, calls, served));
             }
             outcome.busy_ns.push(disk.busy_ns());
         }
@@ -227,6 +251,10 @@ impl<'a> Simulation<'a> {
         self.outcome.counted_us = self.load.span_us().saturating_sub(warm_up_us);
         let pages = self.flash_pages_written() - self.uncounted_flash_pages.unwrap_or(0);
         self.outcome.flash_written_bytes = pages * PAGE_BYTES;
+        let amplifies = self.rules.has(SimRule::DeviceAmplification);
+        self.outcome.flash_amplification = if amplifies { self.system.hardware.flash_amplification() } else { 1.0 };
+        let stored_bytes = self.load.stored_bytes();
+        self.outcome.object = self.objects.map(|objects| ObjectSums { stored_bytes, ..objects.sums });
         self.outcome
     }
 
@@ -252,6 +280,10 @@ impl<'a> Simulation<'a> {
             self.uncounted_flash_pages = Some(self.flash_pages_written());
         }
         let purpose = IoPurpose::of(access.purpose);
+        self.number += 1;
+        if self.objects.is_some() && access.is_write() && access.is_copy() && self.rules.has(SimRule::ObjectCopies) {
+            return;
+        }
         if counts {
             let bytes = if access.is_write() { &mut self.outcome.written_bytes } else { &mut self.outcome.read_bytes };
             bytes[purpose as usize] += u64::from(access.bytes);
@@ -282,15 +314,68 @@ impl<'a> Simulation<'a> {
             self.cache.read(access.key(), access.pages, self.class(access.file))
         };
         let foreground = self.is_foreground(purpose, false);
-        if counts {
-            self.count_read(&found, purpose, foreground);
+        let hop_ns = match self.hop.filter(|_| access.is_remote()) {
+            Some(hop) => hop.draw(self.number).min(u32::MAX.into()),
+            None => 0,
+        };
+        let joined = access.is_part() && self.rules.has(SimRule::SlowestPart);
+        if joined {
+            let now_ns = self.now_us * 1000;
+            if access.is_first_part() {
+                self.calls.begin(now_ns, foreground && counts, &mut self.outcome);
+            }
+            let flash_ns = if found.flash != 0 { self.flash_page_ns } else { 0 };
+            self.calls.add(access.pages.count_ones().into(), now_ns + hop_ns + flash_ns);
         }
-        if !self.disks.is_empty() && found.missed != 0 {
-            self.send_to_disk(access, found.missed, purpose, counts, foreground && counts);
+        if counts {
+            self.count_read(&found, purpose, foreground, (!joined).then_some(hop_ns));
+            if self.system.policies.is_sampled {
+                let group = access.key().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+                let group = &mut self.outcome.sample_groups[group as usize % SAMPLE_GROUPS];
+                group.pages += u64::from(access.pages.count_ones());
+                group.hits += u64::from((found.ram | found.flash).count_ones());
+            }
+        }
+        if found.missed != 0 {
+            let call = if joined { self.calls.last } else { 0 };
+            let wait = RequestWait { counts, foreground: foreground && counts, call, hop_ns: hop_ns as u32 };
+            if self.objects.is_some() {
+                self.get_objects(found.missed, wait);
+            } else if !self.disks.is_empty() {
+                self.send_to_disk(access, found.missed, purpose, wait);
+            }
         }
     }
 
-    fn count_read(&mut self, found: &PagesFound, purpose: IoPurpose, foreground: bool) {
+    /// Each run of adjacent pages is read from the object store, whatever else is read from it.
+    fn get_objects(&mut self, pages: u16, wait: RequestWait) {
+        let Some(objects) = &mut self.objects else { return };
+        let mut left = pages;
+        while left != 0 {
+            let first = left.trailing_zeros();
+            let count = (left >> first).trailing_ones();
+            left &= !((u32::MAX >> (32 - count) << first) as u16);
+            let answers = self.rules.has(SimRule::ObjectLatency);
+            let latency_ns = if answers { objects.latency.draw(self.number << 4 | u64::from(first)) } else { 0 };
+            objects.sums.gets += u64::from(wait.counts);
+            if wait.call != 0 {
+                self.calls.add(0, self.now_us * 1000 + latency_ns);
+            } else if wait.foreground {
+                self.outcome.called(count.into(), latency_ns);
+            }
+        }
+    }
+
+    /// A part is sent when its first byte is written: files are written from their begin to their end.
+    fn put_object(&mut self, access: &FrameAccess, counts: bool) {
+        let Some(objects) = &mut self.objects else { return };
+        let part = u64::from(access.frame) * FRAME_BYTES / objects.part_bytes;
+        let is_new = objects.parts.insert(access.file, part) != Some(part);
+        objects.sums.puts += u64::from(counts && (is_new || !self.rules.has(SimRule::ObjectParts)));
+    }
+
+    /// `hop_ns` is what the network takes; `None` where the wait is counted with that for other parts.
+    fn count_read(&mut self, found: &PagesFound, purpose: IoPurpose, foreground: bool, hop_ns: Option<u64>) {
         let [ram, flash, missed] = [found.ram, found.flash, found.missed].map(|pages| u64::from(pages.count_ones()));
         let outcome = &mut self.outcome;
         let of = purpose as usize;
@@ -312,9 +397,9 @@ impl<'a> Simulation<'a> {
         if foreground {
             outcome.foreground_pages += all;
             outcome.foreground_slow_pages += flash + missed;
-            outcome.foreground_ns += flash * self.flash_page_ns;
-            if flash > 0 {
-                outcome.foreground_runs.add(self.flash_page_ns);
+            if let Some(hop_ns) = hop_ns {
+                outcome.called(ram, hop_ns);
+                outcome.called(flash, self.flash_page_ns + hop_ns);
             }
         }
     }
@@ -346,18 +431,20 @@ impl<'a> Simulation<'a> {
             let whole = self.rules.has(SimRule::WholePages);
             self.outcome.disk_written_bytes += if whole { pages * PAGE_BYTES } else { u64::from(access.bytes) };
         }
+        self.put_object(access, counts);
         if !self.disks.is_empty() {
             let foreground = self.is_foreground(purpose, true);
             if foreground && counts {
                 self.outcome.foreground_pages += pages;
                 self.outcome.foreground_slow_pages += pages;
             }
-            self.send_to_disk(access, access.pages, purpose, counts, foreground && counts);
+            let wait = RequestWait { counts, foreground: foreground && counts, call: 0, hop_ns: 0 };
+            self.send_to_disk(access, access.pages, purpose, wait);
         }
     }
 
     /// Runs of adjacent pages go to the disk of the file.
-    fn send_to_disk(&mut self, access: &FrameAccess, pages: u16, purpose: IoPurpose, counts: bool, foreground: bool) {
+    fn send_to_disk(&mut self, access: &FrameAccess, pages: u16, purpose: IoPurpose, wait: RequestWait) {
         let policies = &self.system.policies;
         let disks = self.disks.len() as u32;
         let has_own_disk = policies.combined_log && self.rules.has(SimRule::LogsOnOwnDisk);
@@ -387,12 +474,15 @@ impl<'a> Simulation<'a> {
                 bytes: count * PAGE_BYTES as u32,
                 pages: count,
                 purpose,
-                counts,
-                foreground,
+                counts: wait.counts,
+                foreground: wait.foreground && wait.call == 0,
+                call: wait.call,
+                hop_ns: wait.hop_ns,
             };
-            let outcome = &mut self.outcome;
+            self.calls.sent(wait.call);
+            let (outcome, calls) = (&mut self.outcome, &mut self.calls);
             let queue = &mut self.disks[disk as usize];
-            queue.arrive(request, &mut |served| count_served(outcome, served));
+            queue.arrive(request, &mut |served| count_served(outcome, calls, served));
             let waiting = queue.waiting();
             outcome.waiting_max = outcome.waiting_max.max(waiting);
             outcome.overloaded |= waiting > WAITING_MAX;
@@ -470,9 +560,12 @@ impl<'a> Simulation<'a> {
 }
 
 #[inline]
-fn count_served(outcome: &mut SimOutcome, served: ServedRequest) {
+fn count_served(outcome: &mut SimOutcome, calls: &mut OpenCalls, served: ServedRequest) {
     if served.request.counts {
         outcome.served(served);
+    }
+    if served.request.call != 0 {
+        calls.served(served.request.call, served.end_ns + u64::from(served.request.hop_ns), outcome);
     }
 }
 
@@ -489,5 +582,7 @@ const GROUP: usize = 16;
 const WAITING_MAX: usize = 1 << 20;
 /// Intervals of a timeline; a longer load has longer ones.
 const BUCKETS_MAX: u64 = 10_000;
+/// Groups of frames whose hit ratios differ by chance: more of them estimate the error better.
+const SAMPLE_GROUPS: usize = 64;
 /// Tables that every simulation has.
 const FIXED_BYTES: u64 = 1 << 16;

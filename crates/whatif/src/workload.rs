@@ -184,6 +184,15 @@ impl RecordedLoad {
         &self.assumptions
     }
 
+    /// Bytes that files have on average over the trace, each from its first write to its removal.
+    pub fn stored_bytes(&self) -> f64 {
+        let bytes_us = self.files.iter().map(|file| {
+            let until = file.removed_us.min(self.span_us);
+            file.bytes as f64 * until.saturating_sub(file.born_us) as f64
+        });
+        bytes_us.sum::<f64>() / (self.span_us as f64).max(1.0)
+    }
+
     /// Bytes of all files.
     pub fn bytes_of_files(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()

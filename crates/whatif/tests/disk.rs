@@ -7,7 +7,18 @@ const MODEL: DiskModel = DiskModel { seek_ns: 10_000_000, bytes_per_s: 100e6, sl
 
 fn request(at_ns: u64, file: u32, offset: u64, bytes: u32) -> DiskRequest {
     let pages = bytes.div_ceil(4096).max(1);
-    DiskRequest { at_ns, offset, file, bytes, pages, purpose: IoPurpose::Read, counts: true, foreground: true }
+    DiskRequest {
+        at_ns,
+        offset,
+        file,
+        bytes,
+        pages,
+        purpose: IoPurpose::Read,
+        counts: true,
+        foreground: true,
+        call: 0,
+        hop_ns: 0,
+    }
 }
 
 fn run(model: DiskModel, requests: &[DiskRequest]) -> (DiskQueue, Vec<ServedRequest>) {

@@ -221,7 +221,7 @@ fn costs_are_those_of_the_study() {
     assert_eq!(systems.len(), 36);
     let idle = frieze_whatif::SimOutcome { counted_us: 1, ..Default::default() };
     let capex = |ram: &str, flash: &str, disks: &str| {
-        SystemCosts::of(&hardware(&[("ram", ram), ("flash", flash), ("disks", disks)]), &idle).unwrap().capex
+        SystemCosts::of(&hardware(&[("ram", ram), ("flash", flash), ("disks", disks)]), &idle, 1).unwrap().capex
     };
     // A0 and A1 of figure 15: 48 dollars of flash on 1,050.
     assert_eq!((capex("10", "0", "10"), capex("10", "60", "10")), (1050.0, 1098.0));
@@ -231,14 +231,14 @@ fn costs_are_those_of_the_study() {
         flash_written_bytes: (240u64 << 30) * 10_000 * 10 / 192,
         ..Default::default()
     };
-    let costs = SystemCosts::of(&hardware(&[("ram", "100"), ("flash", "240"), ("disks", "20")]), &worn).unwrap();
+    let costs = SystemCosts::of(&hardware(&[("ram", "100"), ("flash", "240"), ("disks", "20")]), &worn, 1).unwrap();
     assert!((costs.opex - 90.0).abs() < 0.01 && (costs.opex_with_ram - 110.0).abs() < 0.01, "{costs:?}");
     assert!((costs.flash_years.unwrap() - 19.2).abs() < 0.001);
     let mut without_price = HardwareProfile::built_in("hdd-nvme").unwrap();
-    assert_eq!(SystemCosts::of(&without_price, &idle), None);
+    assert_eq!(SystemCosts::of(&without_price, &idle, 1), None);
     without_price.set("disk.price", "$300").unwrap();
     without_price.set("ram.price", "4").unwrap();
-    assert!(SystemCosts::of(&without_price, &idle).is_some(), "there is no flash to pay for");
+    assert!(SystemCosts::of(&without_price, &idle, 1).is_some(), "there is no flash to pay for");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn settings_are_refused_with_their_range() {
     profile.set("flash", "1.5TB").unwrap();
     assert_eq!(profile.flash_bytes(), 1536 << 30);
     for (setting, value, words) in [
-        ("disks", "0", "disk.count = 0 is outside 1 to 1000 disks"),
+        ("disks", "-1", "disk.count = -1 is outside 0 to 1000 disks"),
         ("ram", "-1", "ram.size = -1 is outside 0 to 100000 GB"),
         ("flash", "1e30", "flash.size = 1000000000000000000000000000000 is outside 0 to 1000000 GB"),
         ("disk.seek", "fast", "disk.seek: cannot read \"fast\" as a number in ms"),

@@ -5,8 +5,8 @@ mod common;
 use common::{SECOND, call, hardware, load, one_copy, read, run, write};
 use frieze_tier::Writes;
 use frieze_whatif::{
-    DataCall, DiskQueue, DiskRequest, IoPurpose, LocalLoad, Movement, ReplicationModel, ReplicationSettings, RuleSet,
-    SimOutcome, SimRule, SystemPolicies,
+    CodeParts, DataCall, DiskQueue, DiskRequest, IoPurpose, LocalLoad, Movement, ReplicationModel, ReplicationSettings,
+    RuleSet, SimOutcome, SimRule, SystemPolicies,
 };
 
 /// Milliseconds at which requests (ms, file, offset, bytes) end on the study's disk, in their order.
@@ -22,6 +22,8 @@ fn ends(rules: RuleSet, requests: &[(u64, u32, u64, u32)]) -> Vec<f64> {
             purpose: IoPurpose::Read,
             counts: true,
             foreground: true,
+            call: 0,
+            hop_ns: 0,
         };
         disk.arrive(request, &mut |served| all.push((served.request.pages, served.end_ns as f64 / 1e6)));
     }
@@ -196,7 +198,48 @@ fn holds(rule: SimRule, rules: RuleSet) -> bool {
             let policies = SystemPolicies { writes: Writes::Hinted, ..default() };
             simulated(rules, calls, &[], policies).ram_inserts == 2
         }
+        SimRule::PartsOfCode => {
+            // Two data parts and one of parity are half as much again.
+            let local = lowered(rules, coded(2, 1), vec![write(0.0, IoPurpose::Flush, 0, 0, 16_384)]);
+            local.accesses().iter().map(|access| access.bytes).sum::<u32>() == 24_576
+        }
+        SimRule::SlowestPart => {
+            let local = lowered(rules, coded(2, 0), vec![read(0.0, 0, 0, 8192)]);
+            let policies = SystemPolicies { rules, ..default() };
+            near(run(&local, &hardware(&[("disks", "1")]), policies).foreground_ms(), 2.0 * 10.04096)
+        }
+        SimRule::NetworkHop => {
+            let settings = ReplicationSettings { model: ReplicationModel::Remote, ..one_copy() };
+            let local = lowered(rules, settings, vec![read(0.0, 0, 0, 4096), read(1.0, 0, 0, 4096)]);
+            let policies = SystemPolicies { rules, ..default() };
+            near(run(&local, &hardware(&[("net.latency", "1ms")]), policies).foreground_ms(), (11.04096 + 1.0) / 2.0)
+        }
+        SimRule::ObjectLatency => {
+            near(simulated(rules, vec![read(0.0, 0, 0, 4096)], STORE, default()).foreground_ms(), 20.0)
+        }
+        SimRule::ObjectParts => {
+            let calls = [0, 1].map(|at| write(at as f64, IoPurpose::Flush, 0, at * 4096, 4096)).to_vec();
+            simulated(rules, calls, STORE, default()).object.is_some_and(|object| object.puts == 1)
+        }
+        SimRule::ObjectCopies => {
+            let local = lowered(rules, ReplicationSettings::default(), vec![write(0.0, IoPurpose::Flush, 0, 0, 1)]);
+            let policies = SystemPolicies { rules, ..default() };
+            run(&local, &hardware(STORE), policies).object.is_some_and(|object| object.puts == 1)
+        }
+        SimRule::DeviceAmplification => {
+            let sizes = [("flash", "1"), ("flash.utilisation", "80")];
+            let outcome = simulated(rules, vec![read(0.0, 0, 0, 1)], &sizes, default());
+            (outcome.flash_amplification - 2.6927).abs() < 0.001
+        }
     }
+}
+
+/// Files lie in an object store that answers after 20 ms.
+const STORE: &[(&str, &str)] = &[("disks", "0"), ("object.latency", "20ms")];
+
+fn coded(data: u8, parity: u8) -> ReplicationSettings {
+    let code = CodeParts { data, parity, cell_bytes: 4096 };
+    ReplicationSettings { model: ReplicationModel::ErasureCoded(code), ..ReplicationSettings::default() }
 }
 
 #[test]

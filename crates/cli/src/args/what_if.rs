@@ -22,12 +22,14 @@ Examples:
 
 Profiles: fast14 (the study's hardware), hdd-nvme, hdd-qlc, or a file in TOML like them: every number with its source.
 Settings: ram.size, ram.price, ram.afr, flash.size, flash.latency, flash.bandwidth, flash.cycles, flash.amplification,
-flash.price, disk.count, disk.seek, disk.bandwidth, disk.slice, disk.price, disk.afr; ram, flash and disks for the
-sizes.
+flash.utilisation, flash.price, disk.count, disk.seek, disk.bandwidth, disk.slice, disk.price, disk.afr, net.latency,
+net.sigma, net.tail, net.alpha, object.latency, object.sigma, object.tail, object.alpha, object.part,
+object.get_price, object.put_price, object.price; ram, flash and disks for the sizes. With disks=0 files lie in an
+object store.
 
 JSON: answer (a list of label and words), assumptions, systems (a list of name, ram_gb, flash_gb, disks, foreground_ms,
 foreground_slow_ms, p99_ms, hit_ratio, ram_hit_ratio, utilisation, flash_years, capex, opex, opex_with_ram, justified,
-overloaded, table1).")]
+overloaded, object_gets_a_year, object_rent, hit_ratio_error of a sample, table1).")]
 pub(crate) struct WhatIfArgs {
     /// Directory of the trace [default, and '-': the first line of standard input names it].
     #[arg(value_name = "TRACE")]
@@ -85,6 +87,10 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_enum, default_value = "hdfs")]
     pub(crate) model: ModelArg,
 
+    /// Data and parity parts of --model erasure-coded, and KiB that a part takes before the next has its turn.
+    #[arg(long, value_name = "DATA+PARITY[:KIB]", default_value = "6+3:4", value_parser = code)]
+    pub(crate) code: (u8, u8, u32),
+
     /// Copies of each file.
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
     pub(crate) replicas: u8,
@@ -101,6 +107,11 @@ pub(crate) struct WhatIfArgs {
     /// End the trace early, so many days before its end: was it long enough? Such as -2; fractions are allowed.
     #[arg(long, value_name = "-DAYS", allow_negative_numbers = true)]
     pub(crate) finish: Option<f64>,
+
+    /// Simulate caches alone under one in so many frames, such as 1/64, in caches as much smaller: hits with their
+    /// error, no latencies.
+    #[arg(long, value_name = "1/N", value_parser = sample, conflicts_with_all = ["figures", "report"])]
+    pub(crate) sample: Option<u32>,
 
     /// Threads [default: the processor's].
     #[arg(long, value_name = "COUNT")]
@@ -151,4 +162,26 @@ pub(crate) enum ModelArg {
     Remote,
     /// Every replica compacts its own copy.
     LocalCompaction,
+    /// No copies, but the parts of a code (--code), each on a machine of its own; a read waits for the slowest.
+    ErasureCoded,
+}
+
+/// `6+3:4`.
+fn code(text: &str) -> Result<(u8, u8, u32), String> {
+    let (parts, cell) = text.split_once(':').unwrap_or((text, "4"));
+    let read = parts
+        .split_once('+')
+        .and_then(|(data, parity)| Some((data.parse().ok()?, parity.parse().ok()?, cell.parse::<u32>().ok()?)));
+    match read {
+        Some((data @ 1..=24, parity @ 0..=8, cell @ 1..=65_536)) => Ok((data, parity, cell)),
+        _ => Err("give 1 to 24 data parts, 0 to 8 of parity and 1 to 65536 KiB a cell, such as 6+3:1024".to_owned()),
+    }
+}
+
+/// `1/64`.
+fn sample(text: &str) -> Result<u32, String> {
+    match text.strip_prefix("1/").and_then(|count| count.parse().ok()) {
+        Some(count @ 2..=65_536) => Ok(count),
+        _ => Err("give 1/2 to 1/65536, such as 1/64".to_owned()),
+    }
 }

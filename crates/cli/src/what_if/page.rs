@@ -84,6 +84,8 @@ impl WhatIfReport<'_> {
             "hit_ratio": outcome.hit_ratio(), "busy": outcome.utilisation(),
             // Flash that is never written to, and a system without flash, wear out at no rate.
             "worn_a_year": system.flash_years.map_or(0.0, |years| 1.0 / years),
+            // What an object store costs in a year.
+            "rent": system.costs.map_or(0.0, |costs| costs.rent),
             "layers": self.page_layers(outcome), "hits": page_hits(outcome, purposes),
         })
     }
@@ -99,9 +101,9 @@ impl WhatIfReport<'_> {
             ("read by programs", "disk", outcome.read_bytes.iter().sum()),
             ("of it, pages found in memory", "ram", pages(&outcome.ram_pages)),
             ("of it, pages found in flash", "flash", pages(&outcome.flash_pages)),
-            ("read from disks", "disk", outcome.disk_read_bytes),
+            ("read from disks or objects", "disk", outcome.disk_read_bytes),
             ("written, with all copies", "disk", outcome.written_bytes.iter().sum()),
-            ("written to disks", "disk", outcome.disk_written_bytes),
+            ("written to disks or objects", "disk", outcome.disk_written_bytes),
             ("written to flash", "flash", outcome.flash_written_bytes),
             ("over the network", "disk", outcome.net_bytes),
         ]

@@ -16,7 +16,10 @@ pub(super) struct WhatIfReport<'a> {
     pub(super) systems: &'a [TriedSystem],
     pub(super) base: &'a HardwareProfile,
     pub(super) load: &'a RecordedLoad,
+    /// One in so many files and, of a sample, frames.
     pub(super) scale: u32,
+    /// One in so many frames; 1 for all.
+    pub(super) sample: u32,
     pub(super) trace: &'a Path,
 }
 
@@ -30,7 +33,7 @@ impl WhatIfReport<'_> {
             lines.extend(self.table());
             lines.push(String::new());
         }
-        if let Some(now) = self.systems.first() {
+        if let Some(now) = self.systems.first().filter(|_| self.sample == 1) {
             lines.push(format!(
                 "The present system, {} of the trace:",
                 format::duration_ms(now.outcome.counted_us / 1000)
@@ -47,7 +50,28 @@ impl WhatIfReport<'_> {
         lines
     }
 
+    /// Systems under a sample of frames: it has no latencies.
+    fn table_of_sample(&self) -> Vec<String> {
+        let mut table = TextTable::new(&[false, true, true, true, true, true]);
+        table.row(["SYSTEM", "HITS", "+-", "IN RAM", "FLASH YEARS", "CAPEX"].map(str::to_owned));
+        for system in self.systems {
+            let outcome = &system.outcome;
+            table.row([
+                name_of(&system.hardware),
+                format!("{:.1} %", 100.0 * outcome.hit_ratio()),
+                outcome.hit_ratio_error().map_or(String::new(), |error| format!("{:.1}", 100.0 * error)),
+                format!("{:.1} %", 100.0 * outcome.ram_hit_ratio()),
+                system.flash_years.map_or(String::new(), |years| format!("{years:.1}")),
+                system.costs.map_or(String::new(), |costs| format!("${:.0}", costs.capex)),
+            ]);
+        }
+        table.lines().collect()
+    }
+
     fn table(&self) -> Vec<String> {
+        if self.sample > 1 {
+            return self.table_of_sample();
+        }
         let mut table = TextTable::new(&[false, true, true, true, true, true, true, true, false]);
         table.row(
             ["SYSTEM", "READ MS", "P99 MS", "HITS", "IN RAM", "BUSY", "FLASH YEARS", "CAPEX", "WORTH IT"]
@@ -75,19 +99,33 @@ impl WhatIfReport<'_> {
     pub(super) fn assumptions(&self) -> Vec<String> {
         let mut all = self.load.assumptions().to_vec();
         let data = self.load.bytes_of_files();
-        let cache = (self.base.ram_bytes() + self.base.flash_bytes()) / u64::from(self.scale);
+        let cache = (self.base.ram_bytes() + self.base.flash_bytes()) / u64::from(self.scale / self.sample);
         if cache > data {
             let words = "the caches are larger than all files of the trace";
             all.push(format!("{words} ({} for {}): only first reads miss", format::size(cache), format::size(data)));
         }
-        if self.scale > 1 {
+        let of_files = self.scale / self.sample;
+        if of_files > 1 {
             all.push(format!(
-                "the trace has one in {} files of a machine: memory, flash and disks are divided by it, and rates are \
-                 those of all files",
-                self.scale
+                "the trace has one in {of_files} files of a machine: memory, flash and disks are divided by it, and \
+                 rates are those of all files"
             ));
         }
-        if self.systems.iter().any(|system| system.hardware.slowdown(self.scale) != 1.0) {
+        if self.sample > 1 {
+            all.push(format!(
+                "caches are simulated under one in {} frames of 64 KiB, chosen by a hash, and are as much smaller; \
+                 +- is two standard errors, from how much 64 groups of these frames differ",
+                self.sample
+            ));
+        }
+        if self.systems.iter().any(|system| system.hardware.disks() == 0) {
+            all.push(
+                "an object store answers any number of requests at once, makes its copies itself, and takes writes in \
+                 whole parts; its network is in its latency"
+                    .to_owned(),
+            );
+        }
+        if self.sample == 1 && self.systems.iter().any(|system| system.hardware.slowdown(of_files) != 1.0) {
             all.push(
                 "a part of a disk is simulated as a slower disk, and waits are divided by as much: exact where \
                  requests arrive independently (a trace of 1/5 or 1/15 needs no such parts)"
@@ -143,6 +181,11 @@ impl WhatIfReport<'_> {
             "flash_years": system.flash_years.and_then(finite), "capex": system.costs.map(|costs| costs.capex),
             "opex": system.costs.map(|costs| costs.opex),
             "opex_with_ram": system.costs.map(|costs| costs.opex_with_ram),
+            "object_gets_a_year": outcome.object.map(|object| {
+                object.gets as f64 * f64::from(self.scale) * YEAR_US / (outcome.counted_us as f64).max(1.0)
+            }),
+            "object_rent": system.costs.filter(|_| outcome.object.is_some()).map(|costs| costs.rent),
+            "hit_ratio_error": outcome.hit_ratio_error(),
             "justified": self.answer.justified.get(at), "overloaded": outcome.overloaded, "table1": table1,
         })
     }
@@ -247,6 +290,8 @@ impl WhatIfReport<'_> {
     }
 }
 
+/// Microseconds of a year.
+const YEAR_US: f64 = 365.25 * 86_400e6;
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 520.0;
 const LEFT: f64 = 70.0;
