@@ -90,11 +90,11 @@ const PLACES: &[CratePlace] = &[
         &["frieze-hdfs", "frieze-client", "frieze-httpd", "frieze-wire", "frieze-hlc", "frieze-base"],
     ),
     place("doors", "frieze-hdfs", CLIENTS),
-    // It counts what the kernel keeps of a server's files.
+    // It counts what the kernel keeps of a server's files, and what a simulation costs.
     place(
         "evidence",
         "frieze-bench",
-        &["frieze-node", "frieze-client", "frieze-disk", "frieze-wire", "frieze-hlc", "frieze-base"],
+        &["frieze-node", "frieze-client", "frieze-disk", "frieze-whatif", "frieze-wire", "frieze-hlc", "frieze-base"],
     ),
     place("clients", "frieze-client", &["frieze-net", "frieze-trace", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place(

@@ -151,6 +151,9 @@ enum BenchScenario {
     YoungCuts,
     /// Five loads with and without `--trace-ring`, in turn: what tracing costs (needs /dev/fuse).
     Trace,
+    /// Simulated accesses a second of one core, of two caches and of one with flash and disks, beside a bare walk of
+    /// tables of the same size (5 million accesses; --ops).
+    WhatIf,
 }
 
 const EVERY: [BenchScenario; 17] = [
@@ -234,6 +237,7 @@ fn one(scenario: BenchScenario, options: &BenchOptions) -> Result<BenchReport> {
         BenchScenario::Rejoin => scenarios::rejoin(options),
         BenchScenario::YoungCuts => scenarios::young_cuts(options),
         BenchScenario::Trace => scenarios::trace(options),
+        BenchScenario::WhatIf => scenarios::what_if(options),
         BenchScenario::All | BenchScenario::Ceilings => unreachable!("expanded by run"),
     }
 }

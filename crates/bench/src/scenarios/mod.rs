@@ -13,6 +13,7 @@ mod persistence;
 mod replicated;
 mod restart;
 mod sequential;
+mod simulated;
 mod storm;
 mod traced;
 
@@ -37,6 +38,7 @@ pub(crate) use mount::{mount, mount_seq, mount_tree};
 pub(crate) use persistence::{flush, persist};
 pub(crate) use replicated::{replica_reads, replicated_write, young_cuts};
 pub(crate) use restart::restart;
+pub(crate) use simulated::what_if;
 pub(crate) use storm::get_storm;
 pub(crate) use traced::trace;
 
