@@ -213,6 +213,8 @@ fn kinds_are_decided_by_the_first_rule_that_fits() {
     assert_eq!(kind("/hbase/WALs/host,1,2/host.3"), own("log", ""));
     assert_eq!(kind("/hbase/archive/data/default/messages/1588/Actions/ab12"), own("archive", "Actions"));
     assert_eq!(kind("/src/frieze/target/debug/frieze"), own("build", ""));
+    assert_eq!(kind("/src/frieze/targetGX0pxf/debug/frieze"), own("build", ""));
+    assert_eq!(kind("/shop/targets/today/list"), own("other", ""));
     assert_eq!(kind("/src/frieze/crates/trace/src/lib.rs"), own("source", ""));
     assert_eq!(kind("/x/test.db-wal"), own("log", ""));
     assert_eq!(kind("/nothing/known"), own("other", ""));
