@@ -44,7 +44,7 @@ pub fn name_of(hardware: &HardwareProfile) -> String {
 pub fn best_for_little(systems: &[TriedSystem], base: usize) -> Option<usize> {
     let now = &systems[base];
     let is_cheap = |system: &TriedSystem| match (&system.costs, &now.costs) {
-        (Some(costs), Some(present)) => costs.capex <= present.capex * LITTLE_MONEY,
+        (Some(costs), Some(present)) => costs.price() <= present.price() * LITTLE_MONEY,
         _ => true,
     };
     let faster = (0..systems.len()).filter(|at| {
@@ -52,7 +52,8 @@ pub fn best_for_little(systems: &[TriedSystem], base: usize) -> Option<usize> {
         speedup(now, system) > WORTH_NAMING && is_cheap(system) && !system.outcome.overloaded
     });
     faster.min_by(|one, other| {
-        let of = |at: usize| (systems[at].outcome.foreground_ms(), systems[at].costs.map_or(0.0, |costs| costs.capex));
+        let of =
+            |at: usize| (systems[at].outcome.foreground_ms(), systems[at].costs.map_or(0.0, |costs| costs.price()));
         of(*one).partial_cmp(&of(*other)).unwrap_or(std::cmp::Ordering::Equal)
     })
 }
@@ -90,7 +91,7 @@ impl WhatIfAnswer {
             .iter()
             .map(|system| {
                 let latency = if system.outcome.overloaded { f64::INFINITY } else { system.outcome.foreground_ms() };
-                Some((system.costs?.capex, latency))
+                Some((system.costs?.price(), latency))
             })
             .collect();
         if let Some(priced) = priced {
@@ -141,8 +142,8 @@ fn first_step<'s>(systems: &'s [TriedSystem], justified: &[bool]) -> Option<(&'s
         .filter(|(system, is)| **is && system.costs.is_some())
         .map(|(system, _)| system)
         .collect();
-    let capex = |system: &TriedSystem| system.costs.map_or(0.0, |costs| costs.capex);
-    worth.sort_by(|one, other| capex(one).total_cmp(&capex(other)));
+    let price = |system: &TriedSystem| system.costs.map_or(0.0, |costs| costs.price());
+    worth.sort_by(|one, other| price(one).total_cmp(&price(other)));
     Some((*worth.first()?, *worth.get(1)?))
 }
 
@@ -169,7 +170,7 @@ fn present(now: &TriedSystem) -> String {
 fn not_worth(systems: &[TriedSystem], base: usize) -> Option<usize> {
     let now = &systems[base];
     let present = now.costs?;
-    let more = |system: &TriedSystem| system.costs.map_or(0.0, |costs| costs.capex / present.capex - 1.0);
+    let more = |system: &TriedSystem| system.costs.map_or(0.0, |costs| costs.price() / present.price() - 1.0);
     (0..systems.len())
         .filter(|at| {
             let system = &systems[*at];
@@ -212,7 +213,7 @@ fn difference(now: &TriedSystem, other: &TriedSystem) -> String {
 
 fn gain(now: &TriedSystem, other: &TriedSystem) -> String {
     let money = match (&now.costs, &other.costs) {
-        (Some(present), Some(costs)) => format!(" for {:+.1} %", 100.0 * (costs.capex / present.capex - 1.0)),
+        (Some(present), Some(costs)) => format!(" for {:+.1} %", 100.0 * (costs.price() / present.price() - 1.0)),
         _ => String::new(),
     };
     format!("{:.2}x faster reads{money}", speedup(now, other))

@@ -19,6 +19,11 @@ pub struct SystemCosts {
 }
 
 impl SystemCosts {
+    /// What systems are compared by: to buy it, and the rent of [`RENT_YEARS`], since an object store is not bought.
+    pub fn price(&self) -> f64 {
+        self.capex + RENT_YEARS * self.rent
+    }
+
     /// Of a system and what it did under a load that has one in `scale` files; `None` if a price is missing.
     pub fn of(hardware: &HardwareProfile, outcome: &SimOutcome, scale: u32) -> Option<SystemCosts> {
         let size = |setting: &str| hardware.get(setting).unwrap_or(0.0);
@@ -85,3 +90,6 @@ impl CrashCost {
         CrashCost { extra_read_bytes: with.disk_read_bytes as i64 - without.disk_read_bytes as i64, recovered_us }
     }
 }
+
+/// Years of the rent of an object store that stand beside hardware that is bought.
+pub const RENT_YEARS: f64 = 5.0;

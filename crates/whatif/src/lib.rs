@@ -31,7 +31,7 @@ mod wear;
 mod workload;
 
 pub use answer::{TriedSystem, WhatIfAnswer, best_for_little, name_of};
-pub use costs::{CrashCost, SystemCosts, flash_years, justified};
+pub use costs::{CrashCost, RENT_YEARS, SystemCosts, flash_years, justified};
 pub use disk::{DiskModel, DiskQueue, DiskRequest, ServedRequest};
 pub use error::WhatIfError;
 pub use figures::{FIGURES, FigurePlan, FigureTable};

@@ -174,6 +174,7 @@ fn an_object_store_is_paid_by_request_and_by_month() {
     let costs = SystemCosts::of(&hardware(&prices), &year, 1).unwrap();
     assert!((costs.rent - (0.4 + 0.005 + 27.6)).abs() < 1e-9, "{costs:?}");
     assert!((costs.opex - costs.rent).abs() < 1e-9 && (costs.capex - 150.0).abs() < 1e-9, "memory alone is bought");
+    assert!((costs.price() - (150.0 + 5.0 * costs.rent)).abs() < 1e-9, "and the rent of five years is in its price");
     assert!((SystemCosts::of(&hardware(&prices), &year, 15).unwrap().rent - 15.0 * costs.rent).abs() < 1e-9);
     assert_eq!(SystemCosts::of(&hardware(&prices[..3]), &year, 1), None, "a price is missing");
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use frieze_tier::Writes;
-use frieze_whatif::{CrashCost, IoPurpose, PAGE_BYTES, SimOutcome, TriedSystem, best_for_little, name_of};
+use frieze_whatif::{CrashCost, IoPurpose, PAGE_BYTES, RENT_YEARS, SimOutcome, TriedSystem, best_for_little, name_of};
 use serde_json::{Value, json};
 
 use super::report::WhatIfReport;
@@ -69,7 +69,7 @@ impl WhatIfReport<'_> {
             "best": if self.systems.is_empty() { None } else { best_for_little(self.systems, 0) },
             "prices": { "disk": number("disk.price"), "ram": number("ram.price"), "flash": number("flash.price") },
             "afr": { "disk": number("disk.afr").unwrap_or(0.0), "ram": number("ram.afr").unwrap_or(0.0) },
-            "assumptions": self.assumptions(), "ambiguous": self.ambiguous(),
+            "rent_years": RENT_YEARS, "assumptions": self.assumptions(), "ambiguous": self.ambiguous(),
         })
     }
 

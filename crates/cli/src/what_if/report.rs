@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
-use frieze_whatif::{FigureTable, HardwareProfile, RecordedLoad, TriedSystem, WhatIfAnswer, name_of};
+use frieze_whatif::{FigureTable, HardwareProfile, RENT_YEARS, RecordedLoad, TriedSystem, WhatIfAnswer, name_of};
 use serde_json::{Value, json};
 
 use crate::format::{self, TextTable};
@@ -53,7 +53,7 @@ impl WhatIfReport<'_> {
     /// Systems under a sample of frames: it has no latencies.
     fn table_of_sample(&self) -> Vec<String> {
         let mut table = TextTable::new(&[false, true, true, true, true, true]);
-        table.row(["SYSTEM", "HITS", "+-", "IN RAM", "FLASH YEARS", "CAPEX"].map(str::to_owned));
+        table.row(["SYSTEM", "HITS", "+-", "IN RAM", "FLASH YEARS", "PRICE"].map(str::to_owned));
         for system in self.systems {
             let outcome = &system.outcome;
             table.row([
@@ -62,7 +62,7 @@ impl WhatIfReport<'_> {
                 outcome.hit_ratio_error().map_or(String::new(), |error| format!("{:.1}", 100.0 * error)),
                 format!("{:.1} %", 100.0 * outcome.ram_hit_ratio()),
                 system.flash_years.map_or(String::new(), |years| format!("{years:.1}")),
-                system.costs.map_or(String::new(), |costs| format!("${:.0}", costs.capex)),
+                system.costs.map_or(String::new(), |costs| format!("${:.0}", costs.price())),
             ]);
         }
         table.lines().collect()
@@ -74,7 +74,7 @@ impl WhatIfReport<'_> {
         }
         let mut table = TextTable::new(&[false, true, true, true, true, true, true, true, false]);
         table.row(
-            ["SYSTEM", "READ MS", "P99 MS", "HITS", "IN RAM", "BUSY", "FLASH YEARS", "CAPEX", "WORTH IT"]
+            ["SYSTEM", "READ MS", "P99 MS", "HITS", "IN RAM", "BUSY", "FLASH YEARS", "PRICE", "WORTH IT"]
                 .map(str::to_owned),
         );
         for (at, system) in self.systems.iter().enumerate() {
@@ -88,7 +88,7 @@ impl WhatIfReport<'_> {
                 format!("{:.1} %", 100.0 * outcome.ram_hit_ratio()),
                 format!("{:.1} %", 100.0 * outcome.utilisation()),
                 system.flash_years.map_or(String::new(), |years| format!("{years:.1}")),
-                system.costs.map_or(String::new(), |costs| format!("${:.0}", costs.capex)),
+                system.costs.map_or(String::new(), |costs| format!("${:.0}", costs.price())),
                 if self.answer.justified.get(at) == Some(&true) { "yes" } else { "" }.to_owned(),
             ]);
         }
@@ -119,6 +119,7 @@ impl WhatIfReport<'_> {
             ));
         }
         if self.systems.iter().any(|system| system.hardware.disks() == 0) {
+            all.push(format!("the price of an object store is its rent of {RENT_YEARS} years"));
             all.push(
                 "an object store answers any number of requests at once, makes its copies itself, and takes writes in \
                  whole parts; its network is in its latency"
@@ -236,8 +237,8 @@ impl WhatIfReport<'_> {
             .zip(&self.answer.justified)
             .filter(|(system, _)| !system.outcome.overloaded)
             .filter_map(|(system, justified)| {
-                let capex = system.costs?.capex;
-                Some((capex, system.outcome.foreground_ms(), *justified, name_of(&system.hardware)))
+                let price = system.costs?.price();
+                Some((price, system.outcome.foreground_ms(), *justified, name_of(&system.hardware)))
             })
             .collect();
         let most = |of: fn(&(f64, f64, bool, String)) -> f64| points.iter().map(of).fold(1e-9, f64::max) * 1.1;
