@@ -81,6 +81,7 @@ def loaded(frieze, work, jars, options, trace):
     subprocess.run(
         ["javac", "-nowarn", "-cp", jars, "-d", work / "classes", run.HERE / "FamiliesLoad.java"], check=True
     )
+    trace.parent.mkdir(parents=True, exist_ok=True)
     ring = ["--trace-ring", RING, "--trace-dir", work / "rings"]
     with hadoop.served(frieze, work, "--memory", "1024", *ring) as ready:
         server = ready["addresses"][0]
@@ -96,7 +97,6 @@ def loaded(frieze, work, jars, options, trace):
             counted = hbase.do("load", int(60 * options.minutes))
             time.sleep(SETTLING_S)
             shutil.rmtree(trace, ignore_errors=True)
-            trace.parent.mkdir(parents=True, exist_ok=True)
             rings = sorted((work / "rings").glob("serve-*.ring"))
             save = [frieze, "--json", "trace", "save", "--last", f"{int(time.time() - begun)}s", trace, *rings]
             saved = json.loads(subprocess.run(save, check=True, stdout=subprocess.PIPE).stdout)
