@@ -46,7 +46,8 @@ CALLS = dict(
     enumerate(
         "open create read write append flush sync close seek stat list lookup rename link unlink rmdir remove_tree "
         "mkdir symlink readlink setattr truncate punch xattr_get xattr_set xattr_list xattr_remove lock snapshot "
-        "clone restore join access statfs special history forget other".split(),
+        "clone restore join access statfs special history forget other device_append device_flush device_fetch "
+        "device_drop device_remove device_shares".split(),
         start=1,
     )
 )

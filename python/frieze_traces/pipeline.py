@@ -157,6 +157,8 @@ def _run(run, traces, facts, page):
     for name in found[0]:
         if name not in ("trace", "first_ns", "last_ns"):
             facts[name] = sum(row[name] or 0 for row in found)
+    if facts["events"] == 0:
+        return
     rings = [trace.number for trace in traces if trace.manifest["source"] == "ring"]
     events = check.prepared(raw, _spaces(traces), rings)
     events = _followed(run, traces, events, facts)

@@ -205,7 +205,16 @@ const PLACES: &[CratePlace] = &[
     place(
         "drivers",
         "frieze-storage",
-        &["frieze-disk", "frieze-multilog", "frieze-tier", "frieze-wire", "frieze-hlc", "frieze-locks", "frieze-base"],
+        &[
+            "frieze-trace",
+            "frieze-disk",
+            "frieze-multilog",
+            "frieze-tier",
+            "frieze-wire",
+            "frieze-hlc",
+            "frieze-locks",
+            "frieze-base",
+        ],
     ),
     // WebHDFS and the page of metrics stand on it.
     place("drivers", "frieze-httpd", &["frieze-net", "frieze-wire", "frieze-hlc", "frieze-base"]),

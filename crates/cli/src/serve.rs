@@ -83,6 +83,9 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
     }
     let dir = args.dir.display().to_string();
     let recorder = run.recorder();
+    if let Ok(Some(recorder)) = &recorder {
+        server.parts().planes.data.device().record(recorder.clone());
+    }
     let opened = recorder.and_then(|trace| Gateways::open(hdfs.as_ref(), webhdfs.as_ref(), &server, trace.as_ref()));
     let doors = match opened {
         Ok(doors) => doors,

@@ -2,6 +2,7 @@
 
 mod page;
 mod report;
+mod server;
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,9 @@ use report::WhatIfReport;
 
 /// `frieze what-if`.
 pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
+    if args.as_server {
+        return server::as_server(run, args);
+    }
     // A wrong command line does nothing.
     let base = hardware(args).map_err(usage)?;
     let policies = policies(args);

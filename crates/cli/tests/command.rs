@@ -6,6 +6,8 @@
 #[expect(dead_code, reason = "the other end-to-end tests use the rest of it")]
 mod served;
 
+#[path = "command/as_server.rs"]
+mod as_server;
 #[path = "command/attributes.rs"]
 mod attributes;
 #[path = "command/everyday.rs"]

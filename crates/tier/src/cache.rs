@@ -46,6 +46,7 @@ pub enum Heat {
 #[derive(Clone, Debug)]
 pub struct CachePolicy<K, V> {
     bytes_max: u64,
+    small_bytes_max: u64,
     entries: FastMap<K, CacheEntry<V>>,
     /// Oldest first. A ticket that is not that of the entry any more is one of something that has left.
     small: CacheQueue<K>,
@@ -100,8 +101,14 @@ pub struct CacheStats {
 impl<K: Copy + Eq + Hash, V: Default + Weigh> CachePolicy<K, V> {
     /// An empty cache with room for `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> CachePolicy<K, V> {
+        CachePolicy::with_small(bytes_max, bytes_max / SMALL_PART)
+    }
+
+    /// An empty cache with room for `bytes_max` bytes, of which the small queue has `small_bytes_max`.
+    pub fn with_small(bytes_max: u64, small_bytes_max: u64) -> CachePolicy<K, V> {
         CachePolicy {
             bytes_max,
+            small_bytes_max,
             entries: FastMap::default(),
             small: CacheQueue::default(),
             main: CacheQueue::default(),
@@ -171,7 +178,7 @@ impl<K: Copy + Eq + Hash, V: Default + Weigh> CachePolicy<K, V> {
 
     /// What a scan can fill: what is read ahead by all readers together should stay well below.
     pub fn small_bytes_max(&self) -> u64 {
-        self.bytes_max / SMALL_PART
+        self.small_bytes_max
     }
 
     /// What it holds and has done.

@@ -8,6 +8,7 @@
 //! - [`RecentWindow`]: the youngest bytes of a log stay, first in, first out, up to a number of bytes.
 //! - [`CachePolicy`]: which parts of everything older stay. One pass over all of history does not push out what is in
 //!   use.
+//! - [`OldPages`]: those parts as pages of files, as a server has them.
 //! - [`FrameCache`]: frames of pages under LRU, FIFO, CLOCK, SIEVE or S3-FIFO, for simulations of other caches.
 //! - [`Tiered`]: such a cache in memory over one in flash.
 //! - [`Readers`]: which readers are sequential, and how far ahead of each to read.
@@ -16,6 +17,7 @@
 mod budget;
 mod cache;
 mod frames;
+mod pages;
 mod readers;
 mod slots;
 mod tiered;
@@ -24,6 +26,7 @@ mod window;
 pub use budget::{MemoryDemand, Shares, TooLittle};
 pub use cache::{CachePolicy, CacheStats, Heat, Weigh};
 pub use frames::{EvictedPages, FrameCache, Policy};
-pub use readers::{Habit, Readers};
+pub use pages::{FRAME_BYTES, FRAME_PAGES, FramePages, HitCounts, OldPages, PAGE_BYTES, PageFrame, RecordBlocks};
+pub use readers::{AheadSteps, Habit, READERS_MAX, Readers};
 pub use tiered::{FlashAdmission, MovedPages, OnFlashHit, PagesFound, TierPlace, TierSettings, Tiered, Writes};
 pub use window::RecentWindow;

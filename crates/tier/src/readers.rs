@@ -15,8 +15,24 @@ pub struct Readers<K> {
     /// Oldest first; a ticket that is not that of the reader any more is from before he read again.
     order: VecDeque<(K, u64)>,
     readers_max: usize,
-    ahead_bytes_max: u64,
+    steps: AheadSteps,
     next_ticket: u64,
+}
+
+/// How far ahead of a sequential reader to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AheadSteps {
+    /// The first step in bytes, or twice the read that causes it, if that is more. Each later step is twice as long.
+    pub first_bytes: u64,
+    /// The longest step in bytes; 0: nothing is read ahead.
+    pub bytes_max: u64,
+}
+
+impl AheadSteps {
+    /// Steps up to `bytes_max`.
+    pub fn upto(bytes_max: u64) -> AheadSteps {
+        AheadSteps { first_bytes: AHEAD_BYTES_MIN, bytes_max }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -53,8 +69,16 @@ impl<K: Copy + Ord> Readers<K> {
     /// # Panics
     /// If no reader can be remembered.
     pub fn new(readers_max: usize, ahead_bytes_max: u64) -> Readers<K> {
-        assert!(readers_max > 0, "nobody can be known");
-        Readers { readers: BTreeMap::new(), order: VecDeque::new(), readers_max, ahead_bytes_max, next_ticket: 0 }
+        Readers::with_steps(readers_max, AheadSteps::upto(ahead_bytes_max))
+    }
+
+    /// Remembers at most `readers_max` readers, and reads ahead of each run in these steps.
+    ///
+    /// # Panics
+    /// If no reader can be remembered.
+    pub fn with_steps(readers_max: usize, steps: AheadSteps) -> Readers<K> {
+        assert!(readers_max > 0, "no reader can be remembered");
+        Readers { readers: BTreeMap::new(), order: VecDeque::new(), readers_max, steps, next_ticket: 0 }
     }
 
     /// A reader reads `range` of its file.
@@ -69,7 +93,7 @@ impl<K: Copy + Ord> Readers<K> {
         let reader = self.readers.entry(who).or_default();
         reader.ticket = self.next_ticket;
         self.order.push_back((who, self.next_ticket));
-        let habit = reader.observe(range, self.ahead_bytes_max);
+        let habit = reader.observe(range, self.steps);
         self.forget_oldest();
         habit
     }
@@ -94,7 +118,7 @@ impl<K: Copy + Ord> Readers<K> {
 }
 
 impl ReaderState {
-    fn observe(&mut self, range: ByteRange, ahead_bytes_max: u64) -> Habit {
+    fn observe(&mut self, range: ByteRange, steps: AheadSteps) -> Habit {
         let (start, end) = (range.start(), range.end());
         let mut run = match self.runs.iter().rposition(|run| run.end == start) {
             Some(at) => self.runs.remove(at),
@@ -118,8 +142,8 @@ impl ReaderState {
         let mut ahead = None;
         // The next part is asked for while half of the last one is still to be read: the reader never waits for it.
         if goes_on && run.ahead_end - run.end <= run.window / 2 {
-            let first = (2 * range.len()).max(AHEAD_BYTES_MIN);
-            run.window = (2 * run.window).max(first).min(ahead_bytes_max);
+            let first = (2 * range.len()).max(steps.first_bytes);
+            run.window = (2 * run.window).max(first).min(steps.bytes_max);
             let upto = run.end.saturating_add(run.window);
             if upto > run.ahead_end {
                 ahead = Some(ByteRange::new(run.ahead_end, upto));
@@ -136,6 +160,8 @@ impl ReaderState {
     }
 }
 
+/// Readers that a server remembers: about 400 KiB.
+pub const READERS_MAX: usize = 1024;
 /// Reads that continue each other before they count as a run: two happen by chance.
 const READS_OF_A_RUN: u32 = 3;
 /// Bytes in a row that are a pass over a lot, in however many reads: half of it would be a tenth of a small cache.

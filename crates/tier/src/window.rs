@@ -29,6 +29,13 @@ impl RecentWindow {
         self.edge
     }
 
+    /// True if a log that has grown to `end` has a step's worth of bytes before the window: a sixteenth of it, 1 MiB at
+    /// most, the most that one system call should drop. Until then [`RecentWindow::advance`] can wait.
+    pub fn is_due(&self, end: u64) -> bool {
+        let step = (self.bytes_max / STEP_PART).clamp(self.align, STEP_BYTES_MAX.max(self.align));
+        end.saturating_sub(self.bytes_max) >= self.edge.saturating_add(step)
+    }
+
     /// The log has grown to `end`, and is on stable storage up to `durable`. Returns what has left the window since the
     /// last call, if anything has; what is not durable never leaves.
     pub fn advance(&mut self, end: u64, durable: u64) -> Option<Range<u64>> {
@@ -41,6 +48,10 @@ impl RecentWindow {
         Some(left)
     }
 }
+
+/// The window moves in steps of this part of it, at most this many bytes.
+const STEP_PART: u64 = 16;
+const STEP_BYTES_MAX: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -55,6 +66,15 @@ mod tests {
         assert_eq!(window.advance(2000, 2000), Some(448..960));
         assert_eq!(window.advance(1000, 1000), None, "a log that was cut brings nothing back");
         assert_eq!(window.edge(), 960);
+    }
+
+    #[test]
+    fn a_step_is_a_sixteenth_of_the_window_between_its_alignment_and_a_mebibyte() {
+        for (bytes_max, step) in [(1000, 64), (1600, 100), (1 << 30, 1 << 20)] {
+            let window = RecentWindow::new(bytes_max, 64, 0);
+            assert!(!window.is_due(bytes_max + step - 1), "{bytes_max}");
+            assert!(window.is_due(bytes_max + step), "{bytes_max}");
+        }
     }
 
     #[test]

@@ -34,7 +34,8 @@ macro_rules! closed_list {
 }
 
 closed_list! {
-    /// What a call did, in the words of POSIX where it has one.
+    /// What a call did, in the words of POSIX where it has one. Those from 39 on are a server's own
+    /// ([`crate::DeviceFile`]), never a user's.
     CallKind {
         1 "open" Open,
         2 "create" Create,
@@ -74,6 +75,12 @@ closed_list! {
         36 "history" History,
         37 "forget" Forget,
         38 "other" Other,
+        39 "device_append" DeviceAppend,
+        40 "device_flush" DeviceFlush,
+        41 "device_fetch" DeviceFetch,
+        42 "device_drop" DeviceDrop,
+        43 "device_remove" DeviceRemove,
+        44 "device_shares" DeviceShares,
     }
 }
 

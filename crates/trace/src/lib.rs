@@ -2,13 +2,15 @@
 //!
 //! [`Recorder`] writes: a gateway or the client library opens a [`CallScope`] around a call, and the scope writes one
 //! [`Event`] when it ends. Scopes within it, on the same thread, add to it. [`read_ring`] reads the file, while the
-//! process runs or after it was killed, and [`RingFollower`] piece by piece. [`Summary`] counts.
+//! process runs or after it was killed, and [`RingFollower`] piece by piece. [`Summary`] counts. What a server does at
+//! its device is recorded beside the calls ([`DeviceFile`]).
 //!
 //! Guarantees: a call never waits for its record, allocates nothing for it, and never fails because of it; a record
 //! that was being written when the process ended is skipped; records that the ring has written over are counted.
 //! Content is never recorded, and names only beside the events, by keyed hashes ([`words`]).
 //! Leaves to others: which calls there are (`client`, the gateways), columnar files and foreign formats.
 
+mod device;
 mod error;
 mod event;
 mod follower;
@@ -23,6 +25,7 @@ mod scope;
 mod summary;
 pub mod words;
 
+pub use device::{DeviceFile, EventStart};
 pub use error::{RING_BYTES_MAX, RING_BYTES_MIN, TraceError};
 pub use event::{Event, EventFlags, SLOT_BYTES};
 pub use follower::{RingFollower, RingPlace};

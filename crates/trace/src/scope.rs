@@ -204,6 +204,6 @@ impl Drop for CallScope<'_> {
     }
 }
 
-fn saturated(number: u64) -> u32 {
+pub(crate) fn saturated(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

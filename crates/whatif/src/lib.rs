@@ -9,6 +9,9 @@
 //! [`SystemConfig`] is hardware and policies; [`Simulation`] runs one, [`SystemSweep`] many; [`SimOutcome`] is what was
 //! counted, from which costs ([`SystemCosts`]), the front of justified systems ([`justified`]) and table 1 follow.
 //!
+//! [`simulate_server`] asks another question: what a server of frieze would find in its memory, by the code that the
+//! server itself runs.
+//!
 //! # Source
 //! Harter et al., Analysis of HDFS Under HBase: A Facebook Messages Case Study (FAST'14).
 
@@ -23,6 +26,7 @@ mod local;
 mod outcome;
 mod requests;
 mod rules;
+mod server;
 mod simulation;
 mod stack;
 mod sweep;
@@ -42,6 +46,7 @@ pub use local::{
 };
 pub use outcome::{DiskSums, HitBucket, LatencyHistogram, ObjectSums, SimOutcome};
 pub use rules::{RuleSet, SimRule};
+pub use server::{DeviceReplay, ServerHits, ServerMemory, simulate_server};
 pub use simulation::{CacheUnit, Simulation, SystemConfig, SystemPolicies};
 pub use stack::StackDistances;
 pub use sweep::{SYSTEMS_MAX, SweepLimits, SystemSweep};

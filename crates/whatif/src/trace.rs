@@ -26,7 +26,7 @@ pub const EVENTS_SORTED_MAX: u64 = 4_000_000;
 /// A trace that is read.
 #[derive(Debug)]
 pub struct TraceLoad {
-    reader: TraceReader,
+    pub(crate) reader: TraceReader,
 }
 
 impl TraceLoad {
@@ -60,9 +60,21 @@ impl TraceLoad {
     /// # Errors
     /// `Trace` with file, column and row; `EmptyTrace` if no event moves bytes; `TooManyFiles`.
     pub fn read(&self) -> Result<RecordedLoad, WhatIfError> {
+        self.read_with(false)
+    }
+
+    /// As [`TraceLoad::read`], but calls that were recorded as one event are calls of their own.
+    ///
+    /// # Errors
+    /// As [`TraceLoad::read`].
+    pub fn read_apart(&self) -> Result<RecordedLoad, WhatIfError> {
+        self.read_with(true)
+    }
+
+    fn read_with(&self, takes_apart: bool) -> Result<RecordedLoad, WhatIfError> {
         let manifest = self.manifest();
         let names = self.reader.names()?;
-        let mut reading = TraceReading::new(manifest, &names);
+        let mut reading = TraceReading { takes_apart, ..TraceReading::new(manifest, &names) };
         if manifest.events <= EVENTS_SORTED_MAX {
             self.reader.rows()?.iter().for_each(|row| reading.row(row));
         } else {
@@ -119,6 +131,8 @@ struct TraceReading<'a> {
     /// The stream of each call.
     streams: Vec<u64>,
     has_purposes: bool,
+    /// A call of its own for each that an event stands for.
+    takes_apart: bool,
     assumptions: BTreeMap<String, u64>,
 }
 
@@ -144,6 +158,7 @@ impl<'a> TraceReading<'a> {
             calls: Vec::new(),
             streams: Vec::new(),
             has_purposes: false,
+            takes_apart: false,
             assumptions: BTreeMap::new(),
         }
     }
@@ -221,9 +236,11 @@ impl<'a> TraceReading<'a> {
         let host = row.actor.and_then(|actor| self.names.actors.get(&actor)).and_then(|actor| actor.host.as_deref());
         let machine = host.and_then(|host| self.machines.get(host)).copied().unwrap_or(0);
         let at_us = row.start_ns.saturating_sub(self.manifest.begin_ns).max(0) as u64 / 1000;
+        let calls = if self.takes_apart { u64::from(row.count.max(1)) } else { 1 };
+        let longest = bytes.div_ceil(calls).clamp(1, CALL_BYTES_MAX);
         let mut done = 0;
         loop {
-            let piece = (bytes - done).min(CALL_BYTES_MAX);
+            let piece = (bytes - done).min(longest);
             let offset = offset.saturating_add(done);
             self.calls.push(DataCall { at_us, offset, bytes: piece as u32, file, movement, purpose, machine });
             self.streams.push(row.stream.unwrap_or(0));

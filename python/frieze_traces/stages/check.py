@@ -21,35 +21,38 @@ def without_duplicates(raw, starts):
     """(rows, duplicates): each measured event once, and the number of rows that are left out.
 
     Two events are one if all columns are equal, the duration in nanoseconds among them. An event without a duration
-    comes from a source with a coarse clock, where equal rows are two calls: it stays. `starts` holds the candidates.
+    comes from a source with a coarse clock, where equal rows are two calls: it stays, and so does a server's own event,
+    one of several of one read. `starts` holds the candidates.
     """
     rare = raw.semi_join(starts, "t_ns")
-    measured = rare.filter(rare.dur_ns.notnull())
+    may_be_two = rare.dur_ns.notnull() & (rare.gateway != contract.DEVICE)
+    measured = rare.filter(may_be_two)
     once = measured.group_by(*contract.EVENTS).agg(trace=measured.trace.min(), copies=measured.count())
-    rest = raw.anti_join(starts, "t_ns").union(rare.filter(rare.dur_ns.isnull()))
+    rest = raw.anti_join(starts, "t_ns").union(rare.filter(~may_be_two))
     return rest.union(once.select(*rest.columns)), once.agg(
         duplicates=(once.copies - 1).sum().coalesce(0).cast("int64")
     )
 
 
 def counts(raw):
-    """One row a trace: how many events, and how many that need an assumption."""
-    data = is_read(raw) | is_write(raw)
+    """One row a trace: how many events of users, and how many that need an assumption; a server's own events apart."""
+    user = raw.gateway != contract.DEVICE
+    data = user & (is_read(raw) | is_write(raw))
     return raw.group_by("trace").agg(
-        events=raw.count(),
-        calls=raw["count"].sum().cast("int64"),
+        events=total(user),
+        calls=total(user, raw["count"]),
         first_ns=raw.t_ns.min(),
         last_ns=raw.t_ns.max(),
-        failed=total(raw.result != 0),
-        device=total(raw.gateway == contract.DEVICE),
-        past=total((raw.flags & contract.PAST) != 0),
-        sequential=total((raw.flags & contract.SEQUENTIAL) != 0),
-        measured=total(raw.dur_ns.notnull()),
-        negative=total((raw.dur_ns < 0) | (raw["offset"] < 0) | (raw.got < 0) | (raw.asked < 0)),
+        failed=total(user & (raw.result != 0)),
+        device=total(~user),
+        past=total(user & ((raw.flags & contract.PAST) != 0)),
+        sequential=total(user & ((raw.flags & contract.SEQUENTIAL) != 0)),
+        measured=total(user & raw.dur_ns.notnull()),
+        negative=total(user & ((raw.dur_ns < 0) | (raw["offset"] < 0) | (raw.got < 0) | (raw.asked < 0))),
         without_file=total(data & raw.inode.isnull() & raw.path.isnull()),
         without_offset=total(data & raw["offset"].isnull()),
-        with_purpose=total(raw.purpose.notnull()),
-        named_by_path=total((raw.inode == raw.path) & raw.path.notnull()),
+        with_purpose=total(user & raw.purpose.notnull()),
+        named_by_path=total(user & (raw.inode == raw.path) & raw.path.notnull()),
         unknown_calls=total(~raw.call.isin(list(contract.CALLS))),
         data_events=total(data),
     )

@@ -196,6 +196,41 @@ class Assumed(unittest.TestCase):
             self.assertEqual(self.assumed(facts, words), count, words)
         self.assertEqual(figures["layers-io"].rows["layers"][0]["read"], 50)
 
+    def test_a_servers_own_events_are_no_calls_of_users(self):
+        users = [event(n, "read", inode=5, offset=10 * n, got=10) for n in range(3)]
+        # Segment 5 of a log, whose number is no inode; two requests of one read; a scan; an event without a duration.
+        fetch = event(1, "device_fetch", inode=5, offset=0, asked=4096, got=4096, gateway=6)
+        device = [
+            event(0, "device_append", inode=5, offset=0, asked=900, got=900, gateway=6),
+            event(0, "device_flush", inode=5, offset=900, asked=900, got=900, flags=2, gateway=6, dur_ns=None),
+            fetch,
+            dict(fetch),
+            event(2, "device_fetch", inode=-7, offset=0, asked=4096, got=0, flags=8, gateway=6),
+            event(2, "device_drop", inode=5, offset=0, asked=65536, got=65536, gateway=6, result=5),
+            event(3, "device_shares", inode=64 << 20, offset=0, asked=1 << 20, got=1 << 20, gateway=6),
+            event(3, "device_remove", inode=-7, gateway=6),
+        ]
+        figures, facts = analyzed(users + device)
+        alone, alone_facts = analyzed(users)
+        self.assertEqual(self.assumed(facts, "devices"), len(device))
+        # Once more as if users and server were saved twice: only calls can be there twice.
+        self.assertEqual(facts["duplicates"], 0)
+        for name in ["events", "calls", "failed", "sequential", "measured", "data_events", "unknown_calls"]:
+            self.assertEqual(facts[name], alone_facts[name], name)
+        for name, figure in alone.items():
+            for table, rows in figure.rows.items():
+                # Times of the whole trace are those of its last event, whoever made it.
+                if name in ("layers-io", "sequence", "heat", "layers-data", "sizes"):
+                    self.assertEqual(figures[name].rows[table], rows, f"{name}: {table}")
+        with tempfile.TemporaryDirectory() as work:
+            trace = traces.write(f"{work}/trace", device)
+            opened, facts, _ = pipeline.analyze([trace], f"{work}/out", tell=lambda words: None)
+            noted = {note["what"]: note["count"] for note in report.assumptions(opened, facts)}
+            page = report.write(pathlib.Path(f"{work}/out"), opened, facts, [], "duckdb").read_text()
+        self.assertEqual((facts["events"], facts["device"]), (0, len(device)))
+        self.assertTrue(any("devices" in what for what in noted), noted)
+        self.assertIn("The trace has no events", page)
+
     def test_files_never_opened_and_closes_never_seen(self):
         figures, _ = analyzed(
             [event(0, "read", inode=1, stream=5, got=10), event(1, "open", inode=2, path=9, stream=6)]

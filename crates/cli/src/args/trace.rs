@@ -9,6 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 /// With `--trace DIR` (or `FRIEZE_TRACE`) `frieze mount`, `frieze serve` for its Hadoop clients, and every other
 /// command record each call that they serve: what, when, how long, which file, which bytes. Never what is in a file.
 /// DIR becomes a trace for 'frieze analyze' and 'frieze what-if', while the program runs and after it was killed.
+/// A server also records what it does at its device.
 ///
 /// With `--trace-ring SIZE` (or `FRIEZE_TRACE_RING`) the newest calls stay in a file of that size, 64 bytes each:
 /// 'frieze trace save' makes a trace of it after something odd.

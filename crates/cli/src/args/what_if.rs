@@ -18,6 +18,7 @@ Examples:
   frieze what-if trace/ --profile hdd-nvme --set disk.seek=6ms --set flash=200
   frieze what-if trace/ --set flash=60 --on-flash-hit keep --writes hints
   frieze what-if trace/ --fast14 --report report               one page, report/what-if.html
+  frieze what-if trace/ --as-server --memory 8G                what a server with so much memory serves from it
   frieze what-if trace/ --figures --out report                 figures 9 to 15, 18 and 20 of the study, on this load
 
 Profiles: fast14 (the study's hardware), hdd-nvme, hdd-qlc, or a file in TOML like them: every number with its source.
@@ -29,7 +30,9 @@ object store.
 
 JSON: answer (a list of label and words), assumptions, systems (a list of name, ram_gb, flash_gb, disks, foreground_ms,
 foreground_slow_ms, p99_ms, hit_ratio, ram_hit_ratio, utilisation, flash_years, capex, opex, opex_with_ram, justified,
-overloaded, object_gets_a_year, object_rent, hit_ratio_error of a sample, table1).")]
+overloaded, object_gets_a_year, object_rent, hit_ratio_error of a sample, table1). With --as-server: young_bytes,
+old_bytes, memory, calls, device (simulated, counted), splits, assumptions; of each: asked_bytes, young_bytes, wanted,
+scanned, ahead, evicted, young_share, found_share, served_share, waited_share.")]
 pub(crate) struct WhatIfArgs {
     /// Directory of the trace [default, and '-': the first line of standard input names it].
     #[arg(value_name = "TRACE")]
@@ -120,6 +123,19 @@ pub(crate) struct WhatIfArgs {
     /// Simulate the systems of figures 9 to 15, 18 and 20 of the study as well, and write a table of each: needs --out.
     #[arg(long, requires = "out")]
     pub(crate) figures: bool,
+
+    /// What a server of frieze finds in its memory: predicted by its own policies, beside what a recorded server
+    /// counted.
+    #[arg(long, conflicts_with_all = ["fast14", "profile", "set", "sweep", "figures", "out"])]
+    pub(crate) as_server: bool,
+
+    /// Memory of that server for everything, such as 512M [default: as the trace says, else as on this machine].
+    #[arg(long, value_name = "SIZE", requires = "as_server")]
+    pub(crate) memory: Option<String>,
+
+    /// The part of its memory for records that the youngest have, such as 0.25 or 25% [default: the server's].
+    #[arg(long, value_name = "SHARE", requires = "as_server")]
+    pub(crate) young: Option<String>,
 
     /// Write the answer, the tables and a picture of prices to this directory.
     #[arg(long, value_name = "DIR")]

@@ -51,6 +51,19 @@ impl Served {
         Served::configured(directory, &data, settings, also)
     }
 
+    /// A new, empty file system with these settings (TOML) at a free port, which records into a ring in `rings`.
+    pub(crate) fn recorded(settings: &str) -> Served {
+        let directory = tempfile::tempdir().unwrap();
+        let (data, config) = (directory.path().join("data"), directory.path().join("config.toml"));
+        std::fs::write(&config, settings).unwrap();
+        std::fs::set_permissions(&config, Permissions::from_mode(0o600)).unwrap();
+        let rings = directory.path().join("rings");
+        let (config, rings) = (config.to_str().unwrap(), rings.to_str().unwrap());
+        let options = ["--config", config, "--listen", "127.0.0.1:0", "--trace-ring", "64M", "--trace-dir", rings];
+        let options = options.map(str::to_owned).to_vec();
+        Served::begin(directory, &data, options)
+    }
+
     /// As [`Served::with`], with its data elsewhere.
     pub(crate) fn on(data: &Path, settings: &str, also: &str) -> Served {
         Served::configured(tempfile::tempdir().unwrap(), data, settings, also)

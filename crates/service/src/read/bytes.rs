@@ -140,7 +140,7 @@ impl Reader {
         let device = self.planes.data.device();
         // Young records are in memory: no prefetch is needed.
         if !device.may_need_disk(pieces) {
-            return PinnedPages::default();
+            return device.pin_young(pieces);
         }
         let habit = who.map_or(Habit::default(), |who| device.tiers().observe(who, range));
         let lease = device.pin(pieces, if habit.is_sequential { Heat::Scan } else { Heat::Wanted });

@@ -17,7 +17,7 @@ use frieze_base::{Fault, Reason, SegmentId};
 use frieze_multilog::{LogPosition, RecordHeader, Reservation, ReservationId};
 
 use super::segment_file::erase_header;
-use super::{Device, SENDFILE_BYTES_MIN, checksum_cache};
+use super::{Device, FileKey, SENDFILE_BYTES_MIN, checksum_cache};
 use crate::few::Few;
 
 /// A place in the log for the records of one group. It ends with [`Device::publish`], whether it was filled or not:
@@ -103,8 +103,11 @@ impl Device {
             metas.iter().zip(&reservation.spots).zip(payloads.iter().zip(block_crcs)).enumerate()
         {
             let head = reservation.head(index, meta, crcs);
+            let began = self.tiers.trace().start();
             self.file(spot.segment)?.write_at(spot.offset, &[&head, payload])?;
-            bytes += (head.len() + payload.len()) as u64;
+            let written = (head.len() + payload.len()) as u64;
+            self.tiers.trace().append(began, FileKey::Segment(spot.segment), spot.offset, written);
+            bytes += written;
             // After the write, and before the record is visible: a flush that takes the mark syncs these bytes, and one
             // that does not see it yet does not count the record.
             self.dirty.lock().segments.insert(spot.segment);

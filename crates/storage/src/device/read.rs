@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{DiskFile, PAGE_BYTES};
 use frieze_multilog::{Piece, PieceSource, StoredSpan};
-use frieze_tier::Heat;
+use frieze_tier::{Heat, RecordBlocks};
 
 use super::{Device, FileKey, PageSpan, PinnedPages, checksum_cache};
 
@@ -20,10 +20,33 @@ impl Device {
         })
     }
 
+    /// As [`Device::pin`], of pieces that are all young: nothing has to be read into memory.
+    pub fn pin_young(&self, pieces: &[Piece]) -> PinnedPages {
+        self.record_young(pieces);
+        PinnedPages::default()
+    }
+
+    /// Records that those of `pieces` are read that are young, if what the device does is recorded.
+    fn record_young(&self, pieces: &[Piece]) {
+        if !self.tiers.trace().is_on() {
+            return;
+        }
+        for piece in pieces {
+            if let PieceSource::Data(source) = &piece.source
+                && !self.tiers.may_be_absent(source.segment, source.data_offset)
+            {
+                for (start, end) in stored_ranges(source, piece.len).into_iter().flatten() {
+                    self.tiers.record_young(source.segment, start, end);
+                }
+            }
+        }
+    }
+
     /// Starts reading `pieces` into memory, without waiting. The caller passes the result to [`Device::unpin`] after
     /// its read.
     pub fn pin(&self, pieces: &[Piece], heat: Heat) -> PinnedPages {
         let mut pinned = PinnedPages::default();
+        self.record_young(pieces);
         let sources = pieces.iter().filter_map(|piece| match &piece.source {
             PieceSource::Data(source) if self.tiers.may_be_absent(source.segment, source.data_offset) => {
                 self.file(source.segment).ok().map(|file| (source, piece.len, file))
@@ -37,20 +60,9 @@ impl Device {
         let mut spans = Vec::with_capacity(sources.len());
         for (source, len, file) in &sources {
             let (key, old_end) = (FileKey::Segment(source.segment), self.tiers.old_end(source.segment));
-            let block = u64::from(source.block_bytes);
-            let (skip, skip_end) = (u64::from(source.skip), u64::from(source.skip) + u64::from(*len));
-            let (first, last) = (skip / block, skip_end.div_ceil(block));
-            let end = source.data_offset + (last * block).min(source.record_len.into());
-            let (crcs, data) = (source.crcs_offset + 4 * first, source.data_offset + first * block);
-            // The checksums of the blocks lie just before the first block: one read fetches both, unless the blocks are
-            // far behind.
-            let is_near = data - crcs <= NEAR_BYTES;
-            if !is_near {
-                let end = source.crcs_offset + 4 * last;
-                spans.push(PageSpan { key, file: &**file, old_end, start: crcs, end });
+            for (start, end) in stored_ranges(source, *len).into_iter().flatten() {
+                spans.push(PageSpan { key, file: &**file, old_end, start, end });
             }
-            let start = if is_near { crcs } else { data };
-            spans.push(PageSpan { key, file: &**file, old_end, start, end });
         }
         self.tiers.pin(&spans, heat, &mut pinned);
         pinned
@@ -264,6 +276,17 @@ impl<'a> Blocks<'a> {
     }
 }
 
+/// Ranges of a segment that a read of `len` bytes of a record needs.
+fn stored_ranges(source: &StoredSpan, len: u32) -> [Option<(u64, u64)>; 2] {
+    let place = RecordBlocks {
+        crcs_start: source.crcs_offset,
+        data_start: source.data_offset,
+        len: source.record_len.into(),
+        block_bytes: source.block_bytes.into(),
+    };
+    place.ranges(source.skip.into(), len.into())
+}
+
 fn read_exactly(file: &dyn DiskFile, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
     ends_behind(segment, offset, file.read_at(offset, into)?, into.len())
 }
@@ -286,6 +309,3 @@ fn ends_behind(segment: SegmentId, offset: u64, found: usize, wanted: usize) -> 
 const STEP_BYTES: usize = 512 << 10;
 /// Checksums that are read at once: those of a record of 1 MiB.
 const CRCS_BYTES: usize = 256;
-/// If at most this many bytes lie between the checksums and the needed blocks, one read fetches all of them: as fast as
-/// a second read.
-const NEAR_BYTES: u64 = 32 << 10;

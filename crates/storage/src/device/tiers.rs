@@ -15,7 +15,7 @@
 //! [`Tiers::pin`] notes their frames, and requests the pages that are missing; after the read, [`Tiers::unpin`] drops
 //! the pages that were evicted for them.
 
-mod frames;
+mod inherited;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,9 +25,14 @@ use frieze_base::{ByteRange, InodeId, SegmentId};
 use frieze_disk::{DiskFile, PAGE_BYTES};
 use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_multilog::{LogPosition, RunKey};
-use frieze_tier::{CachePolicy, Habit, Heat, Readers, RecentWindow, Shares};
+use frieze_tier::{
+    FRAME_BYTES, FRAME_PAGES, FramePages, Habit, Heat, HitCounts, OldPages, PageFrame, READERS_MAX, Readers,
+    RecentWindow, Shares,
+};
+use frieze_trace::{EventFlags, Recorder};
 
-use frames::{FRAME_BYTES, Inherited, PAGES, Pages, pages_of};
+use super::trace::{DeviceTrace, FetchEvent, flags_of};
+use inherited::Inherited;
 
 /// An immutable file of the device: a segment of the log (of the last one without its end), or another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,27 +64,13 @@ pub struct ReaderKey {
     pub at: (Option<u64>, Option<i64>),
 }
 
-/// A part of a file of [`FRAME_BYTES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Frame {
-    pub(crate) key: FileKey,
-    number: u32,
-}
-
 /// Frames that a read has noted; passed to [`Tiers::unpin`].
 #[derive(Default)]
 pub struct PinnedPages {
     /// Frames that were evicted for it, or may not stay.
-    evicted: Vec<(Frame, Pages)>,
+    evicted: Vec<(PageFrame<FileKey>, FramePages)>,
     /// Frames that it reads.
-    frames: Vec<Frame>,
-}
-
-/// Bytes found in memory, and bytes not found.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HitCounts {
-    pub hit_bytes: u64,
-    pub missed_bytes: u64,
+    frames: Vec<PageFrame<FileKey>>,
 }
 
 /// State and counters of the tiers.
@@ -105,25 +96,24 @@ pub struct TierStats {
 /// Bookkeeping of the pages in memory.
 pub struct Tiers {
     segment_bytes: u64,
-    young_bytes_max: u64,
+    shares: Shares,
     /// Log position from which on records are young.
     edge: AtomicU64,
     window: Mutex<levels::RecentWindow, RecentWindow>,
     /// Young bytes of an earlier process may be in memory or not: a bit for each frame that was requested.
     inherited: Inherited,
-    old: Mutex<levels::OldPages, OldPages>,
+    old: Mutex<levels::OldPages, OldState>,
     readers: Mutex<levels::ReaderStreams, Readers<ReaderKey>>,
     /// The first refusal of the kernel to drop pages.
     unbounded: AtomicU64,
     healed: AtomicU64,
+    trace: DeviceTrace,
 }
 
-struct OldPages {
-    cache: CachePolicy<Frame, Pages>,
+struct OldState {
+    pages: OldPages<FileKey>,
     /// Files that may have untracked pages in memory, with the count of sweeps left to look for them.
     loose: BTreeMap<FileKey, u8>,
-    wanted: HitCounts,
-    scanned: HitCounts,
     ahead_bytes: u64,
 }
 
@@ -133,30 +123,40 @@ impl Tiers {
         let end = position(segment_bytes, end);
         let window = RecentWindow::new(shares.young, FRAME_BYTES, end);
         let start = window.edge();
-        let cache = CachePolicy::new(shares.old);
-        let ahead_bytes_max = (cache.small_bytes_max() / 4).min(AHEAD_BYTES_MAX);
+        let pages = OldPages::new(shares.old);
+        let ahead_bytes_max = pages.ahead_bytes_max();
         Tiers {
             segment_bytes,
-            young_bytes_max: shares.young,
+            shares: *shares,
             edge: AtomicU64::new(start),
             window: Mutex::new(window),
             inherited: Inherited::new(start, end),
-            old: Mutex::new(OldPages {
-                cache,
-                loose: BTreeMap::new(),
-                wanted: HitCounts::default(),
-                scanned: HitCounts::default(),
-                ahead_bytes: 0,
-            }),
+            old: Mutex::new(OldState { pages, loose: BTreeMap::new(), ahead_bytes: 0 }),
             readers: Mutex::new(Readers::new(READERS_MAX, ahead_bytes_max)),
             unbounded: AtomicU64::new(0),
             healed: AtomicU64::new(0),
+            trace: DeviceTrace::default(),
         }
     }
 
     #[track_caller]
-    fn old(&self) -> MutexGuard<'_, OldPages> {
+    fn old(&self) -> MutexGuard<'_, OldState> {
         self.old.lock()
+    }
+
+    /// Records what the device does from now on. Later calls change nothing.
+    pub(crate) fn record(&self, recorder: Recorder) {
+        self.trace.begin(recorder);
+        self.record_shares();
+    }
+
+    pub(super) fn trace(&self) -> &DeviceTrace {
+        &self.trace
+    }
+
+    fn record_shares(&self) {
+        let edge = self.edge.load(Ordering::Relaxed);
+        self.trace.shares(self.segment_bytes, edge, self.shares.young, self.shares.old);
     }
 
     /// Offset up to which a segment is old.
@@ -179,17 +179,23 @@ impl Tiers {
 
     /// Prepares a read of these bytes: requests all that are not in memory, before the reader waits for any of them.
     pub(crate) fn pin(&self, spans: &[PageSpan<'_>], heat: Heat, pinned: &mut PinnedPages) {
-        let mut missing = Vec::new();
+        let began = self.trace.start();
+        let (mut missing, mut fetches) = (Vec::new(), Vec::new());
         {
             let mut old = self.old();
             for (number, span) in spans.iter().enumerate() {
-                let old_end = span.end.min(span.old_end);
-                let is_missing = if span.start < old_end {
-                    old.note(span.key, span.start, old_end, heat, pinned)
+                let (key, start, end) = (span.key, span.start, span.end.min(span.old_end));
+                let is_missing = if start < end {
+                    pinned.frames.extend(PageFrame::of_range(key, start, end));
+                    let missed_bytes = old.pages.request(key, start, end, heat, &mut pinned.evicted);
+                    if began.is_some() {
+                        fetches.push(FetchEvent { key, start, end, missed_bytes, flags: flags_of(heat) });
+                    }
+                    missed_bytes > 0
                 } else {
-                    let FileKey::Segment(segment) = span.key else { continue };
-                    let at = position(self.segment_bytes, LogPosition { segment, offset: span.start });
-                    self.inherited.ask(at, at + (span.end - span.start))
+                    let FileKey::Segment(segment) = key else { continue };
+                    let at = position(self.segment_bytes, LogPosition { segment, offset: start });
+                    self.inherited.ask(at, at + (span.end - start))
                 };
                 if is_missing {
                     missing.push(number);
@@ -201,6 +207,13 @@ impl Tiers {
             // If the prefetch fails, the read itself fetches the bytes and returns the error.
             let _ = span.file.prefetch(span.start, span.end - span.start);
         }
+        fetches.iter().for_each(|fetch| self.trace.fetch(began, fetch));
+    }
+
+    /// Bytes `start..end` of a segment are read, and are young.
+    pub(super) fn record_young(&self, segment: SegmentId, start: u64, end: u64) {
+        let (key, flags) = (FileKey::Segment(segment), EventFlags::FROM_CACHE);
+        self.trace.fetch(self.trace.start(), &FetchEvent { key, start, end, missed_bytes: 0, flags });
     }
 
     /// Ends a read. The pages that were evicted for it are dropped; if it `failed`, its pages count as not in memory.
@@ -217,31 +230,31 @@ impl Tiers {
             let mut old = self.old();
             if failed {
                 for frame in pinned.frames.drain(..) {
-                    pinned.evicted.extend(old.cache.remove(frame).map(|pages| (frame, pages)));
+                    pinned.evicted.extend(old.pages.remove(frame).map(|pages| (frame, pages)));
                 }
             }
             for (frame, pages) in &mut pinned.evicted {
                 // Another reader has requested the frame meanwhile, and keeps it.
-                let kept = old.cache.get(frame).map_or(0, |kept| kept.all());
+                let kept = old.pages.get(frame).map_or(0, |kept| kept.all());
                 (pages.wanted, pages.scanned) = (pages.wanted & !kept, pages.scanned & !kept);
                 // A concurrent reader keeps it in memory without knowing that it was evicted.
-                old.loose.insert(frame.key, SWEEPS);
+                old.loose.insert(frame.file, SWEEPS);
             }
         }
         pinned.evicted.sort_unstable_by_key(|(frame, _)| *frame);
         let mut runs: Vec<(FileKey, u64, u64)> = Vec::new();
         for (frame, pages) in &pinned.evicted {
-            for page in (0..PAGES).filter(|page| pages.all() >> page & 1 == 1) {
-                let start = u64::from(frame.number) * FRAME_BYTES + page * PAGE_BYTES;
+            for page in (0..FRAME_PAGES).filter(|page| pages.all() >> page & 1 == 1) {
+                let start = frame.start() + page * PAGE_BYTES;
                 match runs.last_mut() {
-                    Some((key, _, end)) if *key == frame.key && *end == start => *end += PAGE_BYTES,
-                    _ => runs.push((frame.key, start, start + PAGE_BYTES)),
+                    Some((key, _, end)) if *key == frame.file && *end == start => *end += PAGE_BYTES,
+                    _ => runs.push((frame.file, start, start + PAGE_BYTES)),
                 }
             }
         }
         for (key, start, end) in runs {
             if let Some(file) = file_of(key) {
-                self.drop_pages(&*file, start, end - start);
+                self.drop_pages(key, &*file, start, end - start);
             }
         }
     }
@@ -260,20 +273,22 @@ impl Tiers {
     ) {
         let (end, durable) = (position(self.segment_bytes, end), position(self.segment_bytes, durable));
         let mut window = self.window.lock();
-        let step = (self.young_bytes_max / STEP_PART).clamp(FRAME_BYTES, STEP_BYTES_MAX);
-        if end.saturating_sub(self.young_bytes_max) < window.edge() + step {
+        if !window.is_due(end) {
             return;
         }
         let Some(left) = window.advance(end, durable) else { return };
         // Set before any page is dropped: later readers of these bytes request them.
         self.edge.store(left.end, Ordering::Relaxed);
+        if self.trace.is_on() {
+            self.record_shares();
+        }
         for id in left.start / self.segment_bytes..=(left.end - 1) / self.segment_bytes {
             let key = FileKey::Segment(SegmentId(id));
             let Some(file) = file_of(key) else { continue };
             let upto = (left.end - id * self.segment_bytes).min(self.segment_bytes);
             self.advise(file.hint_random_reads());
             // From its beginning: pages read or written across the last edge could not be dropped then.
-            self.drop_pages(&*file, 0, upto);
+            self.drop_pages(key, &*file, 0, upto);
             self.old().loose.insert(key, SWEEPS);
         }
     }
@@ -286,7 +301,7 @@ impl Tiers {
         };
         if end > 0 {
             self.advise(file.hint_random_reads());
-            self.drop_pages(file, 0, end);
+            self.drop_pages(key, file, 0, end);
         }
     }
 
@@ -298,8 +313,10 @@ impl Tiers {
     /// A file was removed.
     pub(crate) fn forget_file(&self, key: FileKey) {
         let mut old = self.old();
-        old.cache.retain(|frame| frame.key != key);
+        old.pages.remove_file(key);
         old.loose.remove(&key);
+        drop(old);
+        self.trace.removed(key);
     }
 
     /// Finds untracked pages in memory, and drops them.
@@ -326,7 +343,7 @@ impl Tiers {
                 };
             if more {
                 for gap in gaps {
-                    self.drop_pages(&*file, gap.start(), gap.len());
+                    self.drop_pages(key, &*file, gap.start(), gap.len());
                 }
             }
             let mut old = self.old();
@@ -349,11 +366,11 @@ impl Tiers {
     /// Bytes read from memory and from the medium so far.
     pub fn stats(&self) -> TierStats {
         let old = self.old();
-        let cache = old.cache.stats();
+        let cache = old.pages.stats();
         TierStats {
             old_bytes: cache.bytes,
-            wanted: old.wanted,
-            scanned: old.scanned,
+            wanted: old.pages.wanted(),
+            scanned: old.pages.scanned(),
             ahead_bytes: old.ahead_bytes,
             admitted: cache.admitted,
             evicted: cache.evicted,
@@ -368,8 +385,10 @@ impl Tiers {
         position(self.segment_bytes, end).saturating_sub(self.edge.load(Ordering::Relaxed))
     }
 
-    fn drop_pages(&self, file: &dyn DiskFile, offset: u64, len: u64) {
+    fn drop_pages(&self, key: FileKey, file: &dyn DiskFile, offset: u64, len: u64) {
+        let began = self.trace.start();
         self.advise(file.advise_dont_need(offset, len));
+        self.trace.dropped(began, key, offset, len);
     }
 
     /// Advice that the kernel refuses changes no answer: more is in memory than should be, and `status` reports it.
@@ -380,40 +399,12 @@ impl Tiers {
     }
 }
 
-impl OldPages {
-    /// Notes that a read needs `start..end` of a file; true if part of it is not in memory.
-    fn note(&mut self, key: FileKey, start: u64, end: u64, heat: Heat, pinned: &mut PinnedPages) -> bool {
-        let mut missed = 0;
-        for number in start / FRAME_BYTES..=(end - 1) / FRAME_BYTES {
-            let frame = Frame { key, number: number as u32 };
-            let wanted = pages_of(start, end, number * FRAME_BYTES);
-            let found = match heat {
-                Heat::Wanted => &mut self.wanted,
-                Heat::Scan => &mut self.scanned,
-            };
-            self.cache.touch(
-                frame,
-                heat,
-                |pages| {
-                    let missing = wanted & !pages.all();
-                    pages.add(wanted, heat);
-                    found.hit_bytes += u64::from((wanted & !missing).count_ones()) * PAGE_BYTES;
-                    found.missed_bytes += u64::from(missing.count_ones()) * PAGE_BYTES;
-                    missed += missing.count_ones();
-                    missing == 0
-                },
-                &mut pinned.evicted,
-            );
-            pinned.frames.push(frame);
-        }
-        missed > 0
-    }
-
+impl OldState {
     /// Ranges of the first `end` bytes of a file without tracked pages, and how many bytes of the rest are in memory.
     fn gaps(&self, key: FileKey, end: u64) -> (Vec<ByteRange>, u64) {
         let (mut gaps, mut known_bytes, mut from) = (Vec::new(), 0, 0);
         for number in 0..end.div_ceil(FRAME_BYTES) {
-            if let Some(pages) = self.cache.get(&Frame { key, number: number as u32 }) {
+            if let Some(pages) = self.pages.get(&PageFrame { file: key, number: number as u32 }) {
                 known_bytes += pages.bytes();
                 let start = number * FRAME_BYTES;
                 if from < start {
@@ -434,12 +425,6 @@ fn position(segment_bytes: u64, at: LogPosition) -> u64 {
     at.segment.0.saturating_mul(segment_bytes).saturating_add(at.offset)
 }
 
-/// Readers that are tracked: about 400 KiB.
-const READERS_MAX: usize = 1024;
-/// Most bytes read ahead of one reader: what a disk of 1 GiB/s reads in 4 ms.
-const AHEAD_BYTES_MAX: u64 = 4 << 20;
-/// The window moves in steps of this part of it, at most this many bytes: what one system call drops.
-const STEP_PART: u64 = 16;
-const STEP_BYTES_MAX: u64 = 1 << 20;
+const _: () = assert!(PAGE_BYTES == frieze_tier::PAGE_BYTES);
 /// Sweeps that visit a file: a reader that was active during the first is done by the second.
 const SWEEPS: u8 = 2;
