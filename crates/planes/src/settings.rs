@@ -101,10 +101,11 @@ pub struct Settings {
     /// more reads find their bytes in memory. `frieze status` shows how it is divided.
     pub memory_bytes_max: u64,
     /// Part of `memory_bytes_max` for the youngest records, which stay until as many bytes were written after them. 0,
-    /// the default, is half of the rest. More: readers of recent bytes never wait for the disk; less: more of
-    /// older history is in memory.
+    /// the default, is seven tenths of the rest (ADR 72). More: readers of recent bytes never wait for the disk; less:
+    /// more of older history is in memory.
     pub young_bytes_max: u64,
-    /// Part of `memory_bytes_max` for older records that are in use. 0, the default, is the other half.
+    /// Part of `memory_bytes_max` for older records that are in use. 0, the default, is the other three tenths, 8 MiB
+    /// at least.
     pub old_bytes_max: u64,
     /// Part of `memory_bytes_max` for records that are acknowledged and not yet on stable storage. 0, the default, is
     /// an eighth, 1 GiB at most. More: longer bursts at memory speed; less: less to lose in a power loss.

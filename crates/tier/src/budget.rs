@@ -11,9 +11,9 @@ pub struct MemoryDemand {
     pub index: Option<u64>,
     /// Acknowledged and not yet on stable storage; `None`: an eighth, 1 GiB at most.
     pub dirty: Option<u64>,
-    /// For the youngest records; `None`: half of what is left, or all that `old` leaves of it.
+    /// For the youngest records; `None`: 7/10 of what is left, or all that `old` leaves of it.
     pub young: Option<u64>,
-    /// For older records that are in use; `None`: half of what is left, or all that `young` leaves of it.
+    /// For older records that are in use; `None`: 3/10 of what is left, 8 MiB at least, or all that `young` leaves.
     pub old: Option<u64>,
     /// For connections, their threads and buffers; `None`: a sixteenth, between 6 and 256 MiB.
     pub connections: Option<u64>,
@@ -89,8 +89,11 @@ impl MemoryDemand {
             (Some(young), Some(old)) => (young, old),
             (Some(young), None) => (young, rest.checked_sub(young).filter(enough)?),
             (None, Some(old)) => (rest.checked_sub(old).filter(enough)?, old),
-            // Half and half: neither readers of now nor those of the past go without.
-            (None, None) => (rest / 2, rest.checked_sub(rest / 2).filter(enough)?),
+            // ADR 72: the division that loses least on any of its loads.
+            (None, None) => {
+                let old = (rest - rest / 10 * YOUNG_TENTHS).max(RECORDS_BYTES_MIN);
+                (rest.checked_sub(old).filter(enough)?, old)
+            }
         };
         let program = program + rest.checked_sub(young.checked_add(old)?)?;
         Some(Shares { total, program, connections, store, index, files, dirty, young, old })
@@ -114,6 +117,8 @@ impl MemoryDemand {
 const MIB: u64 = 1 << 20;
 /// Of young and of old records each: some requests of the largest size.
 const RECORDS_BYTES_MIN: u64 = 8 * MIB;
+/// Of what is left for records, the part of the youngest in tenths.
+const YOUNG_TENTHS: u64 = 7;
 /// What a machine is taken to have that does not say.
 const UNKNOWN_MACHINE_BYTES: u64 = 8 << 30;
 
@@ -135,6 +140,14 @@ mod tests {
             assert!(shares.young >= RECORDS_BYTES_MIN && shares.old >= RECORDS_BYTES_MIN);
             before = shares;
         }
+    }
+
+    #[test]
+    fn young_records_have_seven_tenths_and_older_ones_enough_for_some_requests() {
+        let of = |mib: u64| MemoryDemand { total: Some(mib * MIB), ..MemoryDemand::default() }.divide().unwrap();
+        let (large, small) = (of(16 << 10), of(99));
+        assert_eq!(large.young / (1 << 20), (large.young + large.old) / 10 * 7 / (1 << 20));
+        assert!(small.old == RECORDS_BYTES_MIN && small.young >= small.old, "{small:?}");
     }
 
     #[test]
