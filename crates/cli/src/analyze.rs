@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail};
 use crate::args::{AnalyzeArgs, EngineArg};
 use crate::failure::{CheckFailed, ChildFailed, UsageError};
 use crate::format;
-use crate::rings::recover;
 use crate::run::CommandRun;
+use crate::trace_dirs::recover;
 
 macro_rules! package {
     ($($name:literal),* $(,)?) => {

@@ -3,6 +3,7 @@
 //! Paths and instants stay text in this module: they are checked by `path` and `past`, whose words are clearer than
 //! those of a parser.
 
+mod advise;
 mod analyze;
 mod attributes;
 mod care;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub(crate) use advise::AdviseArgs;
 pub(crate) use analyze::{AnalyzeArgs, EngineArg};
 pub(crate) use attributes::{ChmodArgs, ChownArgs, TouchArgs};
 pub(crate) use care::{ExportArgs, FsckArgs, ScrubArgs};
@@ -252,6 +254,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Load(LoadCommand),
     Analyze(AnalyzeArgs),
+    Advise(AdviseArgs),
     Cluster(ClusterArgs),
     Fsck(FsckArgs),
     Export(ExportArgs),

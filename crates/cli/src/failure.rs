@@ -6,6 +6,9 @@ use std::io;
 use anyhow::Error;
 use frieze_base::{Fault, Reason};
 
+/// A signal ended the work early, and what was done was printed: 128 and the number of SIGINT.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+
 /// The command line is wrong: nothing was done, exit status 2.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);

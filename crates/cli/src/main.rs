@@ -10,6 +10,7 @@
 // The JSON of `status` has more fields than the default depth of the macro that writes it.
 #![recursion_limit = "256"]
 
+mod advise;
 mod allocator;
 mod analyze;
 mod args;
@@ -29,6 +30,7 @@ mod fsck;
 mod history;
 mod list;
 mod load;
+mod machine;
 mod mode;
 mod mount;
 mod notify;
@@ -59,7 +61,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
 use crate::failure::{
-    CheckFailed, ChildFailed, ClusterEnded, OutputClosed, ReportedError, ServerRemoved, UsageError, WorkInterrupted,
+    CheckFailed, ChildFailed, ClusterEnded, EXIT_INTERRUPTED, OutputClosed, ReportedError, ServerRemoved, UsageError,
+    WorkInterrupted,
 };
 use crate::run::CommandRun;
 
@@ -71,8 +74,6 @@ const EXIT_USAGE: u8 = 2;
 const EXIT_REMOVED: u8 = 3;
 /// The cluster of a server has ended: to start it again on the same directory is of no use.
 const EXIT_ENDED: u8 = 4;
-/// A signal ended the work early, and what was done was printed: 128 and the number of SIGINT.
-pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
@@ -131,6 +132,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::WhatIf(args) => what_if::what_if(&mut run, args),
         Command::Load(command) => load::load(&mut run, command),
         Command::Analyze(args) => analyze::analyze(&mut run, args),
+        Command::Advise(args) => advise::advise(&mut run, args),
         Command::Fsck(args) => fsck::fsck(&mut run, args),
         Command::Export(args) => export::export(&mut run, args),
         Command::Scrub(args) => scrub::scrub(&mut run, args),
@@ -214,6 +216,7 @@ impl Command {
             Command::WhatIf(_) => "what-if",
             Command::Load(_) => "load",
             Command::Analyze(_) => "analyze",
+            Command::Advise(_) => "advise",
             Command::Fsck(_) => "fsck",
             Command::Export(_) => "export",
             Command::Scrub(_) => "scrub",

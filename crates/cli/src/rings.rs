@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use frieze_client::{Recorder, RingSettings};
-use frieze_tracefile::{LiveSettings, LiveTrace, TRACE_BYTES, recover_trace};
+use frieze_tracefile::{LiveSettings, LiveTrace, TRACE_BYTES};
 
 use crate::args::CommonArgs;
 use crate::failure::UsageError;
 use crate::format;
-use crate::run::CommandRun;
 
 /// Ring of `--trace` without `--trace-ring`: a million events.
 const LIVE_RING: &str = "64M";
@@ -57,20 +56,6 @@ impl Recording {
             tracing::warn!("--trace {dir}: {error}; its end is in the ring, and 'frieze analyze {dir}' adds it");
         }
     }
-}
-
-/// Adds what a killed program left in its ring to the traces that are about to be read.
-///
-/// # Errors
-/// Why one is no trace, or cannot be written: to read what is there, copy the directory.
-pub(crate) fn recover(run: &mut CommandRun, traces: &[PathBuf]) -> Result<()> {
-    for dir in traces {
-        if let Some(manifest) = recover_trace(dir)? {
-            let (dir, events) = (format::local(dir), format::count(manifest.events, "event"));
-            run.say(&format!("note: the program that recorded into {dir} was killed; with its end it has {events}"));
-        }
-    }
-    Ok(())
 }
 
 /// The directory of rings.

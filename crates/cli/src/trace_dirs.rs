@@ -1,13 +1,15 @@
 //! `trace save`, `export`, `import`: rings and foreign formats as traces, and traces for others.
 
+use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use frieze_base::PATH_BYTES_MAX;
 use frieze_trace::PathHasher;
 use frieze_trace::read_ring;
 use frieze_tracefile::{
     ExportFormat, ImportFormat, ImportSettings, KindRules, Manifest, RingImporter, TraceFileError, TraceNames,
-    TraceReader, TraceWriter, export_blocks, export_without_names,
+    TraceReader, TraceWriter, export_blocks, export_without_names, recover_trace,
 };
 use serde_json::json;
 
@@ -15,7 +17,7 @@ use crate::args::{TraceExportArgs, TraceExportFormat, TraceImportArgs, TraceImpo
 use crate::failure::UsageError;
 use crate::format;
 use crate::progress::ProgressLine;
-use crate::rings::{named_rings, parse_size, recover, rings_dir};
+use crate::rings::{named_rings, parse_size, rings_dir};
 use crate::run::CommandRun;
 
 /// Smallest and largest block of an export.
@@ -181,4 +183,38 @@ fn absolute(path: &Path) -> Result<Vec<u8>> {
     let path = std::path::absolute(path)?;
     let bytes = path.as_os_str().as_encoded_bytes();
     Ok(bytes.strip_suffix(b"/").unwrap_or(bytes).to_vec())
+}
+
+/// The trace that is named; without a name, or with `-`, the first line of standard input names it, as `frieze load`
+/// prints it.
+pub(crate) fn trace_path(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = named.filter(|path| path.as_os_str() != "-") {
+        return Ok(path.to_owned());
+    }
+    if std::io::stdin().is_terminal() {
+        return Err(UsageError(
+            "name the directory of a trace, or let 'frieze load' print one: | frieze what-if -".to_owned(),
+        )
+        .into());
+    }
+    let mut line = String::new();
+    std::io::stdin().take(PATH_BYTES_MAX as u64).read_to_string(&mut line).context("standard input")?;
+    match line.lines().next().map(str::trim).filter(|line| !line.is_empty()) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => Err(UsageError("standard input names no trace: give the directory of one".to_owned()).into()),
+    }
+}
+
+/// Adds what a killed program left in its ring to the traces that are about to be read.
+///
+/// # Errors
+/// Why one is no trace, or cannot be written: to read what is there, copy the directory.
+pub(crate) fn recover(run: &mut CommandRun, traces: &[PathBuf]) -> Result<()> {
+    for dir in traces {
+        if let Some(manifest) = recover_trace(dir)? {
+            let (dir, events) = (format::local(dir), format::count(manifest.events, "event"));
+            run.say(&format!("note: the program that recorded into {dir} was killed; with its end it has {events}"));
+        }
+    }
+    Ok(())
 }

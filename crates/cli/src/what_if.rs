@@ -4,14 +4,12 @@ mod page;
 mod report;
 mod server;
 
-use std::io::{IsTerminal as _, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use anyhow::{Context, Error, Result};
-use frieze_base::PATH_BYTES_MAX;
 use frieze_tier::{OnFlashHit, Policy, Writes};
 use frieze_whatif::{
     CacheUnit, CodeParts, FigurePlan, FigureTable, HardwareProfile, LocalLoad, ReplicationModel, ReplicationSettings,
@@ -19,14 +17,14 @@ use frieze_whatif::{
     WhatIfError, best_for_little,
 };
 
-use crate::EXIT_INTERRUPTED;
 use crate::args::{ModelArg, OnFlashHitArg, PolicyArg, WhatIfArgs, WritesArg};
-use crate::failure::{UsageError, WorkInterrupted};
+use crate::failure::{EXIT_INTERRUPTED, UsageError, WorkInterrupted};
 use crate::format;
+use crate::machine::memory_bytes;
 use crate::progress::ProgressLine;
-use crate::rings::recover;
 use crate::run::CommandRun;
 use crate::serve::stop_signals;
+use crate::trace_dirs::{recover, trace_path};
 use page::CrashRuns;
 use report::WhatIfReport;
 
@@ -161,26 +159,6 @@ fn interrupted(words: String) -> Error {
 const JITTER_SEED: u64 = 1;
 /// The systems of figure 15 of the study.
 const STUDY_SYSTEMS: [&str; 3] = ["ram=10,30,100", "flash=0,60,120,240", "disks=10,15,20"];
-
-/// The trace that is named; without a name, or with `-`, the first line of standard input names it, as `frieze load`
-/// prints it.
-fn trace_path(named: Option<&Path>) -> Result<PathBuf> {
-    if let Some(path) = named.filter(|path| path.as_os_str() != "-") {
-        return Ok(path.to_owned());
-    }
-    if std::io::stdin().is_terminal() {
-        return Err(UsageError(
-            "name the directory of a trace, or let 'frieze load' print one: | frieze what-if -".to_owned(),
-        )
-        .into());
-    }
-    let mut line = String::new();
-    std::io::stdin().take(PATH_BYTES_MAX as u64).read_to_string(&mut line).context("standard input")?;
-    match line.lines().next().map(str::trim).filter(|line| !line.is_empty()) {
-        Some(path) => Ok(PathBuf::from(path)),
-        None => Err(UsageError("standard input names no trace: give the directory of one".to_owned()).into()),
-    }
-}
 
 /// Microseconds by which the trace is to end early.
 fn early_us(finish: Option<f64>) -> Result<u64> {
@@ -388,14 +366,6 @@ fn crash_runs(
 
 /// Points of a picture of a crash.
 const CRASH_BUCKETS: u64 = 200;
-
-/// Memory of the machine, bytes.
-fn memory_bytes() -> Result<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").context("cannot read how much memory the machine has")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).context("/proc/meminfo has no MemTotal")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().context("/proc/meminfo has no number at MemTotal")?;
-    Ok(kib << 10)
-}
 
 /// Whether a signal asked for the end. The first one lets the run print what is done, the second one ends it.
 struct Interrupt {

@@ -252,6 +252,14 @@ impl RingFollower {
     }
 }
 
+/// Reads the ring in a file.
+///
+/// # Errors
+/// `System`; `Foreign` for a file that is no ring, is cut, or has a newer version.
+pub fn read_ring(path: &Path) -> Result<RingContent, TraceError> {
+    Ok(RingFollower::open(path, RingPlace::default())?.read_to_end())
+}
+
 /// Reads a block.
 struct BlockReading<'a> {
     source: &'a RingSource,

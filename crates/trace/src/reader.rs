@@ -1,14 +1,11 @@
-//! Reads a ring, in use or left by a process that has ended.
+//! What a ring holds, and the paths that its words name.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use frieze_base::PATH_BYTES_MAX;
 use frieze_hlc::Hlc;
 
-use crate::TraceError;
 use crate::event::Event;
-use crate::follower::{RingFollower, RingPlace};
 use crate::kinds::CallKind;
 use crate::words::{ROOT, Word, WordKind};
 
@@ -34,14 +31,6 @@ pub struct RingContent {
     pub unknown: u64,
     /// Readings of both clocks, oldest first: ns of the monotonic clock, ns since 1970, newest stamp.
     pub clocks: Vec<(u64, i64, Hlc)>,
-}
-
-/// Reads the ring in a file.
-///
-/// # Errors
-/// `System`; `Foreign` for a file that is no ring, is cut, or has a newer version.
-pub fn read_ring(path: &Path) -> Result<RingContent, TraceError> {
-    Ok(RingFollower::open(path, RingPlace::default())?.read_to_end())
 }
 
 impl RingContent {

@@ -15,10 +15,12 @@
 //! # Source
 //! Harter et al., Analysis of HDFS Under HBase: A Facebook Messages Case Study (FAST'14).
 
+mod advice;
 mod answer;
 mod costs;
 mod disk;
 mod error;
+mod facts;
 mod figures;
 mod hardware;
 mod latency;
@@ -34,10 +36,12 @@ mod trace;
 mod wear;
 mod workload;
 
+pub use advice::{Advice, AdviceTopic, AdvisedServer, Confidence, advise};
 pub use answer::{TriedSystem, WhatIfAnswer, best_for_little, name_of};
 pub use costs::{CrashCost, RENT_YEARS, SystemCosts, flash_years, justified};
 pub use disk::{DiskModel, DiskQueue, DiskRequest, ServedRequest};
 pub use error::WhatIfError;
+pub use facts::{CallSums, LoadFacts, ProgramFacts};
 pub use figures::{FIGURES, FigurePlan, FigureTable};
 pub use hardware::{HardwareProfile, ProfileNumber, SETTINGS, SettingRange};
 pub use latency::TailedLatency;

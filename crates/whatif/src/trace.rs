@@ -38,6 +38,11 @@ impl TraceLoad {
         Ok(TraceLoad { reader: TraceReader::open(dir)? })
     }
 
+    /// The trace itself.
+    pub fn reader(&self) -> &TraceReader {
+        &self.reader
+    }
+
     /// What the trace says of itself.
     pub fn manifest(&self) -> &Manifest {
         self.reader.manifest()

@@ -7,12 +7,13 @@ use frieze_tier::{HitCounts, MemoryDemand};
 use frieze_whatif::{DeviceReplay, ServerHits, ServerMemory, TraceLoad, WhatIfError, simulate_server};
 use serde_json::{Value, json};
 
-use super::{memory_bytes, trace_path};
 use crate::args::WhatIfArgs;
 use crate::failure::UsageError;
 use crate::format::{self, TextTable};
+use crate::machine::memory_bytes;
 use crate::rings::parse_size;
 use crate::run::CommandRun;
+use crate::trace_dirs::trace_path;
 
 /// `frieze what-if --as-server`.
 pub(super) fn as_server(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {

@@ -218,3 +218,27 @@ fn a_mount_that_is_killed_leaves_a_trace_that_its_next_reader_completes() {
     assert!(calls >= 3 * 20, "a create, a write and a close of each file: {calls}");
     assert_eq!(serde_json::from_str::<Value>(&said.out()).unwrap()["events"], whole["events"]);
 }
+
+#[test]
+fn advice_comes_from_rings_or_a_trace_and_changes_nothing() {
+    let server = Served::start();
+    let file = server.local_file("a.rs", "fn main() {}");
+    server.ok(&[&["put", &file, "/a.rs"][..], &RING].concat());
+    server.ok(&["cat", "/a.rs", "--trace", "load", "--trace-dir", "rings"]);
+    let topics = |args: &[&str]| -> Vec<Value> { server.json(&[args, &["--json", "--trace-dir", "rings"]].concat()) };
+    for source in [&["advise"][..], &["advise", "load"]] {
+        let advice = topics(source);
+        assert_eq!(advice.len(), 6, "{advice:?}");
+        assert!(advice.iter().all(|advice| advice["confidence"] == "low" && advice["because"].is_string()));
+    }
+    let text = server.ok(&["advise", "load", "--memory", "1G"]);
+    assert!(text.contains("1.0 GiB, as --memory says") && text.contains("Nothing to gain:"), "{text}");
+    let text = server.ok(&["advise", "load"]);
+    assert!(text.contains("as the server says"), "{text}");
+    let refused = server.fails(2, &["advise", "load", "--memory", "1"]);
+    assert!(refused.contains("--memory 1: give a size from 64M on"), "{refused}");
+    let refused = server.fails(1, &["advise", "nowhere"]);
+    assert!(refused.contains("nowhere is no whole trace"), "{refused}");
+    let refused = server.fails(1, &["advise", "--trace-dir", "nowhere"]);
+    assert!(refused.contains("no ring in nowhere"), "{refused}");
+}
