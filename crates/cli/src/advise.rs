@@ -77,14 +77,14 @@ fn advise_from(run: &mut CommandRun, dir: &Path, given: Option<u64>, is_ours: bo
     if run.json() {
         return advice.iter().try_for_each(|advice| run.print_json(to_json(advice)));
     }
-    let calls = format::count(load.calls().len() as u64, "call");
-    run.print(&format!("{calls} that move bytes; a server with {}, {source}", format::size(memory_bytes)))?;
+    let calls = format::count(load.calls().len() as u64, "read or write");
+    run.print(&format!("{calls}; a server with {}, {source}", format::size(memory_bytes)))?;
     lines(&advice).iter().try_for_each(|line| run.print(line))
 }
 
 /// The memory of the server that answers, bytes, and the part of that for records that young ones have.
 fn ask_server(run: &CommandRun) -> Option<(u64, Option<f64>)> {
-    let options = run.options().ok()?;
+    let options = run.options_unrecorded().ok()?;
     let client = Client::connect(frieze_client::Options { timeout: SERVER_TIMEOUT, ..options }).ok()?;
     let memory = client.status().ok()?.memory?;
     let records = memory.young_bytes_max + memory.old_bytes_max;

@@ -70,7 +70,7 @@ pub(crate) fn analyze(run: &mut CommandRun, args: &AnalyzeArgs) -> Result<()> {
             return Err(CheckFailed(words).into());
         }
     }
-    recover(run, &args.traces)?;
+    recover(run, &args.traces).map_err(|error| CheckFailed(format!("{error:#}")))?;
     let cache = cache_dir()?;
     let package = write_package(&cache)?;
     let python = python_with_packages(run, &cache, &package, args.engine)?;

@@ -147,8 +147,8 @@ pub(crate) struct CommonArgs {
 
     /// Record the calls of this command, mount or gateway into this directory, as a trace that 'frieze analyze' reads:
     /// a new one, or one that was recorded before and goes on.
-    #[arg(long, global = true, value_name = "DIR", env = "FRIEZE_TRACE", hide_env_values = true)]
-    pub(crate) trace: Option<PathBuf>,
+    #[arg(long = "trace", global = true, value_name = "DIR", env = "FRIEZE_TRACE", hide_env_values = true)]
+    pub(crate) trace_into: Option<PathBuf>,
 
     /// Size of that trace at most, such as 10G: its oldest hours are removed.
     #[arg(

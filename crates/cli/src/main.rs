@@ -139,7 +139,6 @@ fn run(cli: Cli) -> Result<()> {
         Command::Cluster(args) => cluster::cluster(&mut run, args),
         Command::Bench(args) => bench::bench(&mut run, args),
     };
-    run.end_recording();
     match done {
         Ok(()) => run.finish(),
         // Output from before the failure is still wanted; the first failure is reported.

@@ -188,7 +188,7 @@ fn again(common: &CommonArgs, args: &MountArgs, mountpoint: &Path) -> Result<Vec
             line.extend([OsString::from(name), value]);
         }
     };
-    option("--trace", common.trace.as_ref().map(std::path::absolute).transpose()?.map(PathBuf::into_os_string));
+    option("--trace", common.trace_into.as_ref().map(std::path::absolute).transpose()?.map(PathBuf::into_os_string));
     option("--trace-max", Some(OsString::from(&common.trace_max)));
     option("--trace-ring", common.trace_ring.as_ref().map(OsString::from));
     // Else it finds where the server is as this process did.

@@ -28,14 +28,16 @@ impl Recording {
     /// # Errors
     /// [`UsageError`] for a size that is none; why no ring can be made, or no trace written.
     pub(crate) fn begin(common: &CommonArgs, program: &str) -> Result<Recording> {
-        let default = common.trace.is_some().then(|| LIVE_RING.to_owned());
+        // An empty variable of the environment asks for nothing.
+        let into = common.trace_into.as_ref().filter(|dir| !dir.as_os_str().is_empty());
+        let default = into.map(|_| LIVE_RING.to_owned());
         let Some(text) = common.trace_ring.clone().or(default) else { return Ok(Recording::default()) };
         let bytes =
             parse_size(&text).ok_or_else(|| UsageError(format!("--trace-ring {text}: give a size, such as 256M")))?;
         let dir = rings_dir(common.trace_dir.as_deref())?;
-        let settings = RingSettings { bytes, dir, program: program.to_owned() };
+        let settings = RingSettings { bytes, dir, program: program.to_owned(), is_live: into.is_some() };
         let recorder = Recorder::create(&settings).context("--trace-ring")?;
-        let Some(dir) = &common.trace else { return Ok(Recording { recorder: Some(recorder), live: None }) };
+        let Some(dir) = into else { return Ok(Recording { recorder: Some(recorder), live: None }) };
         let bytes_max = parse_size(&common.trace_max).filter(|bytes| TRACE_BYTES.contains(bytes));
         let bytes_max = bytes_max.ok_or_else(|| {
             UsageError(format!("--trace-max {}: give a size from 1M on, such as 10G", common.trace_max))
@@ -88,11 +90,18 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// The rings in a directory, by name; none if there is no such directory.
+/// The rings in a directory, those of traces that are recorded among them, by name; none if there is no such directory.
 ///
 /// # Errors
 /// If it cannot be read.
 pub(crate) fn rings_in(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut rings = rings_right_in(dir)?;
+    rings.extend(rings_right_in(&dir.join("live"))?);
+    rings.sort();
+    Ok(rings)
+}
+
+fn rings_right_in(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.with_context(|| format!("cannot read {}", format::local(dir)))?,
@@ -104,7 +113,6 @@ pub(crate) fn rings_in(dir: &Path) -> Result<Vec<PathBuf>> {
             rings.push(path);
         }
     }
-    rings.sort();
     Ok(rings)
 }
 

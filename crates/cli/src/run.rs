@@ -75,14 +75,6 @@ impl CommandRun {
         Ok(self.recording.get().and_then(|recording| recording.recorder.clone()))
     }
 
-    /// Ends the connection, and then the trace of its calls.
-    pub(crate) fn end_recording(&mut self) {
-        self.client = None;
-        if let Some(recording) = self.recording.take() {
-            recording.finish();
-        }
-    }
-
     /// The connection to the server, made at the first call.
     ///
     /// # Errors
@@ -107,6 +99,14 @@ impl CommandRun {
     /// # Errors
     /// [`UsageError`] if an address, the key file or the file of the client's settings cannot be read as one.
     pub(crate) fn options(&self) -> Result<Options> {
+        Ok(Options { trace: self.recorder()?, ..self.options_unrecorded()? })
+    }
+
+    /// As [`CommandRun::options`], for calls that are no part of any load.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn options_unrecorded(&self) -> Result<Options> {
         let lacks_some = !self.common.server_told || self.common.key.is_none();
         let told = if lacks_some { config::load()? } else { Config::default() };
         let typed = Some(&self.common.server);
@@ -135,7 +135,6 @@ impl CommandRun {
             // It lives long and asks often.
             prefers_socket: self.command == "mount",
             keeps: matches!(self.command, "mount" | "run"),
-            trace: self.recorder()?,
             gateway: if self.command == "mount" { Gateway::Mount } else { Gateway::Command },
             ..Options::default()
         })
@@ -258,6 +257,11 @@ impl CommandRun {
                 "warning: acknowledged writes may be missing from the bytes read: a chain resumed from a stale copy \
                  ('frieze cluster status' names it)",
             );
+        }
+        // What the connection still does is in the trace.
+        self.client = None;
+        if let Some(recording) = self.recording.take() {
+            recording.finish();
         }
         match self.failed {
             true => Err(ReportedError.into()),

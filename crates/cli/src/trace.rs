@@ -71,7 +71,15 @@ fn start(event: &Event) -> String {
 
 fn summary(run: &mut CommandRun, args: &TraceSummaryArgs) -> Result<()> {
     let paths = named_rings(&run.common, &args.rings)?;
-    let rings: Vec<RingContent> = paths.iter().map(|path| read_ring(path)).collect::<Result<_, _>>()?;
+    let mut rings: Vec<RingContent> = Vec::with_capacity(paths.len());
+    for path in &paths {
+        match read_ring(path) {
+            Ok(ring) => rings.push(ring),
+            // One that was never whole says nothing about the others.
+            Err(error) if paths.len() > 1 => run.say(&format!("note: left out: {error}")),
+            Err(error) => return Err(error.into()),
+        }
+    }
     let summary = Summary::of(rings.iter().flat_map(|ring| &ring.events));
     let indexes: Vec<_> = rings.iter().map(RingContent::paths).collect();
     let path_of = |hash: u64| indexes.iter().find_map(|index| index.path_of(hash));

@@ -9,7 +9,7 @@ use frieze_trace::PathHasher;
 use frieze_trace::read_ring;
 use frieze_tracefile::{
     ExportFormat, ImportFormat, ImportSettings, KindRules, Manifest, RingImporter, TraceFileError, TraceNames,
-    TraceReader, TraceWriter, export_blocks, export_without_names, recover_trace,
+    TraceReader, TraceState, TraceWriter, export_blocks, export_without_names, recover_trace,
 };
 use serde_json::json;
 
@@ -69,9 +69,14 @@ pub(crate) fn add_rings(
             importer.name(&mut names, trace.manifest());
             Ok(())
         });
-        if let Err(error) = added {
-            trace.abandon();
-            return Err(error.into());
+        match added {
+            // One that was never whole says nothing about the others.
+            Err(TraceFileError::Ring(error)) if rings.len() > 1 => run.say(&format!("note: left out: {error}")),
+            Err(error) => {
+                trace.abandon();
+                return Err(error.into());
+            }
+            Ok(()) => {}
         }
     }
     trace.manifest().key = key.flatten().map(|key| format!("{key:016x}"));
@@ -211,10 +216,25 @@ pub(crate) fn trace_path(named: Option<&Path>) -> Result<PathBuf> {
 /// Why one is no trace, or cannot be written: to read what is there, copy the directory.
 pub(crate) fn recover(run: &mut CommandRun, traces: &[PathBuf]) -> Result<()> {
     for dir in traces {
-        if let Some(manifest) = recover_trace(dir)? {
-            let (dir, events) = (format::local(dir), format::count(manifest.events, "event"));
-            run.say(&format!("note: the program that recorded into {dir} was killed; with its end it has {events}"));
-        }
+        let state = recover_trace(dir)?;
+        let dir = format::local(dir);
+        let note = match state {
+            TraceState::Whole => continue,
+            TraceState::InUse => format!("a program records into {dir}: its last minute is not in it yet"),
+            TraceState::Unwritable => format!(
+                "{dir} cannot be written, and the program that recorded into it did not end it: what was last is \
+                 missing; copy it, and read the copy"
+            ),
+            TraceState::Completed(manifest) => format!(
+                "the program that recorded into {dir} did not end it; with what it left in its ring it has {}",
+                format::count(manifest.events, "event")
+            ),
+            TraceState::EndLost(_) => format!(
+                "the program that recorded into {dir} was killed, and its ring is not there any more: its last minute \
+                 is lost"
+            ),
+        };
+        run.say(&format!("note: {note}"));
     }
     Ok(())
 }

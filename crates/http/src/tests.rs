@@ -47,7 +47,8 @@ fn a_file_is_made_read_and_appended_to_in_two_steps() {
 #[test]
 fn a_recorder_has_one_event_for_each_operation_and_piece_of_bytes() {
     let dir = tempfile::tempdir().unwrap();
-    let settings = RingSettings { bytes: 1 << 20, dir: dir.path().join("rings"), program: "web".to_owned() };
+    let settings =
+        RingSettings { bytes: 1 << 20, dir: dir.path().join("rings"), program: "web".to_owned(), is_live: false };
     let recorder = Recorder::create(&settings).unwrap();
     let opened = WebHdfsFixture::recorded(Some(recorder.clone()));
     let data = bytes(700_000);

@@ -152,7 +152,11 @@ impl RingFollower {
     pub fn open(path: &Path, place: RingPlace) -> Result<RingFollower, TraceError> {
         let system = |error| TraceError::System { what: "read", path: path.to_owned(), error };
         let foreign = |why| TraceError::Foreign { path: PathBuf::from(path), why };
-        let len = std::fs::metadata(path).map_err(system)?.len();
+        let found = std::fs::metadata(path).map_err(system)?;
+        if !found.is_file() {
+            return Err(foreign("it is no file".to_owned()));
+        }
+        let len = found.len();
         if len > RING_BYTES_MAX + HEADER_WORDS as u64 * 8 {
             return Err(foreign(format!("it has {len} bytes, and the largest ring {RING_BYTES_MAX}")));
         }

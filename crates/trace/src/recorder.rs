@@ -29,6 +29,8 @@ const KNOWN_WORDS: usize = 4096;
 const PARTS_OF_A_LAP: u64 = 8;
 /// Rings of ended processes that stay in a directory when a new one is made.
 const ENDED_RINGS_MAX: usize = 8;
+/// The same for rings whose events no trace has taken yet.
+const ENDED_LIVE_RINGS_MAX: usize = 32;
 /// Time between two readings of the clocks in the header, ns.
 const READING_EVERY_NS: u64 = 1_000_000_000;
 
@@ -41,6 +43,9 @@ pub struct RingSettings {
     pub dir: PathBuf,
     /// The program that is recorded, for readers.
     pub program: String,
+    /// A trace takes the events out of the ring, and removes it then: until then it is needed, and lies in `live` below
+    /// the directory.
+    pub is_live: bool,
 }
 
 /// Records calls into a ring. Cheap to clone; all clones write to the same ring.
@@ -106,12 +111,19 @@ impl Recorder {
         }
         let system = |what, path: &Path, error| TraceError::System { what, path: path.to_owned(), error };
         let key = crate::key::load(&settings.dir)?;
-        remove_old(&settings.dir).map_err(|error| system("make room in", &settings.dir, error))?;
+        let (dir, ended_max) = match settings.is_live {
+            true => (settings.dir.join("live"), ENDED_LIVE_RINGS_MAX),
+            false => (settings.dir.clone(), ENDED_RINGS_MAX),
+        };
+        std::fs::create_dir_all(&dir).map_err(|error| system("create", &dir, error))?;
+        remove_old(&dir, ended_max).map_err(|error| system("make room in", &dir, error))?;
         let number = RINGS.fetch_add(1, Ordering::Relaxed) + 1;
         let (process, blocks) = (std::process::id(), settings.bytes / BLOCK_BYTES);
         let name: String = settings.program.chars().filter(|c| c.is_ascii_alphanumeric()).take(32).collect();
-        let path = settings.dir.join(format!("{name}-{process}-{number}.ring"));
-        let map = MappedWords::create(&path, HEADER_WORDS + blocks as usize * BLOCK_SLOTS as usize * SLOT_WORDS)?;
+        let path = dir.join(format!("{name}-{process}-{number}.ring"));
+        // It gets its name when it is one.
+        let partial = dir.join(format!("{name}-{process}-{number}.partial"));
+        let map = MappedWords::create(&partial, HEADER_WORDS + blocks as usize * BLOCK_SLOTS as usize * SLOT_WORDS)?;
         let (mono, wall) = (mono_ns(), wall_ns());
         let offset_ns = wall - mono as i64;
         let words = map.words();
@@ -131,6 +143,7 @@ impl Recorder {
         }
         // Last: a file without it is none yet.
         words[0].store(MAGIC, Ordering::Release);
+        std::fs::rename(&partial, &path).map_err(|error| system("name", &partial, error))?;
         let known = (0..KNOWN_WORDS).map(|_| AtomicU64::new(0)).collect();
         let (read_clocks_at, newest) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Recorder(Arc::new(RingWriter { map, path, blocks, key, number, offset_ns, known, read_clocks_at, newest })))
@@ -318,11 +331,12 @@ impl RingWriter {
 }
 
 /// Removes rings of processes that have ended, all but the newest.
-fn remove_old(dir: &Path) -> std::io::Result<()> {
+fn remove_old(dir: &Path, ended_max: usize) -> std::io::Result<()> {
     let mut ended = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
-        let stem = path.extension().filter(|extension| *extension == "ring").and(path.file_stem());
+        let is_ring = |extension: &std::ffi::OsStr| extension == "ring" || extension == "partial";
+        let stem = path.extension().filter(|extension| is_ring(extension)).and(path.file_stem());
         // `<program>-<process>-<number>`: no program's name has a hyphen.
         let process = stem.and_then(|stem| stem.to_str()?.split('-').nth(1)?.parse::<u32>().ok());
         if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
@@ -332,7 +346,7 @@ fn remove_old(dir: &Path) -> std::io::Result<()> {
         }
     }
     ended.sort();
-    let count = ended.len().saturating_sub(ENDED_RINGS_MAX);
+    let count = ended.len().saturating_sub(ended_max);
     for (_, path) in ended.into_iter().take(count) {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),

@@ -38,7 +38,8 @@ fn decoded(bytes: &[u8]) -> Result<RingContent, String> {
 }
 
 fn ring(dir: &TempDir, bytes: u64) -> Recorder {
-    let settings = RingSettings { bytes, dir: dir.path().join("rings"), program: "make -j2".to_owned() };
+    let settings =
+        RingSettings { bytes, dir: dir.path().join("rings"), program: "make -j2".to_owned(), is_live: false };
     Recorder::create(&settings).expect("a directory on a file system that writes in place")
 }
 
@@ -334,7 +335,7 @@ fn a_process_that_is_killed_leaves_every_whole_event() {
     const EVENTS: u64 = 340_000;
     if let Some(dir) = std::env::var_os(DIR) {
         // The child: writes until the ring is full, and waits to be killed.
-        let settings = RingSettings { bytes: 64 << 20, dir: dir.into(), program: "child".to_owned() };
+        let settings = RingSettings { bytes: 64 << 20, dir: dir.into(), program: "child".to_owned(), is_live: false };
         let recorder = Recorder::create(&settings).expect("a ring");
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -419,7 +420,7 @@ fn a_file_that_is_no_ring_is_refused_with_the_cause() {
     assert!(refused.to_string().contains("the largest ring 1073741824"), "{refused}");
     let missing = read_ring(&dir.path().join("none")).expect_err("there is no file");
     assert!(missing.to_string().starts_with("cannot read"), "{missing}");
-    let settings = |bytes| RingSettings { bytes, dir: dir.path().to_owned(), program: String::new() };
+    let settings = |bytes| RingSettings { bytes, dir: dir.path().to_owned(), program: String::new(), is_live: false };
     let small = Recorder::create(&settings(10)).expect_err("too small");
     assert!(small.to_string().contains("give 1048576 to"), "{small}");
     let key = dir.path().join("key");

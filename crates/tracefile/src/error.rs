@@ -16,6 +16,15 @@ pub enum TraceFileError {
         /// Why.
         error: io::Error,
     },
+    /// There is no such directory. Name that of a trace.
+    #[error(
+        "{path}: no such directory: a trace is one, made with --trace or by 'frieze trace save'",
+        path = path.display()
+    )]
+    NoDirectory {
+        /// The path.
+        path: PathBuf,
+    },
     /// The directory is no trace, or its writing was interrupted. Name the directory that `frieze trace save` made.
     #[error(
         "{path} is no whole trace: it has no manifest.json, which is written last: save or import it again",

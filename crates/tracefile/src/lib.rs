@@ -22,7 +22,7 @@ pub use error::TraceFileError;
 pub use export::{ExportFormat, export_blocks, export_without_names};
 pub use import::{ImportFormat, ImportSettings, import};
 pub use kinds::{KindRules, PathKind};
-pub use live::{LiveSettings, LiveTrace, TRACE_BYTES, recover_trace};
+pub use live::{LiveSettings, LiveTrace, TRACE_BYTES, TraceState, recover_trace};
 pub use manifest::{LostEvents, LostTime, Manifest, RecordedRing, TRACE_VERSION, TraceNote, TracePart, TracedProgram};
 pub use reader::TraceReader;
 pub use rings::RingImporter;

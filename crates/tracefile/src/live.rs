@@ -11,12 +11,13 @@
 //! are read from the ring again.
 
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use frieze_trace::{Recorder, RingFollower, read_ring};
+use frieze_trace::{Recorder, RingFollower, TraceError, read_ring};
 
 use crate::error::TraceFileError;
 use crate::kinds::KindRules;
@@ -32,6 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// manifest stays small.
 const LOOKS_MAX: usize = 240;
 const PARTS_PER_LOOKS: usize = 2000;
+const FIRST_LOOKS_MAX: usize = 8;
 /// Events that wait in memory at most: some 40 MiB.
 const EVENTS_MAX: usize = 1 << 18;
 /// How the thread yields to others.
@@ -87,28 +89,63 @@ impl LiveTrace {
     }
 }
 
-/// Adds what a killed program left in its ring; `None` if there is nothing to add, or a program records into the trace.
+/// What [`recover_trace`] found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TraceState {
+    /// The trace is whole.
+    Whole,
+    /// A program records into it: what came last is not in it yet.
+    InUse,
+    /// The program did not end it, and the directory cannot be written: what came last is missing.
+    Unwritable,
+    /// What the program left in its ring was added.
+    Completed(Manifest),
+    /// The ring of the program is not there any more: what came last is lost.
+    EndLost(Manifest),
+}
+
+/// Adds what a program that was killed left in its ring.
 ///
 /// # Errors
-/// `NoTrace`, `Bad`, `System`.
-pub fn recover_trace(dir: &Path) -> Result<Option<Manifest>, TraceFileError> {
-    if Manifest::load(dir)?.recording.is_none() {
-        return Ok(None);
-    }
-    match lock(dir) {
-        Ok(_locked) => recover(dir).map(Some),
-        Err(TraceFileError::InUse { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+/// `NoDirectory`, `NoTrace`, `Bad`, `System`; `Ring` if the ring is there and cannot be read.
+pub fn recover_trace(dir: &Path) -> Result<TraceState, TraceFileError> {
+    let Some(recording) = Manifest::load(dir)?.recording else { return Ok(TraceState::Whole) };
+    let locked = match lock(dir) {
+        // Another reader completes it: its work takes moments.
+        Err(TraceFileError::InUse { .. }) if !is_running(recording.process) => {
+            let path = dir.join(RECORDING_LOCK);
+            let file = File::open(&path).map_err(TraceFileError::system("open", &path))?;
+            file.lock().map_err(TraceFileError::system("lock", &path))?;
+            file
+        }
+        Err(TraceFileError::InUse { .. }) => return Ok(TraceState::InUse),
+        Err(TraceFileError::System { error, .. })
+            if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) =>
+        {
+            return Ok(TraceState::Unwritable);
+        }
+        locked => locked?,
+    };
+    let state = recover(dir);
+    drop(locked);
+    state
+}
+
+fn is_running(process: u32) -> bool {
+    Path::new(&format!("/proc/{process}")).exists()
 }
 
 /// As [`recover_trace`], for a trace that is locked.
-fn recover(dir: &Path) -> Result<Manifest, TraceFileError> {
+fn recover(dir: &Path) -> Result<TraceState, TraceFileError> {
     let mut trace = TraceWriter::resume(dir)?;
-    let Some(recorded) = trace.manifest().recording.take() else { return Ok(trace.into_manifest()) };
+    let Some(recorded) = trace.manifest().recording.take() else { return Ok(TraceState::Whole) };
     let mut names = trace.names()?;
-    let follower = RingFollower::open(&recorded.ring, recorded.place());
-    match follower.ok().filter(|ring| ring.started() == recorded.started && ring.process() == recorded.process) {
+    let ring = match RingFollower::open(&recorded.ring, recorded.place()) {
+        Err(TraceError::System { error, .. }) if error.kind() == ErrorKind::NotFound => None,
+        ring => Some(ring?).filter(|ring| ring.started() == recorded.started && ring.process() == recorded.process),
+    };
+    let is_there = ring.is_some();
+    match ring {
         Some(mut ring) => {
             let mut importer = RingImporter::default();
             // Names may lie in blocks that were read before.
@@ -118,12 +155,19 @@ fn recover(dir: &Path) -> Result<Manifest, TraceFileError> {
         }
         None => trace.manifest().note("programs whose last minute is missing: they were killed, their ring removed", 1),
     }
-    trace.finish(&names, &KindRules::built_in(), true)
+    let manifest = trace.finish(&names, &KindRules::built_in(), true)?;
+    if !is_there {
+        return Ok(TraceState::EndLost(manifest));
+    }
+    // Its events are in the trace. If it cannot be removed, a later program removes it.
+    drop(std::fs::remove_file(&recorded.ring));
+    Ok(TraceState::Completed(manifest))
 }
 
 /// Takes the right to record into a trace, until the file is dropped.
 fn lock(dir: &Path) -> Result<File, TraceFileError> {
     let path = dir.join(RECORDING_LOCK);
+    // A shared lock of a file that is open for reading would not exclude others.
     let file = File::options().create(true).append(true).open(&path);
     let file = file.map_err(TraceFileError::system("open", &path))?;
     match file.try_lock() {
@@ -220,7 +264,11 @@ impl LiveWriter {
         }
         let (_, blocks) = self.follower.ahead();
         let is_far = self.follower.place().claimed - self.committed > blocks / 4;
-        let looks_max = LOOKS_MAX * (1 + self.trace.manifest().parts.len() / PARTS_PER_LOOKS);
+        let looks_max = match self.trace.manifest().parts.len() {
+            // A first look at a trace that has just begun.
+            0 => FIRST_LOOKS_MAX,
+            parts => LOOKS_MAX * (1 + parts / PARTS_PER_LOOKS),
+        };
         let is_old = self.looks >= looks_max && self.trace.waiting() > 0;
         match is_far || is_old || self.trace.waiting() >= EVENTS_MAX {
             true => self.commit(),
@@ -264,6 +312,9 @@ impl LiveWriter {
         let content = self.follower.read_to_end();
         self.importer.add(&mut self.trace, &content, i64::MIN)?;
         self.importer.name(&mut self.names, self.trace.manifest());
-        self.trace.finish(&self.names, &self.rules, true)
+        let manifest = self.trace.finish(&self.names, &self.rules, true)?;
+        // Its events are in the trace.
+        drop(std::fs::remove_file(&self.ring));
+        Ok(manifest)
     }
 }

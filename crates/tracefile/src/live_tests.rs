@@ -13,7 +13,8 @@ use crate::live::LiveWriter;
 const HOUR_NS: i64 = 3_600_000_000_000;
 
 fn recorder(dir: &TempDir) -> Recorder {
-    let settings = RingSettings { bytes: 1 << 20, dir: dir.path().join("rings"), program: "mount".into() };
+    let settings =
+        RingSettings { bytes: 1 << 20, dir: dir.path().join("rings"), program: "mount".into(), is_live: true };
     Recorder::create(&settings).unwrap()
 }
 
@@ -64,7 +65,8 @@ fn what_a_program_records_is_in_its_trace_when_it_ends() {
     assert_eq!(inodes(&settings.dir), all(500));
     assert!(texts(&settings.dir).contains("/data/file-77.rs"));
     assert_eq!(manifest.parts.len(), 1, "half an hour is one file");
-    assert_eq!(recover_trace(&settings.dir).unwrap(), None, "it is whole");
+    assert_eq!(recover_trace(&settings.dir).unwrap(), TraceState::Whole);
+    assert!(!recorder.path().exists(), "its events are in the trace");
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn a_killed_program_leaves_a_whole_trace_and_its_ring_the_rest() {
         assert!(written.len() > 2400, "{}", written.len());
         (2500..3000).for_each(|number| record(&recorder, number));
         writer.look().unwrap();
-        assert_eq!(recover_trace(&settings.dir).unwrap(), None, "it is being recorded into");
+        assert_eq!(recover_trace(&settings.dir).unwrap(), TraceState::InUse);
         drop(writer);
         // A file that was written, but not yet named.
         let part = &parts(&settings.dir)[0];
@@ -89,7 +91,12 @@ fn a_killed_program_leaves_a_whole_trace_and_its_ring_the_rest() {
         if !is_ring_left {
             fs::remove_file(recorder.path()).unwrap();
         }
-        let manifest = recover_trace(&settings.dir).unwrap().expect("there is something to add");
+        let manifest = match recover_trace(&settings.dir).unwrap() {
+            TraceState::Completed(manifest) if is_ring_left => manifest,
+            TraceState::EndLost(manifest) if !is_ring_left => manifest,
+            state => panic!("{state:?}"),
+        };
+        assert!(!recorder.path().exists(), "nothing needs it any more");
         match is_ring_left {
             true => {
                 assert_eq!(inodes(&settings.dir), all(3000));
@@ -104,7 +111,7 @@ fn a_killed_program_leaves_a_whole_trace_and_its_ring_the_rest() {
             }
         }
         assert_eq!(parts(&settings.dir).len(), manifest.parts.len(), "files without a name are removed");
-        assert_eq!(recover_trace(&settings.dir).unwrap(), None);
+        assert_eq!(recover_trace(&settings.dir).unwrap(), TraceState::Whole);
     }
 }
 
@@ -218,4 +225,47 @@ fn a_disk_that_refuses_for_a_while_costs_what_the_ring_writes_over() {
     let manifest = writer.finish().unwrap();
     assert!(manifest.lost.overwritten > 30_000 && manifest.lost.spans.len() == 1, "{:?}", manifest.lost);
     assert!(manifest.events > before + 5_000);
+}
+
+#[test]
+fn what_is_not_of_the_trace_stays_where_it_is() {
+    let dir = TempDir::new().unwrap();
+    let (recorder, settings) = (recorder(&dir), settings(&dir));
+    let mut writer = LiveWriter::begin(&recorder, &settings).unwrap();
+    record(&recorder, 1);
+    writer.look().unwrap();
+    writer.commit().unwrap();
+    drop(writer);
+    let others = dir.path().join("others");
+    let (events, hour) = (settings.dir.join("events"), settings.dir.join("events/hour=1971-01-01T00"));
+    fs::create_dir_all(&others).unwrap();
+    fs::create_dir_all(&events).unwrap();
+    fs::create_dir(events.join("subdir")).unwrap();
+    fs::create_dir_all(hour.join("part-7.parquet")).unwrap();
+    let kept =
+        [others.join("thesis.txt"), others.join("part-0.parquet"), events.join("README"), hour.join("mine.parquet")];
+    kept.iter().for_each(|file| fs::write(file, b"mine").unwrap());
+    std::os::unix::fs::symlink(&others, events.join("hour=1970-01-02T00")).unwrap();
+    assert!(matches!(recover_trace(&settings.dir).unwrap(), TraceState::Completed(_)));
+    assert!(kept.iter().all(|file| file.exists()));
+}
+
+#[test]
+fn a_manifest_names_no_ring_that_is_no_file_and_no_number_beyond_reason() {
+    let dir = TempDir::new().unwrap();
+    let (recorder, settings) = (recorder(&dir), settings(&dir));
+    drop(LiveWriter::begin(&recorder, &settings).unwrap());
+    let path = settings.dir.join("manifest.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let ring = recorder.path().to_str().unwrap().to_owned();
+    for other in ["/dev/zero", "/tmp"] {
+        fs::write(&path, text.replace(&ring, other)).unwrap();
+        let refused = recover_trace(&settings.dir).unwrap_err().to_string();
+        assert!(refused.contains("it is no file"), "{refused}");
+    }
+    fs::write(&path, text.replace("\"events\": 0", "\"events\": 18446744073709551615")).unwrap();
+    let refused = recover_trace(&settings.dir).unwrap_err().to_string();
+    assert!(refused.contains("no trace has so many"), "{refused}");
+    fs::write(&path, text).unwrap();
+    assert!(matches!(recover_trace(&settings.dir).unwrap(), TraceState::Completed(_)), "its ring is still there");
 }

@@ -23,6 +23,8 @@ pub(crate) const RECORDING_LOCK: &str = "recording.lock";
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
 /// Programs that are named one by one.
 const PROGRAMS_MAX: usize = 1000;
+/// Largest number of a manifest: sums of many of them are numbers, too.
+const COUNT_MAX: u64 = 1 << 48;
 /// Spans of lost events that are named one by one.
 const SPANS_MAX: usize = 10_000;
 
@@ -239,6 +241,9 @@ impl Manifest {
     pub fn load(dir: &Path) -> Result<Manifest, TraceFileError> {
         let path = dir.join(MANIFEST);
         let len = match fs::metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !dir.exists() => {
+                return Err(TraceFileError::NoDirectory { path: dir.to_owned() });
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(TraceFileError::NoTrace { path: dir.to_owned() });
             }
@@ -252,6 +257,11 @@ impl Manifest {
         if manifest.format != FORMAT {
             let why = format!("its format is {:?}, not {FORMAT:?}", manifest.format);
             return Err(TraceFileError::bad(&path, why));
+        }
+        let counts = [manifest.events, manifest.lost.overwritten, manifest.lost.torn, manifest.lost.unknown];
+        let parts = manifest.parts.iter().flat_map(|part| [part.events, part.bytes]);
+        if let Some(count) = counts.into_iter().chain(parts).find(|count| *count > COUNT_MAX) {
+            return Err(TraceFileError::bad(&path, format!("it counts {count} events or bytes: no trace has so many")));
         }
         if manifest.version > TRACE_VERSION {
             let why = format!(

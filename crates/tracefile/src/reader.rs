@@ -28,7 +28,7 @@ impl TraceReader {
         let manifest = Manifest::load(dir)?;
         let mut files = Vec::new();
         let events = dir.join("events");
-        for hour in list(&events)? {
+        for hour in list(&events)?.into_iter().filter(|hour| hour.is_dir()) {
             files.extend(list(&hour)?.into_iter().filter(|file| file.extension().is_some_and(|ext| ext == "parquet")));
         }
         if let Some(part) = manifest.parts.iter().find(|part| !files.contains(&dir.join(&part.file))) {

@@ -163,7 +163,8 @@ fn bad_files_are_named_with_what_is_wrong() {
 #[test]
 fn a_ring_becomes_a_trace_with_paths_and_programs() {
     let dir = tempfile::tempdir().unwrap();
-    let settings = RingSettings { bytes: 1 << 20, dir: dir.path().join("rings"), program: "test".into() };
+    let settings =
+        RingSettings { bytes: 1 << 20, dir: dir.path().join("rings"), program: "test".into(), is_live: false };
     let recorder = Recorder::create(&settings).unwrap();
     let program: Program = recorder.program("sort -u");
     {

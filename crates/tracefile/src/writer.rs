@@ -108,14 +108,7 @@ impl TraceWriter {
             let next = parts.entry(part.begin_ns.div_euclid(HOUR_NS)).or_default();
             *next = number.saturating_add(1).max(*next);
         }
-        for hour in list(&dir.join("events"))? {
-            for file in list(&hour)? {
-                let names_file = |part: &TracePart| dir.join(&part.file) == file;
-                if !manifest.parts.iter().any(names_file) {
-                    fs::remove_file(&file).map_err(TraceFileError::system("remove", &file))?;
-                }
-            }
-        }
+        remove_unnamed(dir, &manifest)?;
         let has_value = COLUMNS.each_ref().map(|column| !manifest.absent.iter().any(|name| name == column.name));
         Ok(TraceWriter {
             dir: dir.to_owned(),
@@ -139,7 +132,7 @@ impl TraceWriter {
     /// # Errors
     /// `System`: a full disk, for one. The trace stays without a manifest then, and is no trace.
     pub fn push(&mut self, row: TraceRow) -> Result<(), TraceFileError> {
-        self.manifest.events += 1;
+        self.manifest.events = self.manifest.events.saturating_add(1);
         let end = row.start_ns.saturating_add(i64::try_from(row.duration_ns.unwrap_or(0)).unwrap_or(i64::MAX));
         self.begin_ns = Some(self.begin_ns.map_or(row.start_ns, |begin| begin.min(row.start_ns)));
         self.end_ns = self.end_ns.max(end);
@@ -156,11 +149,6 @@ impl TraceWriter {
     /// The words of the trace that this one goes on with.
     pub(crate) fn names(&self) -> Result<TraceNames, TraceFileError> {
         TraceReader::open(&self.dir)?.names()
-    }
-
-    /// Nothing is to be written.
-    pub(crate) fn into_manifest(self) -> Manifest {
-        self.manifest
     }
 
     /// Rows that are in memory.
@@ -278,6 +266,29 @@ impl TraceWriter {
             drop(fs::remove_dir(&self.dir));
         }
     }
+}
+
+/// Removes parts that a killed program wrote and did not name. Only names that this code gives, in directories of the
+/// trace: what lies there else, or where a link leads, belongs to others.
+fn remove_unnamed(dir: &Path, manifest: &Manifest) -> Result<(), TraceFileError> {
+    for hour in list(&dir.join("events"))? {
+        let is_dir = fs::symlink_metadata(&hour).is_ok_and(|found| found.is_dir());
+        let name = hour.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !is_dir || !name.starts_with("hour=") {
+            continue;
+        }
+        for file in list(&hour)? {
+            let part = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let part = TracePart { file: format!("events/{name}/{part}"), ..TracePart::default() };
+            let whole = TracePart { file: part.file.trim_end_matches(".partial").to_owned(), ..TracePart::default() };
+            let is_named = manifest.parts.iter().any(|named| named.file == part.file);
+            let is_file = fs::symlink_metadata(&file).is_ok_and(|found| found.is_file());
+            if whole.number().is_some() && is_file && !is_named {
+                fs::remove_file(&file).map_err(TraceFileError::system("remove", &file))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `2026-11-28T12`.

@@ -234,7 +234,11 @@ fn memory(loads: [&RecordedLoad; 2], server: &AdvisedServer) -> Advice {
         return Advice {
             topic,
             change: Some(format!("less memory: {} do as well", mib(size(at)))),
-            gain: format!("{} for other programs; reads lose {:.1} points", mib(now - size(at)), -points(at)),
+            gain: format!(
+                "{} for other programs; reads lose {:.1} points",
+                mib(now - size(at)),
+                (-points(at)).max(0.0)
+            ),
             points: points(at),
             command: Some(format!("frieze serve --memory {}", size(at) >> 20)),
             confidence,
@@ -285,7 +289,13 @@ fn young_share(loads: [&RecordedLoad; 2], server: &AdvisedServer) -> Advice {
 fn main_program(facts: &LoadFacts, of: impl Fn(&ProgramFacts) -> u64) -> Option<(&str, &ProgramFacts, f64)> {
     let (name, program) = facts.programs.iter().max_by_key(|(_, program)| of(program))?;
     let part = of(program) as f64 / facts.waited_ns().max(1) as f64;
-    Some((if name.is_empty() { "a program that the trace does not name" } else { name }, program, part))
+    let name = match name.as_str() {
+        "" => "a program that the trace does not name",
+        // What calls a mount is not recorded.
+        name if name.contains("frieze") && name.contains(" mount ") => "programs on the mount",
+        name => name,
+    };
+    Some((name, program, part))
 }
 
 fn syncs(load: &RecordedLoad, facts: &LoadFacts) -> Advice {

@@ -43,7 +43,7 @@ pub(crate) fn trace(options: &BenchOptions) -> Result<BenchReport> {
     let target = BenchTarget::start(options)?;
     let directory = tempfile::Builder::new().prefix("frieze-bench-trace-").tempdir()?;
     let rings = directory.path().join("rings");
-    let settings = RingSettings { bytes: RING_BYTES, dir: rings.clone(), program: "bench".to_owned() };
+    let settings = RingSettings { bytes: RING_BYTES, dir: rings.clone(), program: "bench".to_owned(), is_live: false };
     let clients = [target.client()?, target.traced_client(Recorder::create(&settings)?)?];
     let control = target.client()?;
     let scale = |usual| options.scaled(options.ops, usual);

@@ -75,7 +75,8 @@ fn shares(hits: &Value) -> [f64; 3] {
 fn what_a_server_finds_in_its_memory_is_predicted_within_two_points() {
     let settings = "young_bytes_max = 8388608\nold_bytes_max = 8388608\n";
     let mut server = Served::recorded(settings);
-    let rings = RingSettings { bytes: 32 << 20, dir: server.local("rings"), program: "load".to_owned() };
+    let rings =
+        RingSettings { bytes: 32 << 20, dir: server.local("rings"), program: "load".to_owned(), is_live: false };
     let trace = Some(Recorder::create(&rings).unwrap());
     let address = server.address.parse().unwrap();
     let client =
