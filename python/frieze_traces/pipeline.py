@@ -93,6 +93,9 @@ def analyze(folders, out, engine="duckdb", partial=False, memory=engines.MEMORY_
             file = next((file for trace in traces for file in trace.events if str(file) in str(error)), None)
             if file is None:
                 raise
+            if not file.exists():
+                text = f"{file} was removed while it was read: a trace that is recorded had reached its --trace-max"
+                raise TraceError(f"{text}. Copy the trace, and analyse the copy") from error
             reason = str(error).split("\n")[0][:300]
             raise TraceError(f"{file}: unreadable ({reason}). Copy it again, or leave it out with --partial") from error
     return traces, facts, run

@@ -77,6 +77,12 @@ const PLACES: &[CratePlace] = &[
             "frieze-base",
         ],
     ),
+    // It counts what the kernel keeps of a server's files, and what a simulation costs.
+    place(
+        "evidence",
+        "frieze-bench",
+        &["frieze-node", "frieze-client", "frieze-disk", "frieze-whatif", "frieze-wire", "frieze-hlc", "frieze-base"],
+    ),
     // Policies of the server under recorded loads.
     place("evidence", "frieze-whatif", &["frieze-tier", "frieze-tracefile", "frieze-trace", "frieze-base"]),
     // It makes events; what writes or replays them is above.
@@ -90,12 +96,6 @@ const PLACES: &[CratePlace] = &[
         &["frieze-hdfs", "frieze-client", "frieze-httpd", "frieze-wire", "frieze-hlc", "frieze-base"],
     ),
     place("doors", "frieze-hdfs", CLIENTS),
-    // It counts what the kernel keeps of a server's files, and what a simulation costs.
-    place(
-        "evidence",
-        "frieze-bench",
-        &["frieze-node", "frieze-client", "frieze-disk", "frieze-whatif", "frieze-wire", "frieze-hlc", "frieze-base"],
-    ),
     place("clients", "frieze-client", &["frieze-net", "frieze-trace", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place(
         "servers",

@@ -68,10 +68,8 @@ impl RingImporter {
             manifest.lost.overwritten += ring.overwritten;
             let first = self.newest_ns.or(ring.clocks.first().map(|(_, wall, _)| *wall)).unwrap_or(begin);
             let from_ns = first.max(since_ns).min(begin);
-            // Slots that a thread left empty count as lost, too: they are not known to have been.
-            if from_ns < begin {
-                manifest.add_lost_time(LostTime { from_ns, to_ns: begin, events: Some(ring.overwritten) });
-            }
+            // Slots that a thread left empty count as lost, too: they are not known to have been empty.
+            manifest.add_lost_time(LostTime { from_ns, to_ns: begin, events: Some(ring.overwritten) });
         }
     }
 

@@ -79,7 +79,7 @@ pub(crate) struct WhatIfArgs {
     pub(crate) durable_puts: bool,
 
     /// Seconds at the beginning that fill caches and are not counted.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) warm_up: u64,
 
     /// Decide about pages of 4 KiB, not about frames of 64 KiB: exact, slower, more memory.
@@ -104,7 +104,13 @@ pub(crate) struct WhatIfArgs {
     pub(crate) scale: Option<u32>,
 
     /// Begin every call later by a random time of up to so many milliseconds: does the network's latency matter?
-    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000))]
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u64).range(..=60_000)
+    )]
     pub(crate) jitter: u64,
 
     /// End the trace early, so many days before its end: was it long enough? Such as -2; fractions are allowed.
@@ -126,7 +132,7 @@ pub(crate) struct WhatIfArgs {
 
     /// What a server of frieze finds in its memory: predicted by its own policies, beside what a recorded server
     /// counted.
-    #[arg(long, conflicts_with_all = ["fast14", "profile", "set", "sweep", "figures", "out"])]
+    #[arg(long, conflicts_with_all = ["fast14", "profile", "set", "sweep", "sample", "figures", "report", "out"])]
     pub(crate) as_server: bool,
 
     /// Memory of that server for everything, such as 512M [default: as the trace says, else as on this machine].
