@@ -258,7 +258,8 @@ impl ServedRequest {
     pub fn queue_ns_of_pages(&self) -> u64 {
         let pages = u64::from(self.request.pages);
         let wait = self.begin_ns - self.request.at_ns;
-        pages * wait + (pages - 1) * self.seek_ns + self.transfer_ns() * (pages - 1) / 2
+        let moved = (pages - 1) * self.seek_ns + self.transfer_ns() * (pages - 1) / 2;
+        pages.saturating_mul(wait).saturating_add(moved)
     }
 
     /// Nanoseconds that the disk spent on its pages, summed.
@@ -270,7 +271,7 @@ impl ServedRequest {
     /// Nanoseconds from arrival to the end of each page, summed.
     #[inline]
     pub fn latency_ns_of_pages(&self) -> u64 {
-        self.queue_ns_of_pages() + self.exec_ns()
+        self.queue_ns_of_pages().saturating_add(self.exec_ns())
     }
 
     fn transfer_ns(&self) -> u64 {

@@ -151,12 +151,14 @@ impl SimOutcome {
         let sums = &mut self.disk[request.purpose as usize];
         sums.pages += u64::from(request.pages);
         sums.runs += 1;
-        sums.queue_ns += served.queue_ns_of_pages();
-        sums.exec_ns += served.exec_ns();
-        sums.run_latency_ns += served.end_ns - request.at_ns;
+        // Where disks are too slow for days, sums of waits are beyond any number: they stay at the largest.
+        sums.queue_ns = sums.queue_ns.saturating_add(served.queue_ns_of_pages());
+        sums.exec_ns = sums.exec_ns.saturating_add(served.exec_ns());
+        sums.run_latency_ns = sums.run_latency_ns.saturating_add(served.end_ns - request.at_ns);
         if request.foreground {
             let hop_ns = u64::from(request.hop_ns);
-            self.foreground_ns += served.latency_ns_of_pages() + u64::from(request.pages) * hop_ns;
+            let waited_ns = served.latency_ns_of_pages().saturating_add(u64::from(request.pages) * hop_ns);
+            self.foreground_ns = self.foreground_ns.saturating_add(waited_ns);
             self.foreground_runs.add(served.end_ns - request.at_ns + hop_ns);
         }
     }
@@ -260,7 +262,7 @@ impl SimOutcome {
 
     /// A call that waited for several requests is over.
     pub(crate) fn called(&mut self, pages: u64, latency_ns: u64) {
-        self.foreground_ns += pages * latency_ns;
+        self.foreground_ns = self.foreground_ns.saturating_add(pages.saturating_mul(latency_ns));
         if pages > 0 && latency_ns > 0 {
             self.foreground_runs.add(latency_ns);
         }
@@ -315,3 +317,31 @@ pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
 pub(crate) const YEAR_US: f64 = 365.25 * 86_400e6;
 /// 2^30.
 const GIB: f64 = 1_073_741_824.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::DiskRequest;
+    use crate::workload::IoPurpose;
+
+    #[test]
+    fn waits_beyond_any_number_stay_at_the_largest() {
+        let request = DiskRequest {
+            at_ns: 0,
+            offset: 0,
+            file: 0,
+            bytes: 65_536,
+            pages: 16,
+            purpose: IoPurpose::Read,
+            counts: true,
+            foreground: true,
+            call: 0,
+            hop_ns: 1,
+        };
+        let served = ServedRequest { request, begin_ns: u64::MAX / 20, seek_ns: 10, end_ns: u64::MAX / 20 + 1000 };
+        let mut outcome = SimOutcome::default();
+        (0..3).for_each(|_| outcome.served(served));
+        assert_eq!((outcome.disk[0].queue_ns, outcome.foreground_ns), (u64::MAX, u64::MAX));
+        assert_eq!((outcome.disk[0].runs, outcome.disk[0].exec_ns), (3, 3000));
+    }
+}
