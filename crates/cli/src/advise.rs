@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::args::AdviseArgs;
 use crate::failure::UsageError;
 use crate::format;
-use crate::machine::memory_bytes;
+use crate::machine::{memory_bytes, within_memory};
 use crate::rings::{named_rings, parse_size};
 use crate::run::CommandRun;
 use crate::trace_dirs::{add_rings, recover};
@@ -58,6 +58,7 @@ fn advise_from(run: &mut CommandRun, dir: &Path, given: Option<u64>, is_ours: bo
     recover(run, &[dir.to_owned()])?;
     let in_trace = || if is_ours { "the rings".to_owned() } else { format!("trace {}", format::local(dir)) };
     let trace = TraceLoad::open(dir).with_context(in_trace)?;
+    within_memory(trace.memory_bytes())?;
     let load = trace.read_apart().with_context(in_trace)?;
     let facts = LoadFacts::read(trace.reader()).with_context(in_trace)?;
     let machine_bytes = memory_bytes()?;

@@ -20,7 +20,7 @@ use frieze_whatif::{
 use crate::args::{ModelArg, OnFlashHitArg, PolicyArg, WhatIfArgs, WritesArg};
 use crate::failure::{EXIT_INTERRUPTED, UsageError, WorkInterrupted};
 use crate::format;
-use crate::machine::memory_bytes;
+use crate::machine::{simulation_bytes_max, within_memory};
 use crate::progress::ProgressLine;
 use crate::run::CommandRun;
 use crate::serve::stop_signals;
@@ -58,19 +58,13 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
         return Err(usage(WhatIfError::TooManySystems { count: systems_of_all, max: SYSTEMS_MAX }));
     }
 
-    let allowed_bytes = memory_bytes()? / 10 * 8;
-    let within = |needed_bytes: u64| {
-        let advice = "trace for a shorter time, or take a sample of the files".to_owned();
-        let refused = WhatIfError::TooMuchMemory { needed_bytes, allowed_bytes, advice };
-        if needed_bytes > allowed_bytes { Err(Error::from(refused)) } else { Ok(()) }
-    };
-    within(trace.memory_bytes())?;
+    within_memory(trace.memory_bytes())?;
     let workload = trace.read().with_context(|| format!("trace {}", format::local(&path)))?;
     let end_us = workload.span_us().saturating_sub(early_us);
     let workload = workload.jittered(args.jitter * 1000, JITTER_SEED);
     let workload = if early_us > 0 { workload.until(end_us) } else { workload };
     let load_bytes = LocalLoad::memory_bytes(&workload, &replication) + std::mem::size_of_val(workload.calls()) as u64;
-    within(load_bytes)?;
+    within_memory(load_bytes)?;
     if let (ReplicationModel::ErasureCoded(code), machines @ 2..) = (replication.model, workload.machines())
         && code.data + code.parity > machines
     {
@@ -81,7 +75,7 @@ pub(crate) fn what_if(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
     let local = if sample > 1 { local.sampled(sample) } else { local };
     // What is counted is one part of a part.
     let scale = scale.saturating_mul(sample);
-    let limits = SweepLimits { threads, memory_bytes: allowed_bytes - load_bytes };
+    let limits = SweepLimits { threads, memory_bytes: simulation_bytes_max()? - load_bytes };
 
     let sweep = SystemSweep::new(&local, &systems, limits)?;
     run.say_more(&format!(

@@ -34,6 +34,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOOKS_MAX: usize = 240;
 const PARTS_PER_LOOKS: usize = 2000;
 const FIRST_LOOKS_MAX: usize = 8;
+/// Looks between two tries to write, once one has failed: ten seconds.
+const RESTS: usize = 40;
 /// Events that wait in memory at most: some 40 MiB.
 const EVENTS_MAX: usize = 1 << 18;
 /// How the thread yields to others.
@@ -159,15 +161,13 @@ fn recover(dir: &Path) -> Result<TraceState, TraceFileError> {
     if !is_there {
         return Ok(TraceState::EndLost(manifest));
     }
-    // Its events are in the trace. If it cannot be removed, a later program removes it.
-    drop(std::fs::remove_file(&recorded.ring));
+    // The ring stays: the trace may be a copy, of which the original needs it too.
     Ok(TraceState::Completed(manifest))
 }
 
 /// Takes the right to record into a trace, until the file is dropped.
 fn lock(dir: &Path) -> Result<File, TraceFileError> {
     let path = dir.join(RECORDING_LOCK);
-    // A shared lock of a file that is open for reading would not exclude others.
     let file = File::options().create(true).append(true).open(&path);
     let file = file.map_err(TraceFileError::system("open", &path))?;
     match file.try_lock() {
@@ -189,6 +189,8 @@ pub(crate) struct LiveWriter {
     bytes_max: u64,
     /// Looks since the last commit.
     looks: usize,
+    /// Looks until a commit that failed is tried again.
+    rests: usize,
     /// Blocks that were claimed at the last commit.
     committed: u64,
     _locked: File,
@@ -232,6 +234,7 @@ impl LiveWriter {
             ring: recorder.path().to_owned(),
             bytes_max: settings.bytes_max,
             looks: 0,
+            rests: 0,
             committed: 0,
             _locked: locked,
         };
@@ -245,6 +248,8 @@ impl LiveWriter {
         let mut has_failed = false;
         while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             match self.look() {
+                // Nothing was tried.
+                Ok(()) if self.rests > 0 => {}
                 Ok(()) => has_failed = false,
                 Err(error) => {
                     if !std::mem::replace(&mut has_failed, true) {
@@ -270,10 +275,19 @@ impl LiveWriter {
             parts => LOOKS_MAX * (1 + parts / PARTS_PER_LOOKS),
         };
         let is_old = self.looks >= looks_max && self.trace.waiting() > 0;
-        match is_far || is_old || self.trace.waiting() >= EVENTS_MAX {
-            true => self.commit(),
-            false => Ok(()),
+        if self.rests > 0 {
+            self.rests -= 1;
+            return Ok(());
         }
+        if !is_far && !is_old && self.trace.waiting() < EVENTS_MAX {
+            return Ok(());
+        }
+        let committed = self.commit();
+        if committed.is_err() {
+            // A full disk stays full for some time.
+            self.rests = RESTS;
+        }
+        committed
     }
 
     /// Writes all that was taken.
@@ -300,11 +314,13 @@ impl LiveWriter {
     }
 
     fn write_names(&mut self) -> Result<(), TraceFileError> {
-        if !self.importer.take_new_words() && self.committed > 0 {
+        if !self.importer.has_new_words() && self.committed > 0 {
             return Ok(());
         }
         self.importer.name(&mut self.names, self.trace.manifest());
-        self.trace.write_names(&self.names, &self.rules, true)
+        self.trace.write_names(&self.names, &self.rules, true)?;
+        self.importer.words_are_written();
+        Ok(())
     }
 
     /// Writes what is left: nothing is recorded any more.

@@ -84,9 +84,14 @@ impl RingImporter {
         self.has_new_words |= !ring.words.is_empty();
     }
 
-    /// True if words came since this was called last.
-    pub(crate) fn take_new_words(&mut self) -> bool {
-        std::mem::take(&mut self.has_new_words)
+    /// True if words came that are not written yet.
+    pub(crate) fn has_new_words(&self) -> bool {
+        self.has_new_words
+    }
+
+    /// All words so far are in the trace.
+    pub(crate) fn words_are_written(&mut self) {
+        self.has_new_words = false;
     }
 
     /// Adds the words of all pieces so far to `names`. A trace of more than a million paths leaves names out, and

@@ -241,7 +241,11 @@ impl<'a> TraceReading<'a> {
         let host = row.actor.and_then(|actor| self.names.actors.get(&actor)).and_then(|actor| actor.host.as_deref());
         let machine = host.and_then(|host| self.machines.get(host)).copied().unwrap_or(0);
         let at_us = row.start_ns.saturating_sub(self.manifest.begin_ns).max(0) as u64 / 1000;
-        let calls = if self.takes_apart { u64::from(row.count.max(1)) } else { 1 };
+        let calls = if self.takes_apart { u64::from(row.count).clamp(1, PIECES_MAX) } else { 1 };
+        if bytes > CALL_BYTES_MAX * PIECES_MAX {
+            self.assume("a call of more than 64 GiB counts as one of 64 GiB");
+        }
+        let bytes = bytes.min(CALL_BYTES_MAX * PIECES_MAX);
         let longest = bytes.div_ceil(calls).clamp(1, CALL_BYTES_MAX);
         let mut done = 0;
         loop {
@@ -379,5 +383,7 @@ impl<'a> TraceReading<'a> {
 const MACHINES_MAX: usize = 64;
 /// A longer call becomes several.
 const CALL_BYTES_MAX: u64 = 1 << 30;
+/// Pieces of a call at most: what a row says is bounded, whoever wrote it.
+const PIECES_MAX: u64 = 64;
 /// Within so many microseconds of its output the inputs of a compaction move to the archive.
 const INPUTS_MOVE_US: u64 = 600 * 1_000_000;

@@ -10,17 +10,19 @@ use serde_json::{Value, json};
 use crate::args::WhatIfArgs;
 use crate::failure::UsageError;
 use crate::format::{self, TextTable};
-use crate::machine::memory_bytes;
+use crate::machine::{memory_bytes, within_memory};
 use crate::rings::parse_size;
 use crate::run::CommandRun;
-use crate::trace_dirs::trace_path;
+use crate::trace_dirs::{recover, trace_path};
 
 /// `frieze what-if --as-server`.
 pub(super) fn as_server(run: &mut CommandRun, args: &WhatIfArgs) -> Result<()> {
     let young = args.young.as_deref().map(young_share).transpose()?;
     let given = args.memory.as_deref().map(|text| memory_of(text, young)).transpose()?;
     let path = trace_path(args.trace.as_deref())?;
+    recover(run, std::slice::from_ref(&path))?;
     let trace = TraceLoad::open(&path)?;
+    within_memory(trace.memory_bytes())?;
     let scale = args.scale.unwrap_or(trace.one_in());
     let in_trace = || format!("trace {}", format::local(&path));
     let device = DeviceReplay::of(&trace).with_context(in_trace)?;

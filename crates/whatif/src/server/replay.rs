@@ -65,7 +65,12 @@ impl Replaying {
         }
         let number = |of: Option<u64>| of.unwrap_or(0);
         let (offset, asked, got) = (number(row.offset), number(row.asked), number(row.got));
-        if row.call == CallKind::DeviceShares && self.server.is_none() {
+        let is_shares = row.call == CallKind::DeviceShares;
+        if !is_shares && (asked > REQUEST_BYTES_MAX || got > REQUEST_BYTES_MAX) {
+            // No device has such a request.
+            return;
+        }
+        if is_shares && self.server.is_none() {
             let memory = ServerMemory { young_bytes: asked, old_bytes: got, small_share: None, ahead: None };
             let segment_bytes = number(row.inode).max(1);
             self.server = Some((memory, segment_bytes, ServerModel::new(&memory, offset)));
@@ -111,3 +116,6 @@ impl Replaying {
         }
     }
 }
+
+/// Largest request of a device, bytes: a segment, many times over.
+const REQUEST_BYTES_MAX: u64 = 1 << 32;
