@@ -383,7 +383,7 @@ impl<'a> TraceReading<'a> {
 const MACHINES_MAX: usize = 64;
 /// A longer call becomes several.
 const CALL_BYTES_MAX: u64 = 1 << 30;
-/// Pieces of a call at most: what a row says is bounded, whoever wrote it.
+/// Pieces of a call at most: a hostile trace names any number of bytes.
 const PIECES_MAX: u64 = 64;
 /// Within so many microseconds of its output the inputs of a compaction move to the archive.
 const INPUTS_MOVE_US: u64 = 600 * 1_000_000;
