@@ -1,7 +1,7 @@
 //! The majority of the voters of the metalog: which servers vote, how many of them are reachable, and the text of an
 //! error without a majority.
 
-use frieze_base::{ErrorKind, Fault};
+use frieze_base::{ErrorKind, Fault, NodeId};
 use frieze_cluster::{ClusterStatus, ClusterTrouble};
 use frieze_wire::message::ClusterNodeStatus;
 
@@ -40,16 +40,11 @@ impl ServerParts {
         }
     }
 
-    /// Marks the voters of the metalog, and the learners.
+    /// Marks the voters of the metalog, the learners, and those of them that will vote once they have caught up.
     pub(crate) fn name_voters(&self, nodes: &mut [ClusterNodeStatus]) {
         let Some(status) = self.planes.meta.status() else { return };
-        let is_in = |of: &[frieze_base::NodeId], node: u32| of.iter().any(|member| member.0 == node);
         for node in nodes {
-            node.metalog = match node.node {
-                id if is_in(&status.members.voters, id) => "voter".to_owned(),
-                id if is_in(&status.members.learners, id) => "learner".to_owned(),
-                _ => String::new(),
-            };
+            node.metalog = status.role_of(NodeId(node.node)).to_owned();
         }
     }
 

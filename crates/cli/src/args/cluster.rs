@@ -32,7 +32,7 @@ remedy), sync_bytes_per_s (what the server that answers gives
 at most to syncing servers; 0: no limit), nodes (a list of node, name, machine, site, address,
 state (up, draining, offline, or unknown: no leader is known and the answering server has had no recent contact with \
 it),
-metalog (voter or learner, as far as the server that answers knows; null: neither), lease_left_ms,
+metalog (voter, learner or joining, as far as the server that answers knows; null: none of these), lease_left_ms,
 clock_offset_us, targets, serving, heads, to_drain, capacity_bytes, remains_chains, remains_bytes, incarnation, \
 heartbeat, offline_since, last_contact,
 trouble, disk_full, disk_failed), chains (a list of chain, epoch, waits,
@@ -53,8 +53,9 @@ pub(crate) enum ClusterCommand {
     Status,
     /// The servers.
     #[command(
-        after_long_help = "Example:\n  frieze cluster nodes\n\nMETALOG says whether the server votes or learns; LEASE \
-            is how long the server may answer at most, CLOCK how far its clock is from the leader's."
+        after_long_help = "Example:\n  frieze cluster nodes\n\nMETALOG says whether the server votes, learns, or will \
+            vote once it has caught up (joining); LEASE is how long the server may answer at most, CLOCK how far its \
+            clock is from the leader's."
     )]
     Nodes,
     /// The chains, and their servers.

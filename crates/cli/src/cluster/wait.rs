@@ -107,7 +107,13 @@ fn lacking(reply: &ClusterReply, args: &WaitArgs, first: &Beats) -> Result<Optio
             let has_lease = |node: &ClusterNodeStatus| node.lease_left_ms.is_some_and(|left| left > 0);
             let is_silent = |node: &&ClusterNodeStatus| !has_spoken(node, first) || !has_lease(node);
             let silent = reply.nodes.iter().filter(|node| node.state == "up").find(is_silent);
-            Ok(silent.map(|node| format!("{} has not renewed its lease yet", node.name)))
+            if let Some(node) = silent {
+                return Ok(Some(format!("{} has not renewed its lease yet", node.name)));
+            }
+            // Until it votes, the cluster may not survive the loss of another server.
+            let has_no_vote_yet = |node: &&ClusterNodeStatus| matches!(node.metalog.as_str(), "" | "joining");
+            let joining = reply.nodes.iter().filter(|node| node.state == "up").find(has_no_vote_yet);
+            Ok(joining.map(|node| format!("{} has joined and does not vote yet", node.name)))
         }
         Goal::Joined => {
             if let (Some(name), None) = (name, named.peek()) {
@@ -170,6 +176,7 @@ mod tests {
             incarnation: 4,
             heartbeat,
             lease_left_ms: Some(1_500),
+            metalog: "voter".to_owned(),
             ..ClusterNodeStatus::default()
         }
     }
@@ -202,6 +209,12 @@ mod tests {
             assert_eq!(said(&now), Ok(Some("db1 has not renewed its lease yet".to_owned())));
         }
         now.nodes[0].lease_left_ms = Some(900);
+        for before_it_votes in ["", "joining"] {
+            now.nodes[1].metalog = before_it_votes.to_owned();
+            assert_eq!(said(&now), Ok(Some("db2 has joined and does not vote yet".to_owned())));
+        }
+        now.nodes[1].metalog = "learner".to_owned();
+        assert_eq!(said(&now), Ok(None), "five others vote");
         now.whole = 7;
         assert_eq!(said(&now), Ok(Some("1 chains are not whole".to_owned())));
         (now.whole, now.told_by) = (8, 2);

@@ -89,7 +89,12 @@ impl ServedCluster {
                 chain.targets.iter().filter(|target| target.state == "serving").count() == alive
                     && chain.waits.is_empty()
             };
-            (!reply.chains.is_empty() && reply.chains.iter().all(serving)).then_some(reply)
+            // As `frieze cluster wait --for whole`: until it votes, the loss of another server may stop the cluster.
+            let has_vote = |node: &frieze_client::ClusterNodeStatus| {
+                node.state != "up" || matches!(node.metalog.as_str(), "voter" | "learner")
+            };
+            let is_whole = !reply.chains.is_empty() && reply.chains.iter().all(serving);
+            (is_whole && reply.nodes.iter().all(has_vote)).then_some(reply)
         })
     }
 }

@@ -35,6 +35,22 @@ pub struct MetalogStatus {
     pub failed: Option<Fault>,
 }
 
+impl MetalogStatus {
+    /// What a node is in the metalog: a `voter`, a `learner`, `joining`: a learner that votes once it has caught up;
+    /// empty if it is no member.
+    pub fn role_of(&self, node: NodeId) -> &'static str {
+        if self.members.voters.contains(&node) {
+            "voter"
+        } else if !self.members.learners.contains(&node) {
+            ""
+        } else if self.members.voters.len() < self.voters_max {
+            "joining"
+        } else {
+            "learner"
+        }
+    }
+}
+
 impl RaftDriver {
     pub(crate) fn applied(&self) -> LogIndex {
         LogIndex(self.seen.applied.load(Ordering::Acquire))

@@ -226,7 +226,8 @@ pub struct ClusterNodeStatus {
     /// See `is_full`.
     #[prost(bool, tag = "22")]
     pub has_failed: bool,
-    /// `voter` or `learner` of the metalog, as the answering node knows it; empty: neither.
+    /// `voter` or `learner` of the metalog, or `joining`: a learner that votes once it has caught up. As the answering
+    /// node knows it; empty: none of them.
     #[prost(string, tag = "23")]
     pub metalog: String,
 }
