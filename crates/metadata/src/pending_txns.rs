@@ -22,7 +22,7 @@ pub(super) struct PendingTxn {
     waiting: Mutex<levels::PendingTxn, TxnState>,
     /// What it reads is added to it.
     reads: Option<SharedReadSet>,
-    /// The thread that sleeps until it is done. None on a lone server, whose threads run batches themselves.
+    /// The thread that sleeps until it is done, or until it is to run the next batch.
     sleeper: OnceLock<Thread>,
 }
 
@@ -45,6 +45,14 @@ impl TxnQueue {
         let mut queue = self.0.lock();
         let count = queue.len().min(BATCH_MAX);
         queue.drain(..count).collect()
+    }
+
+    /// Wakes the thread of the first transaction, if one waits.
+    pub(super) fn wake_first(&self) {
+        let first = self.0.lock().first().cloned();
+        if let Some(first) = first {
+            first.wake();
+        }
     }
 
     /// Takes one out again that no batch has taken.
@@ -71,14 +79,25 @@ impl PendingTxn {
         }
     }
 
+    /// Sets its outcome and wakes its thread.
     pub(super) fn finish(&self, result: Result<Outcome, Fault>) {
+        self.set_done(result);
+        self.wake();
+    }
+
+    /// Sets its outcome. Its thread sleeps on.
+    pub(super) fn set_done(&self, result: Result<Outcome, Fault>) {
         *self.waiting.lock() = TxnState::Done(result);
+    }
+
+    /// Wakes its thread, if it sleeps.
+    pub(super) fn wake(&self) {
         if let Some(sleeper) = self.sleeper.get() {
             sleeper.unpark();
         }
     }
 
-    /// From now on the calling thread is woken when it is done.
+    /// From now on [`PendingTxn::wake`] wakes the calling thread.
     pub(super) fn wake_me(&self) {
         // Called by the one thread that brought it.
         let _ = self.sleeper.set(std::thread::current());

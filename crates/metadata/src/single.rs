@@ -1,10 +1,15 @@
 //! The metalog of a lone server: the thread of a request orders, executes and answers its transaction.
 //!
-//! Batches form by themselves: a thread that finds the log locked leaves its transaction in the queue, and the thread
-//! that holds the lock takes all that wait (group commit without a timer).
+//! Batches form by themselves (group commit without a timer). One thread at a time *combines*: it takes all
+//! transactions that wait, and runs them as one batch. A thread that finds another one combining sleeps until its
+//! transaction is done, or until the combining thread leaves and wakes it as the next. No thread queues for the lock of
+//! the log to find that its transaction was run meanwhile.
+//!
+//! # Source
+//! Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA'10).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frieze_base::{Fault, LogIndex, Reason};
 use frieze_hlc::Hlc;
@@ -35,6 +40,9 @@ pub(super) struct SingleLog {
     /// No inode number above it is given before a larger bound is durable.
     ids_bound: AtomicU64,
     queue: TxnQueue,
+    /// A thread runs batches. It is set after a transaction is in the queue, and looked at before its thread sleeps; it
+    /// is cleared before the queue is looked at for the last time. So no transaction stays without a thread.
+    combining: AtomicBool,
     core: Mutex<levels::SingleCore, SingleCore>,
     appended: AtomicU64,
     closed: AtomicU64,
@@ -98,6 +106,7 @@ impl SingleLog {
             ids_above: AtomicU64::new(0),
             ids_bound: AtomicU64::new(0),
             queue: TxnQueue::default(),
+            combining: AtomicBool::new(false),
             appended: AtomicU64::new(log.last().0),
             closed: AtomicU64::new(log.closed().0),
             core: Mutex::new(SingleCore { log, files, effects: Vec::new(), over: false }),
@@ -112,16 +121,25 @@ impl SingleLog {
         reads: Option<SharedReadSet>,
     ) -> SingleRun {
         let slot = self.queue.put(transaction, reads.clone());
-        let mut core = self.lock();
-        // The thread that held the log before may have run this transaction in its batch.
+        slot.wake_me();
         while !slot.is_done() {
-            if core.over {
-                let transaction = self.queue.take_back(&slot).expect("batches are executed as they are taken");
+            if self.combining.swap(true, Ordering::SeqCst) {
+                // The thread that combines runs it, or wakes this one to run it.
+                frieze_locks::check_may_wait();
+                std::thread::park();
+                continue;
+            }
+            let mut core = self.lock();
+            let taken_back = if core.over { self.queue.take_back(&slot) } else { None };
+            let done = if core.over { Vec::new() } else { self.run_batch(&mut core, state) };
+            drop(core);
+            self.combining.store(false, Ordering::SeqCst);
+            self.queue.wake_first();
+            done.iter().filter(|one| !Arc::ptr_eq(one, &slot)).for_each(|one| one.wake());
+            if let Some(transaction) = taken_back {
                 return SingleRun::Over(Box::new(transaction), reads);
             }
-            self.run_batch(&mut core, state);
         }
-        drop(core);
         SingleRun::Done(slot.take())
     }
 
@@ -131,10 +149,11 @@ impl SingleLog {
         self.core.lock()
     }
 
-    fn run_batch(&self, core: &mut SingleCore, state: &AppliedState) {
+    /// Runs the transactions that wait as one batch, and returns them; their threads sleep on.
+    fn run_batch(&self, core: &mut SingleCore, state: &AppliedState) -> Vec<Arc<PendingTxn>> {
         let slots: Vec<Arc<PendingTxn>> = self.queue.take();
         if slots.is_empty() {
-            return;
+            return slots;
         }
         let transactions: Vec<Transaction> = slots.iter().map(|slot| slot.start()).collect();
         let ids_above = self.ids_above.load(Ordering::Acquire);
@@ -145,15 +164,16 @@ impl SingleLog {
                 let outcomes = state.apply_batch((index, stamp), &batch, reads);
                 self.appended.store(index.0, Ordering::Release);
                 for (slot, outcome) in slots.iter().zip(outcomes) {
-                    slot.finish(Ok(outcome));
+                    slot.set_done(Ok(outcome));
                 }
             }
             Err(fault) => {
                 for slot in &slots {
-                    slot.finish(Err(fault.clone()));
+                    slot.set_done(Err(fault.clone()));
                 }
             }
         }
+        slots
     }
 
     /// Takes over from the identity which inode numbers may be given.

@@ -3,3 +3,4 @@
 mod fixture;
 mod questions;
 mod raft;
+mod single;
