@@ -270,12 +270,6 @@ impl Namespace {
         self.directories.entry(directory).or_default().insert(EntryName::new(name), entry);
         let stored = StoredEntry { inode: id.0, kind: kind as i32, session: run.session.0, uid: run.caller.uid };
         run.change(VersionKey::Entry(directory, name), Some(stored.encode_to_vec()));
-        run.change(VersionKey::Link(id, directory, name), Some(Vec::new()));
-    }
-
-    /// The inode's own record of its names; the entry is the caller's.
-    pub(crate) fn clear_link(&mut self, run: &mut TxnRun<'_>, id: InodeId, directory: InodeId, name: &[u8]) {
-        run.change(VersionKey::Link(id, directory, name), None);
     }
 
     pub(crate) fn clear_entry(&mut self, run: &mut TxnRun<'_>, directory: InodeId, name: &[u8]) {
@@ -310,6 +304,11 @@ impl<'a> TxnRun<'a> {
 impl TxnRun<'_> {
     pub(crate) fn change(&mut self, key: VersionKey<'_>, value: Option<Vec<u8>>) {
         self.changes.push(KeyVersion { key: key.encode(), stamp: self.stamp, value });
+    }
+
+    /// The inode has a name that no cause of its version [`Inode::named`] has.
+    pub(crate) fn add_link(&mut self, id: InodeId, directory: InodeId, name: &[u8]) {
+        self.change(VersionKey::Link(id, directory, name), Some(Vec::new()));
     }
 
     /// Notes why an inode changes, for `log`.

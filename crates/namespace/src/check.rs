@@ -20,7 +20,7 @@ use crate::stored::{
     StoredEntry, StoredForgotten, StoredForgottenInodes, StoredFormat, StoredInode, StoredSession, StoredSnapshot,
     StoredXattr, decode,
 };
-use crate::timeline::{entry_at, names_at};
+use crate::timeline::{PlaceName, names_at};
 
 /// A key, and what its value reads as.
 type MergedKey<T> = (Vec<u8>, Option<T>);
@@ -106,7 +106,7 @@ impl HistoryCheck<'_> {
     }
 
     fn one_inode(&mut self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
-        let names = names_at(self.history, id, self.at)?;
+        let Some(names) = self.names_of(id)? else { return Ok(()) };
         let count = names.len() as u64;
         let should = match (id, inode.orphaned(), inode.is_directory()) {
             (InodeId::ROOT, ..) | (_, Some(_), _) => 0,
@@ -115,17 +115,6 @@ impl HistoryCheck<'_> {
         };
         if count != should {
             (self.wrong)(format!("inode {id} has {count} names, and should have {should}"));
-        }
-        for named in &names {
-            let entry = match entry_at(self.history, named.parent, &named.name, self.at) {
-                // Told with the versions.
-                Err(fault) if fault.reason == Reason::Corrupt => None,
-                entry => entry?,
-            };
-            if entry != Some(id) {
-                let name = String::from_utf8_lossy(&named.name).into_owned();
-                (self.wrong)(format!("inode {id} should be called {name:?} in directory {}, and is not", named.parent));
-            }
         }
         if inode.is_directory() && inode.orphaned().is_none() {
             self.one_directory(id, inode, names.first().map(|named| named.parent))?;
@@ -198,11 +187,19 @@ impl HistoryCheck<'_> {
             )),
             Some(_) => {}
         }
-        let link = self.history.newest(&VersionKey::Link(id, parent, name).encode(), self.at)?;
-        if link.is_none_or(|(_, value)| value.is_none()) {
+        let named = PlaceName { parent, name: name.to_vec() };
+        if self.names_of(id)?.is_some_and(|names| !names.contains(&named)) {
             (self.wrong)(format!("inode {id} does not know that it is called {shown:?} in directory {parent}"));
         }
         Ok(())
+    }
+
+    /// The names of an inode; `None` if a version of it or of a name cannot be read, which is reported with the versions.
+    fn names_of(&self, id: InodeId) -> Result<Option<Vec<PlaceName>>, Fault> {
+        match names_at(self.history, id, self.at) {
+            Err(fault) if fault.reason == Reason::Corrupt => Ok(None),
+            names => names.map(Some),
+        }
     }
 
     /// The first key of a letter above `after` that has a value at the instant, and what `read` makes of it. One at a

@@ -467,6 +467,7 @@ fn new_inode(run: &TxnRun<'_>, new: &NewInode) -> Result<Inode, Error> {
         atime_ns: new.atime_ns,
         size: if kind == FileKind::Symlink { new.target.len() as u64 } else { new.size },
         size_as_of: stamp,
+        named: Hlc::ZERO,
         parent: InodeId::default(),
         layout: Arc::new(FileLayout {
             chunk_bytes: new.chunk_bytes,

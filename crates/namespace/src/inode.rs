@@ -71,6 +71,9 @@ pub struct Inode {
     pub size: u64,
     /// Data stamped after it may make the file longer. Of a directory: when its entries last changed.
     pub size_as_of: Hlc,
+    /// Stamp of the version whose cause has the name in the home; ZERO if only links have its names. See
+    /// [`crate::names_at`].
+    pub named: Hlc,
     /// Directory that holds the (first known) name: the home. Its own id for the root, 0 when unknown.
     pub parent: InodeId,
     /// Chunk size, chains and time plug-in.

@@ -7,7 +7,7 @@
 //! | `F` | the format |
 //! | `H` stamp (8) page (4) | what was forgotten by the transaction of that stamp: page 0, then lists of its inodes |
 //! | `I` inode (8) | an inode |
-//! | `L` inode (8) parent (8) name | that the inode has this name: the entries by what they name, kept in the store only |
+//! | `L` inode (8) parent (8) name | a name that no version of the inode has ([`crate::names_at`]); in the store only |
 //! | `N` name | a named instant |
 //! | `R` session (8) seq (8) | a remembered outcome: only the newest is kept |
 //! | `S` session (8) | a session |

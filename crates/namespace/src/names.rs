@@ -1,6 +1,7 @@
 //! Names: make, link, remove, rename. Checks come in the order of Linux, so that a request with two faults fails alike.
 
 use frieze_base::InodeId;
+use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::quota::TreeUsage;
 use frieze_wire::txn::{Caller, Link, Make, MakeKind, MakeNameless, Remove, Rename, Special};
@@ -69,6 +70,7 @@ impl Namespace {
             atime_ns: run.stamp.unix_ns(),
             size: extra.target.len() as u64,
             size_as_of: run.stamp,
+            named: run.stamp,
             parent: place.parent,
             layout: parent.layout.clone(),
             links: if kind == FileKind::Directory { 2 } else { 1 },
@@ -133,6 +135,7 @@ impl Namespace {
             atime_ns: run.stamp.unix_ns(),
             size: 0,
             size_as_of: run.stamp,
+            named: Hlc::ZERO,
             parent: InodeId::default(),
             layout: self.share(layout),
             links: 0,
@@ -173,6 +176,7 @@ impl Namespace {
         }
         let kind = file.kind();
         self.set_entry(run, place.parent, &place.name, id, kind);
+        run.add_link(id, place.parent, &place.name);
         let stamp = run.stamp;
         let file = self.edit(run, id);
         file.add_place(place.parent);
@@ -342,7 +346,6 @@ impl Namespace {
     /// Gives an inode the name `to` for its name `from`, which the caller clears or gives away.
     fn move_name(&mut self, run: &mut TxnRun<'_>, entry: NameEntry, from: &PathEnd, to: &PathEnd) {
         let id = entry.inode();
-        self.clear_link(run, id, from.parent, &from.name);
         self.set_entry(run, to.parent, &to.name, id, entry.kind());
         if entry.kind() == FileKind::Directory && from.parent != to.parent {
             self.edit(run, from.parent).links -= 1;
@@ -352,6 +355,11 @@ impl Namespace {
         let inode = self.edit(run, id);
         inode.move_place(from.parent, to.parent);
         inode.ctime = stamp;
+        match inode.is_directory() || inode.links == 1 {
+            true => inode.named = stamp,
+            // The name in the home may be another one.
+            false => run.add_link(id, to.parent, &to.name),
+        }
         run.note_cause(id, VersionKind::Unnamed, &from.name);
         run.note_cause(id, VersionKind::Named, &to.name);
     }
@@ -359,7 +367,6 @@ impl Namespace {
     /// An inode loses a name; the entry and the parent are the caller's.
     fn take_name(&mut self, run: &mut TxnRun<'_>, id: InodeId, place: &PathEnd) {
         let stamp = run.stamp;
-        self.clear_link(run, id, place.parent, &place.name);
         let inode = self.edit(run, id);
         inode.ctime = stamp;
         if inode.is_directory() || inode.links == 1 {

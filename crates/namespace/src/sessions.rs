@@ -62,6 +62,7 @@ impl Namespace {
             atime_ns: stamp.unix_ns(),
             size: 0,
             size_as_of: stamp,
+            named: Hlc::ZERO,
             parent: InodeId::ROOT,
             layout: self.share(layout),
             links: 2,

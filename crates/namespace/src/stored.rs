@@ -155,6 +155,9 @@ pub(crate) struct StoredInode {
     /// What is made in it begins with an access list.
     #[prost(bool, tag = "32")]
     has_default_acl: bool,
+    /// Stamp of the version minus that of the one whose cause has the name in the home.
+    #[prost(sint64, tag = "33")]
+    named_before: i64,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -345,6 +348,7 @@ impl StoredInode {
             ctime_before: before(inode.ctime),
             mtime_before: before(inode.mtime_stamp),
             size_before: before(inode.size_as_of),
+            named_before: before(inode.named),
             mtime_off_ns: inode.mtime_ns.wrapping_sub(inode.mtime_stamp.unix_ns()),
             atime_off_ns: inode.atime_ns.wrapping_sub(inode.born.unix_ns()),
             chunk_bytes_log2: inode.layout.chunk_bytes.trailing_zeros(),
@@ -452,6 +456,7 @@ impl StoredInode {
             atime_ns: stored.atime_off_ns.wrapping_add(born.unix_ns()),
             size: stored.size,
             size_as_of: stamp(stored.size_before),
+            named: stamp(stored.named_before),
             parent: InodeId(stored.parent),
             layout: share(layout),
             links: stored.links,

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::history::VersionHistory;
 use crate::inode::Inode;
 use crate::key::VersionKey;
-use crate::stored::{StoredEntry, StoredInode, StoredXattr, decode, read_entry};
+use crate::stored::{StoredCause, StoredEntry, StoredInode, StoredXattr, decode, read_entry};
 
 /// What a version is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -416,13 +416,17 @@ pub fn entry_at(
 
 /// The names of an inode at an instant, by directory and name.
 ///
+/// Most inodes have one name, and no record of it but the directory entry: the version in which the inode got the name
+/// has it among its causes. Further names, and those that an edit gave, have a record each. A record stays when the
+/// name is taken: the directory entry decides.
+///
 /// # Errors
 /// `Corrupt`; those of the store.
 ///
 /// # Cost
-/// The names that it ever had.
+/// Two versions of the inode, an entry for each name found, and the records of its further names.
 pub fn names_at(history: &dyn VersionHistory, id: InodeId, at: Hlc) -> Result<Vec<PlaceName>, Fault> {
-    let mut names = Vec::new();
+    let mut names: Vec<PlaceName> = home_name(history, id, at)?.into_iter().collect();
     let mut broken = Ok(());
     let all = VersionKey::Link(id, InodeId(0), b"").encode();
     history.scan(&all[..9], &[], at, &mut |key, _, _| {
@@ -433,7 +437,33 @@ pub fn names_at(history: &dyn VersionHistory, id: InodeId, at: Hlc) -> Result<Ve
         broken.is_ok()
     })?;
     broken?;
-    Ok(names)
+    names.sort_unstable();
+    names.dedup();
+    let mut had = Vec::with_capacity(names.len());
+    for named in names {
+        if entry_at(history, named.parent, &named.name, at)? == Some(id) {
+            had.push(named);
+        }
+    }
+    Ok(had)
+}
+
+/// The name that an inode got in its home, if no record but a cause of a version has it.
+fn home_name(history: &dyn VersionHistory, id: InodeId, at: Hlc) -> Result<Option<PlaceName>, Fault> {
+    let key = VersionKey::Inode(id).encode();
+    let Some((from, Some(value))) = history.newest(&key, at)? else { return Ok(None) };
+    let (mut inode, mut stored) = StoredInode::read(from, &value, Arc::new)?;
+    if inode.named == Hlc::ZERO {
+        return Ok(None);
+    }
+    if inode.named != from {
+        let named = inode.named;
+        let Some((from, Some(value))) = history.newest(&key, named)? else { return Ok(None) };
+        (inode, stored) = StoredInode::read(from, &value, Arc::new)?;
+    }
+    let names = |cause: &StoredCause| matches!(cause.kind(), VersionKind::Make | VersionKind::Named);
+    let given = stored.causes.into_iter().rfind(names);
+    Ok(given.map(|cause| PlaceName { parent: inode.parent, name: cause.name }))
 }
 
 /// One version of a directory entry.

@@ -57,6 +57,7 @@ fn inode(acl: &Acl, (uid, gid): (u32, u32)) -> Inode {
         atime_ns: 0,
         size: 0,
         size_as_of: Hlc(1),
+        named: Hlc(1),
         parent: InodeId::ROOT,
         layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 1, plugin: String::new() }),
         links: 1,

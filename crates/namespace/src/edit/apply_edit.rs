@@ -63,7 +63,6 @@ impl Namespace {
         for naming in &names {
             let NameEdit { directory, name, old, new } = *naming;
             if let Some(old) = old {
-                self.clear_link(run, old.inode(), directory, name);
                 if new.is_none() {
                     self.clear_entry(run, directory, name);
                 }
@@ -71,6 +70,7 @@ impl Namespace {
             }
             if let Some((id, kind)) = new {
                 self.set_entry(run, directory, name, id, kind);
+                run.add_link(id, directory, name);
                 told.insert(id, name);
             }
             let parent = self.directory_changed(run, directory);

@@ -25,6 +25,7 @@ fn fresh() -> Inode {
         atime_ns: stamp.unix_ns(),
         size: 0,
         size_as_of: stamp,
+        named: stamp,
         parent: InodeId::ROOT,
         layout: layout(),
         links: 1,
@@ -48,6 +49,7 @@ fn full() -> Inode {
         atime_ns: i64::MIN,
         size: 1 << 40,
         size_as_of: Hlc(0x0065_c000_0000_0009),
+        named: stamp,
         parent: InodeId(77),
         layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 1, plugin: "json:/t".to_owned() }),
         links: 2,
@@ -155,6 +157,10 @@ fn golden_bytes_of_inodes() {
     assert_eq!(hex(&encoded(&without)), first_fields);
     let (back, _) = StoredInode::read(full().from, &all[..first_fields.len() / 2], Arc::new).unwrap();
     assert_eq!(back, without);
+    // A file that got its name before this version.
+    let named = Inode { named: Hlc(fresh().from.0 - 5), ..fresh() };
+    assert_eq!(hex(&encoded(&named)), format!("{}88020a", hex(&encoded(&fresh()))));
+    assert_eq!(StoredInode::read(named.from, &encoded(&named), Arc::new).unwrap().0, named);
     // Access lists.
     let extra = Extra { acl: Some(Box::new(listed())), has_default_acl: true, ..*full().extra.unwrap() };
     let with_list = Inode { extra: Some(Box::new(extra)), ..full() };
