@@ -132,6 +132,11 @@ enum BenchScenario {
     Undo,
     /// Five million writes (10 GiB), `kill -9`, and the time until the server answers again from a cold disk.
     Restart,
+    /// A million empty files in directories of 1,000 (--ops: how many): memory for a file, and starts with all of them
+    /// after a clean stop and after `kill -9`.
+    Files,
+    /// A million entries in one directory (--ops: how many) beside 1,000 in another: listing and lookup of one.
+    Directory,
     /// Half a million writes of 32 KiB into one chunk (15 GiB), then 64 KiB of random old states from a cold disk.
     Beyond,
     /// Random small writes into one chunk (300,000 of 1 KiB), then 64 KiB of random old states from a cold disk: with
@@ -228,6 +233,8 @@ fn one(scenario: BenchScenario, options: &BenchOptions) -> Result<BenchReport> {
         BenchScenario::Restore => scenarios::restore(options),
         BenchScenario::Undo => scenarios::undo(options),
         BenchScenario::Restart => scenarios::restart(options),
+        BenchScenario::Files => scenarios::files(options),
+        BenchScenario::Directory => scenarios::directory(options),
         BenchScenario::Beyond => scenarios::beyond(options),
         BenchScenario::Images => scenarios::images(options),
         BenchScenario::GetStorm => scenarios::get_storm(options),

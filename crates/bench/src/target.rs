@@ -72,6 +72,33 @@ impl BenchTarget {
         Ok(())
     }
 
+    /// Stops the server in good order.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        if let Some(mut server) = self.server.take() {
+            let pid = rustix::process::Pid::from_child(&server);
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+            let status = server.wait()?;
+            anyhow::ensure!(status.success(), "the server did not stop in good order: {status}");
+        }
+        Ok(())
+    }
+
+    /// Bytes of the files in its data directory, as the disk counts them.
+    pub(crate) fn disk_bytes(&self) -> Result<u64> {
+        use std::os::unix::fs::MetadataExt;
+        let (mut bytes, mut directories) = (0, vec![self.own_directory()?.join(DATA)]);
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory)? {
+                let (path, meta) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
+                bytes += meta.blocks() * 512;
+                if meta.is_dir() {
+                    directories.push(path);
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Starts the server that was killed, on its directory.
     pub(crate) fn start_again(&mut self) -> Result<()> {
         let (server, address) = serve(self.own_directory()?)?;

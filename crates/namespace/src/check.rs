@@ -194,7 +194,7 @@ impl HistoryCheck<'_> {
         Ok(())
     }
 
-    /// The names of an inode; `None` if a version of it or of a name cannot be read, which is reported with the versions.
+    /// The names of an inode; `None` if a version of it or of a name cannot be read: the versions are reported.
     fn names_of(&self, id: InodeId) -> Result<Option<Vec<PlaceName>>, Fault> {
         match names_at(self.history, id, self.at) {
             Err(fault) if fault.reason == Reason::Corrupt => Ok(None),
