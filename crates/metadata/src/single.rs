@@ -124,8 +124,8 @@ impl SingleLog {
         slot.wake_me();
         while !slot.is_done() {
             if self.combining.swap(true, Ordering::SeqCst) {
-                // The thread that combines runs it, or wakes this one to run it.
-                frieze_locks::check_may_wait();
+                // The thread that combines runs it, or wakes this one to run it. Combining takes no lock above that of
+                // the log, so this is as a wait for the lock of the log.
                 std::thread::park();
                 continue;
             }

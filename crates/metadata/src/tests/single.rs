@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use frieze_base::{InodeId, Seq, SessionId};
+use frieze_locks::{Mutex, levels};
 use frieze_wire::txn::MakeKind;
 
 use super::fixture::{lone, make, open_session, run};
@@ -59,6 +60,9 @@ fn the_thread_that_leaves_wakes_the_next_one() {
         let session = open_session(&metadata, number, false);
         // Not scoped: a thread that stays asleep is not waited for.
         thread::spawn(move || {
+            // As a thread that settles a file.
+            let writers = Mutex::<levels::Appender, ()>::default();
+            let _no_writers = writers.lock();
             for round in 1..=ROUNDS {
                 begin.wait();
                 let file = make(&format!("/{number}-{round}"), MakeKind::File(false));
