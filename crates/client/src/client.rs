@@ -284,21 +284,6 @@ impl Client {
         self.fs().delete_snapshot(name)
     }
 
-    /// Waits until a file is closed by [`File::close_later`](crate::File::close_later), then for `moment` so that
-    /// others may follow, and settles them. False once the client was closed. One thread calls it again and again.
-    pub fn settle_closed(&self, moment: Duration) -> bool {
-        if !self.0.close_queue.wait() {
-            return false;
-        }
-        self.0.pause(moment);
-        if let Some(batch) = self.0.close_queue.take()
-            && let Err(error) = self.0.settle(&batch)
-        {
-            tracing::debug!("files are settled at the end of the session: {error}");
-        }
-        true
-    }
-
     /// For a program that is about to end and may have much to close: every call, those in flight included, fails with
     /// `Unanswered` after `limit` from now.
     pub fn end_within(&self, limit: Duration) {

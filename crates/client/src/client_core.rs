@@ -4,7 +4,7 @@
 //! `deferred`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{Fault, MonoTime};
@@ -31,7 +31,9 @@ pub(crate) struct ClientCore {
     pub(crate) hello: HelloReply,
     pub(crate) sequence: Arc<Sequence>,
     pub(crate) grants: WriteGrants,
-    pub(crate) close_queue: CloseQueue,
+    pub(crate) close_queue: Arc<CloseQueue>,
+    /// True if a thread settles the files in it; set by the first of them.
+    pub(crate) is_settling: OnceLock<bool>,
     pub(crate) open_files: OpenFileList,
     pub(crate) servers: Servers,
     pub(crate) recalls: RecallConnection,
@@ -66,7 +68,8 @@ impl ClientCore {
             hello,
             sequence: Arc::default(),
             grants: WriteGrants::default(),
-            close_queue: CloseQueue::default(),
+            close_queue: Arc::default(),
+            is_settling: OnceLock::new(),
             open_files: OpenFileList::default(),
             servers,
             recalls: RecallConnection::default(),

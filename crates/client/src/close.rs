@@ -1,14 +1,19 @@
 //! Files that were closed a moment ago, to be settled together.
 //!
 //! Settling reports a file's length and returns the right to write it: a transaction that no call waits for. Programs
-//! that write many small files close them one after the other, and one transaction settles a few of them.
+//! that make many small files close them one after the other, and one transaction settles a few of them.
 //!
-//! Guarantees: every file added is returned once, in a batch of one caller; at most [`FILES_MAX`] wait.
-//! Leaves to others: sending the batch, and how long it may wait ([`crate::Client::settle_closed`]).
+//! Guarantees: every file added is returned once, in a batch of one caller; at most [`FILES_MAX`] wait, for at most
+//! [`MOMENT`].
+//! Leaves to others: sending the batch (`deferred`).
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
 
 use frieze_wire::txn::{Caller, Op, Settle, SettleAll};
+
+use crate::client_core::ClientCore;
 
 /// The closed files that wait.
 #[derive(Debug, Default)]
@@ -63,6 +68,13 @@ impl CloseQueue {
         !self.changed.wait_while(batch, idle).unwrap_or_else(PoisonError::into_inner).has_ended
     }
 
+    /// Waits for other files to follow the first one; ends early with the queue.
+    pub(crate) fn linger(&self) {
+        let batch = self.lock();
+        let goes_on = |batch: &mut CloseBatch| !batch.has_ended;
+        drop(self.changed.wait_timeout_while(batch, MOMENT, goes_on));
+    }
+
     /// Ends the queue with the session, which settles every file.
     pub(crate) fn end(&self) {
         let mut batch = self.lock();
@@ -90,6 +102,25 @@ impl CloseBatch {
     }
 }
 
+/// Starts the thread that settles the files that wait. It ends with the client. False if the system has no thread to
+/// give.
+pub(crate) fn start_settling(client: &Arc<ClientCore>) -> bool {
+    let (queue, client): (_, Weak<ClientCore>) = (Arc::clone(&client.close_queue), Arc::downgrade(client));
+    let settle = move || {
+        while queue.wait() {
+            queue.linger();
+            let (Some(client), Some(batch)) = (client.upgrade(), queue.take()) else { continue };
+            if let Err(error) = client.settle(&batch) {
+                tracing::debug!("files are settled at the end of the session: {error}");
+            }
+        }
+    };
+    thread::Builder::new().name("frieze-settle".to_owned()).spawn(settle).is_ok()
+}
+
+/// How long a closed file waits for others. Until then the server computes its length from the bytes themselves, which
+/// costs a request for the length a little more.
+const MOMENT: Duration = Duration::from_millis(20);
 /// Files that one transaction settles. More would save little and hold the server's writers longer.
 const FILES_MAX: usize = 16;
 

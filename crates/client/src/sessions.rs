@@ -119,6 +119,7 @@ impl ClientCore {
 impl Drop for ClientCore {
     /// Ends the session if the server answers at once. Otherwise the session stays open and keeps what its files hold.
     fn drop(&mut self) {
+        self.close_queue.end();
         let session = self.current_session();
         if self.servers.is_closed() || session == SessionId(0) {
             return;

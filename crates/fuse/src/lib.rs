@@ -23,7 +23,6 @@ mod at;
 mod attr_prefetch;
 mod attributes;
 mod cache;
-mod close;
 mod complete_dirs;
 mod errno;
 mod error;
@@ -225,7 +224,6 @@ fn start(
         let channel = session.as_fd().try_clone_to_owned().map_err(refused)?;
         operations.cache.begin(notify::KernelNotifier::new(channel).map_err(refused)?);
         let (client, cache) = (operations.client.clone(), operations.cache.clone());
-        close::watch(client.clone()).map_err(refused)?;
         recalls::watch(client, cache, operations.locking.clone()).map_err(refused)?;
     }
     mountpoint::read_ahead(&mountpoint, READ_AHEAD_KIB);

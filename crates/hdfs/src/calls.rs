@@ -79,7 +79,6 @@ impl Calls {
         };
         let service = Arc::new(service);
         let failed = |source| Error::System { doing: "start a thread", source };
-        service.settle_closed().map_err(failed)?;
         service.store_leases(ended).map_err(failed)?;
         Ok(Calls(service))
     }

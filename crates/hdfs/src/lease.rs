@@ -102,7 +102,7 @@ pub(crate) fn close_file(lease: Arc<FileLease>, end: Option<u64>) -> Result<(), 
         }
     }
     match Arc::try_unwrap(lease) {
-        Ok(lease) => lease.file.close_unused_later().map_err(|error| failed(error, &path)),
+        Ok(lease) => lease.file.close().map_err(|error| failed(error, &path)),
         // A transfer is about to end, and closes the file.
         Err(_) => Ok(()),
     }

@@ -50,13 +50,6 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts the thread that closes files later. It ends with the client.
-    pub(crate) fn settle_closed(&self) -> io::Result<()> {
-        let client = self.names.client.clone();
-        let settle = move || while client.settle_closed(CLOSED_MOMENT) {};
-        thread::Builder::new().name("hdfs-settle".to_owned()).spawn(settle).map(drop)
-    }
-
     /// Starts the thread that stores leases. It ends with the sender of `ended`.
     pub(crate) fn store_leases(self: &Arc<Service>, ended: Receiver<Infallible>) -> io::Result<()> {
         let service = Arc::downgrade(self);
@@ -288,8 +281,6 @@ fn storage_policy() -> proto::BlockStoragePolicy {
     }
 }
 
-/// How long the close of an empty file waits for others.
-const CLOSED_MOMENT: Duration = Duration::from_millis(5);
 /// Age of a lease when it is stored, at least, and interval of the check.
 const STORE_EVERY: Duration = Duration::from_secs(1);
 /// How long a gateway that closes waits for the end of its session.

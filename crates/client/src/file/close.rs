@@ -5,6 +5,7 @@ use frieze_wire::message::Durability;
 use frieze_wire::txn::{Op, Settle};
 
 use crate::Error;
+use crate::close::start_settling;
 use crate::file::File;
 
 /// What the session holds after a file is settled.
@@ -24,46 +25,28 @@ enum WriteState {
 }
 
 impl File {
-    /// Closes the file. If it was written to, its length is settled when this returns.
+    /// Closes the file. If it was written to, its length is settled when this returns. If not, its unused grant is
+    /// returned a moment later, together with those of other files.
     ///
     /// # Errors
-    /// As any call. The file is closed all the same, and nothing that was acknowledged is lost.
+    /// As any call, for this file or those that were closed just before it. The file is closed all the same, and
+    /// nothing that was acknowledged is lost.
     pub fn close(mut self) -> Result<(), Error> {
         let shared = self.shared.clone();
         let scope = shared.scope(CallKind::Close);
         scope.inode(self.inode.0);
         match self.release() {
             Some((mode, WriteState::Dirty)) => self.settle(mode),
-            // An unused grant is no different from one that was taken back, so no call has to wait for its return.
+            // An unused grant is no different from one that was taken back, so no call has to wait for its return. But
+            // others may write to a file of rows only when its writer has settled it.
+            Some((mode, WriteState::Clean)) if !self.has_user_time() => self.settle_later(mode),
             Some((mode, WriteState::Clean)) if !self.defer_settle(mode) => self.settle(mode),
             _ => Ok(()),
         }
     }
 
-    /// As [`File::close`]; but if nothing was written to the file, its unused grant is returned a moment later,
-    /// together with those of other files: for programs with a thread that calls
-    /// [`Client::settle_closed`](crate::Client::settle_closed).
-    ///
-    /// # Errors
-    /// As [`File::close`], for this file or those that were closed just before it.
-    pub fn close_unused_later(mut self) -> Result<(), Error> {
-        let shared = self.shared.clone();
-        let scope = shared.scope(CallKind::Close);
-        scope.inode(self.inode.0);
-        match self.release() {
-            // Others may write to a file of rows only when its writer has settled it.
-            Some((mode, WriteState::Clean)) if !self.has_user_time() && self.shared.servers.age().is_alone() => {
-                self.settle_later(mode)
-            }
-            Some((mode, WriteState::Clean)) if !self.defer_settle(mode) => self.settle(mode),
-            Some((mode, WriteState::Dirty)) => self.settle(mode),
-            _ => Ok(()),
-        }
-    }
-
-    /// As [`File::close`], later, together with other files closed in the same moment: for programs with a thread that
-    /// calls [`Client::settle_closed`](crate::Client::settle_closed). If the request is lost with the connection, the
-    /// end of the session settles the file.
+    /// As [`File::close`], but a written file may be settled later, too, together with others closed in the same
+    /// moment. If the request is lost with the connection, the end of the session settles the file.
     ///
     /// # Errors
     /// As [`File::close`], for this file or those that were closed just before it.
@@ -104,6 +87,9 @@ impl File {
 
     /// Settles together with other files that are closed now.
     fn settle_later(&self, mode: SettleMode) -> Result<(), Error> {
+        if !*self.shared.is_settling.get_or_init(|| start_settling(&self.shared)) {
+            return if self.defer_settle(mode) { Ok(()) } else { self.settle(mode) };
+        }
         match self.shared.close_queue.add(self.caller.as_ref(), self.settlement(mode)) {
             Some(batch) => self.shared.settle(&batch),
             None => Ok(()),
