@@ -4,6 +4,7 @@
 //! one state, and by no caller.
 //! Leaves to others: closing the instant of a question; rights, but where a question names a caller.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
@@ -56,7 +57,7 @@ impl Metadata {
 
     /// The current version of an inode in memory. `None` if there is none, or if only the history has it.
     pub fn current(&self, id: InodeId) -> Option<Inode> {
-        self.state.read().current(id).cloned()
+        self.state.read().current(id).map(Cow::into_owned)
     }
 
     /// The current version of an inode that a client has open. The history has it if the inode was forgotten whole.
@@ -66,7 +67,7 @@ impl Metadata {
     pub fn open_inode(&self, id: InodeId) -> Result<Inode, Fault> {
         let namespace = self.state.read();
         match namespace.current(id) {
-            Some(inode) => Ok(inode.clone()),
+            Some(inode) => Ok(inode.into_owned()),
             None if namespace.horizons().is_wholly_expired(id) => namespace.inode(&self.state.versions, id, None),
             None => Err(Reason::StaleHandle.into()),
         }
@@ -84,12 +85,12 @@ impl Metadata {
 
     /// What an inode in memory is.
     pub fn kind(&self, id: InodeId) -> Option<FileKind> {
-        self.state.read().current(id).map(Inode::kind)
+        self.state.read().current(id).map(|inode| inode.kind())
     }
 
     /// How the bytes of a file in memory are spread.
     pub fn current_layout(&self, id: InodeId) -> Option<ChunkLayout> {
-        self.state.read().current(id).map(ChunkLayout::of)
+        self.state.read().current(id).map(|inode| ChunkLayout::of(&inode))
     }
 
     /// How the bytes of a file are spread: that is settled by its birth, whether it still has a name or not.
@@ -99,7 +100,7 @@ impl Metadata {
     pub fn layout(&self, id: InodeId) -> Result<ChunkLayout, Fault> {
         let namespace = self.state.read();
         match namespace.current(id) {
-            Some(inode) => Ok(ChunkLayout::of(inode)),
+            Some(inode) => Ok(ChunkLayout::of(&inode)),
             None => namespace.inode(&self.state.versions, id, None).map(|inode| ChunkLayout::of(&inode)),
         }
     }

@@ -24,8 +24,8 @@ impl Metadata {
         let grants = inode.grants().iter().filter(|grant| grant.session == session && !grant.is_stopped);
         Ok(WriteTarget {
             kind: inode.kind(),
-            layout: ChunkLayout::of(inode),
-            timed: (!inode.plugin().is_empty()).then(|| inode.clone()),
+            layout: ChunkLayout::of(&inode),
+            timed: (!inode.plugin().is_empty()).then(|| (*inode).clone()),
             granted: grants.flat_map(|grant| grant.chunks.iter().cloned()).collect(),
             is_open: namespace.session(session).is_some(),
             reaches_from: inode.reaches_from(),
@@ -48,7 +48,7 @@ impl Metadata {
     pub fn writable_inode(&self, id: InodeId) -> Result<Inode, Fault> {
         let namespace = self.state.read();
         namespace.check_kept(id, None)?;
-        Ok(namespace.current(id).ok_or(Reason::StaleHandle)?.clone())
+        Ok(namespace.current(id).ok_or(Reason::StaleHandle)?.into_owned())
     }
 
     /// The first of these chunks that `session` may not write, by this version of the inode.
@@ -69,7 +69,7 @@ impl Metadata {
 
     /// As [`OtherWriter::of`], of a file in memory.
     pub fn other_writer(&self, id: InodeId, session: SessionId) -> Option<OtherWriter> {
-        self.state.read().current(id).and_then(|inode| OtherWriter::of(inode, session))
+        self.state.read().current(id).and_then(|inode| OtherWriter::of(&inode, session))
     }
 
     /// Whether `session` may be given a grant on a file that it says it has open for writing: it has one, or the caller
@@ -80,7 +80,7 @@ impl Metadata {
     pub fn check_grantable(&self, id: InodeId, session: SessionId, caller: &Caller) -> Result<(), Fault> {
         let namespace = self.state.read();
         match namespace.current(id) {
-            Some(inode) if !holds_grant(inode, session) => check_access(inode, caller, MAY_WRITE),
+            Some(inode) if !holds_grant(&inode, session) => check_access(&inode, caller, MAY_WRITE),
             _ => Ok(()),
         }
     }
@@ -95,13 +95,13 @@ impl Metadata {
 
     /// Where bytes of a file in memory may lie.
     pub fn file_chunks(&self, id: InodeId) -> Option<FileChunks> {
-        self.state.read().current(id).map(FileChunks::of)
+        self.state.read().current(id).map(|inode| FileChunks::of(&inode))
     }
 
     /// The same of several files, of one state.
     pub fn chunks_of_files(&self, files: &[InodeId]) -> Vec<(InodeId, FileChunks)> {
         let namespace = self.state.read();
-        files.iter().filter_map(|id| Some((*id, FileChunks::of(namespace.current(*id)?)))).collect()
+        files.iter().filter_map(|id| Some((*id, FileChunks::of(&*namespace.current(*id)?)))).collect()
     }
 
     /// What a session may write.

@@ -86,7 +86,8 @@ impl Namespace {
     }
 
     fn set_lists(&mut self, run: &mut TxnRun<'_>, id: InodeId, lists: AclChange) -> Result<OpResult, Error> {
-        check_owns(run.caller, self.live_inode(id)?)?;
+        let inode = self.live_inode(id)?;
+        check_owns(run.caller, &inode)?;
         let mut all = self.xattrs.get(&id).cloned().unwrap_or_default();
         let mut changes = Vec::new();
         let mut change = |name: &'static [u8], acl: Option<Acl>| {
@@ -160,7 +161,7 @@ impl Namespace {
 
     /// Gives an inode that was just made the attributes of the lists that it has inherited.
     pub(crate) fn add_inherited(&mut self, run: &mut TxnRun<'_>, parent: InodeId, id: InodeId) {
-        let Some(inode) = self.inodes.get(id).filter(|inode| inode.has_acl()) else { return };
+        let Some(inode) = self.inodes.unpacked(id).filter(|inode| inode.has_acl()) else { return };
         let access = inode.acl().map(|acl| (ACCESS_ACL_XATTR, acl.encode()));
         let default = self.xattrs.get(&parent).and_then(|all| all.get(DEFAULT_ACL_XATTR));
         let default = default.filter(|_| inode.has_default_acl()).map(|value| (DEFAULT_ACL_XATTR, value.to_vec()));

@@ -3,6 +3,8 @@
 //! An operation first checks everything, then changes memory and notes which inodes it touched; at the end every
 //! touched inode becomes one version. So a failed operation leaves no trace but its remembered outcome.
 
+use std::borrow::Cow;
+
 use frieze_base::{FastMap, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, VersionKind};
@@ -14,7 +16,6 @@ use crate::history::KeyVersion;
 use crate::inode::Inode;
 use crate::key::{Cached, VersionKey};
 use crate::model::NameEntry;
-use crate::name::EntryName;
 use crate::namespace::Namespace;
 use crate::read_set::{NoReadSet, ReadSet};
 use crate::stored::{StoredCause, StoredEntry, StoredInode, StoredOutcome};
@@ -171,10 +172,10 @@ impl Namespace {
     fn seal(&mut self, run: TxnRun<'_>) {
         let TxnRun { session, caller, stamp, changes, touched, .. } = run;
         for DirtyInode { id, causes } in touched {
-            let inode = self.inodes.get_mut(id).expect("what was touched is in memory");
-            inode.trim();
-            let value = StoredInode::of(inode, session, caller.uid, causes).encode_to_vec();
+            let inode = self.inodes.trimmed(id).expect("what was touched is in memory");
+            let value = StoredInode::of(&inode, session, caller.uid, causes).encode_to_vec();
             changes.push(KeyVersion { key: VersionKey::Inode(id).encode(), stamp, value: Some(value) });
+            self.inodes.pack(id);
             self.forget_if_done(id);
         }
         self.trim_orphans();
@@ -220,7 +221,7 @@ impl Namespace {
     }
 
     /// The inode a target names, to be changed.
-    pub(crate) fn subject(&self, run: &TxnRun<'_>, target: &Target) -> Result<(InodeId, &Inode), Error> {
+    pub(crate) fn subject(&self, run: &TxnRun<'_>, target: &Target) -> Result<(InodeId, Cow<'_, Inode>), Error> {
         let walk = PathWalk { namespace: self, history: &NoHistory, at: None, caller: run.caller, reads: run.reads };
         let last = if target.follow { FinalLink::Follow } else { FinalLink::Stay };
         let place = walk.place(target, last)?;
@@ -233,7 +234,7 @@ impl Namespace {
         Ok((id, inode))
     }
 
-    pub(crate) fn live_inode(&self, id: InodeId) -> Result<&Inode, Error> {
+    pub(crate) fn live_inode(&self, id: InodeId) -> Result<Cow<'_, Inode>, Error> {
         self.kept(id, None)?;
         self.inodes.get(id).ok_or(Error::StaleHandle { inode: id })
     }
@@ -267,17 +268,13 @@ impl Namespace {
         kind: FileKind,
     ) {
         let entry = NameEntry::new(id, kind, run.stamp);
-        self.directories.entry(directory).or_default().insert(EntryName::new(name), entry);
+        self.directories.set(directory, name, entry);
         let stored = StoredEntry { inode: id.0, kind: kind as i32, session: run.session.0, uid: run.caller.uid };
         run.change(VersionKey::Entry(directory, name), Some(stored.encode_to_vec()));
     }
 
     pub(crate) fn clear_entry(&mut self, run: &mut TxnRun<'_>, directory: InodeId, name: &[u8]) {
-        let entries = self.directories.get_mut(&directory).expect("the operation found the name in it");
-        entries.remove(name);
-        if entries.is_empty() {
-            self.directories.remove(&directory);
-        }
+        self.directories.remove(directory, name).expect("the operation found the name in it");
         run.change(VersionKey::Entry(directory, name), None);
     }
 

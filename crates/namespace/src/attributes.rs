@@ -45,14 +45,14 @@ pub(crate) enum XattrClass {
 impl Namespace {
     pub(crate) fn set_attr(&mut self, run: &mut TxnRun<'_>, op: &SetAttr) -> Result<OpResult, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
-        check_set_attr(run.caller, inode, op)?;
-        let settled = op.settled.as_ref().filter(|settled| settled.inode == id.0 && is_current(inode, settled));
-        let size = op.size.filter(|len| !op.extend || *len > length_of(inode, settled));
+        check_set_attr(run.caller, &inode, op)?;
+        let settled = op.settled.as_ref().filter(|settled| settled.inode == id.0 && is_current(&inode, settled));
+        let size = op.size.filter(|len| !op.extend || *len > length_of(&inode, settled));
         let nothing = size.is_none() && op.mode.is_none() && op.uid.is_none() && op.gid.is_none();
         if nothing && op.atime.is_none() && op.mtime.is_none() {
             return Ok(OpResult::with(id));
         }
-        let grows = size.map_or(0, |len| len.saturating_sub(length_of(inode, settled)));
+        let grows = size.map_or(0, |len| len.saturating_sub(length_of(&inode, settled)));
         if grows > 0 && inode.orphaned().is_none() && inode.parent.0 != 0 {
             self.check_room(inode.parent, TreeUsage { files: 0, bytes: grows }, None)?;
         }
@@ -104,7 +104,7 @@ impl Namespace {
 
     pub(crate) fn set_xattr(&mut self, run: &mut TxnRun<'_>, op: &SetXattr) -> Result<OpResult, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
-        check_xattr_change(run.caller, inode, &op.name)?;
+        check_xattr_change(run.caller, &inode, &op.name)?;
         if is_acl(&op.name) {
             return self.set_acl_xattr(run, id, op);
         }
@@ -128,10 +128,10 @@ impl Namespace {
             return Err(Error::AttributesFull { bytes, bytes_max: XATTRS_BYTES_MAX });
         }
         if op.name == QUOTA_XATTR {
-            check_quota(inode, &op.value)?;
+            check_quota(&inode, &op.value)?;
         }
         if op.name == PLUGIN_XATTR {
-            let plugin = check_plugin(inode, &op.value)?;
+            let plugin = check_plugin(&inode, &op.value)?;
             self.bind_plugin(run, id, plugin);
         }
         self.xattrs.entry(id).or_default().insert(op.name.as_slice().into(), op.value.as_slice().into());
@@ -146,7 +146,7 @@ impl Namespace {
 
     pub(crate) fn remove_xattr(&mut self, run: &mut TxnRun<'_>, op: &RemoveXattr) -> Result<OpResult, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
-        check_xattr_change(run.caller, inode, &op.name)?;
+        check_xattr_change(run.caller, &inode, &op.name)?;
         if is_acl(&op.name) {
             return self.remove_acl_xattr(run, id, op);
         }

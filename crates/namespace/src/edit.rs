@@ -9,6 +9,7 @@
 
 mod apply_edit;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -123,7 +124,7 @@ impl Namespace {
         };
         for brought in &op.brought {
             let id = InodeId(brought.inode);
-            if self.inodes.get(id).is_some() {
+            if self.inodes.contains(id) {
                 continue;
             }
             let (inode, _) = StoredInode::read(Hlc(brought.from), &brought.value, Arc::new)?;
@@ -169,7 +170,7 @@ impl Namespace {
     /// # Errors
     /// `StaleHandle` if it never was; those of the store.
     pub fn bring(&self, history: &dyn VersionHistory, id: InodeId) -> Result<Option<NamelessInode>, Fault> {
-        if self.inodes.get(id).is_some() {
+        if self.inodes.contains(id) {
             return Ok(None);
         }
         let Some((from, Some(value))) = history.newest(&VersionKey::Inode(id).encode(), Hlc::MAX)? else {
@@ -190,11 +191,12 @@ impl Namespace {
     }
 
     /// An inode as it is before the edit, or as the edit makes or brings it.
-    pub(crate) fn drafted<'a>(&'a self, draft: &'a Draft<'_>, id: InodeId) -> Result<&'a Inode, Error> {
+    pub(crate) fn drafted<'a>(&'a self, draft: &'a Draft<'_>, id: InodeId) -> Result<Cow<'a, Inode>, Error> {
         self.kept(id, None)?;
         let new = || draft.new.get(usize::try_from(id.0.checked_sub(draft.first_new)?).ok()?).map(|(inode, _)| inode);
-        let held = self.inodes.get(id).or_else(|| draft.brought.get(&id).map(|(inode, _)| inode)).or_else(new);
-        held.ok_or(Error::StaleHandle { inode: id })
+        let brought = || draft.brought.get(&id).map(|(inode, _)| inode);
+        let found = self.inodes.get(id).or_else(|| brought().or_else(new).map(Cow::Borrowed));
+        found.ok_or(Error::StaleHandle { inode: id })
     }
 
     fn draft_names<'a>(&self, draft: &mut Draft<'a>, op: &'a Edit) -> Result<(), Error> {
@@ -278,7 +280,7 @@ impl Namespace {
             match inode.is_directory() {
                 true if names > 1 => return Err(Error::NotPermitted { why: "a directory has one name only" }),
                 true if names == 0 => {
-                    let now = self.directories.get(&id).map_or(0, BTreeMap::len) as i64;
+                    let now = self.directories.count(id) as i64;
                     if now + children.get(&id).copied().unwrap_or(0) != 0 {
                         return Err(Error::NotEmpty { name: format!("inode {id}") });
                     }
@@ -326,7 +328,7 @@ impl Namespace {
             if checked.insert(naming.directory) && naming.directory.0 < draft.first_new {
                 // One that comes back is the caller's to fill, or lets him.
                 let back = directory.links == 0 && directory.uid == caller.uid;
-                if !back && !allows(directory, caller, MAY_WRITE | MAY_EXECUTE) {
+                if !back && !allows(&directory, caller, MAY_WRITE | MAY_EXECUTE) {
                     return Err(Error::denied("changing names next to", naming.name));
                 }
                 if directory.links > 0 && naming.directory != InodeId::ROOT {
@@ -343,7 +345,7 @@ impl Namespace {
                 }
                 let elsewhere =
                     draft.tallies[&old.inode()].gains.iter().any(|&directory| directory != naming.directory);
-                if inode.is_directory() && elsewhere && !allows(inode, caller, MAY_WRITE) {
+                if inode.is_directory() && elsewhere && !allows(&inode, caller, MAY_WRITE) {
                     return Err(Error::denied("moving", naming.name));
                 }
             }
@@ -387,7 +389,7 @@ impl Namespace {
             if inode.kind() != FileKind::File {
                 return Err(Error::InvalidArgument { why: "only a regular file has bytes" });
             }
-            if !owns && !allows(inode, caller, MAY_WRITE) {
+            if !owns && !allows(&inode, caller, MAY_WRITE) {
                 return Err(Error::denied("writing", what().as_bytes()));
             }
             let bytes_max = file_bytes_max(inode.chunk_bytes());
@@ -409,10 +411,10 @@ impl Namespace {
             let all = all.get_or_insert_default();
             for xattr in &state.xattrs {
                 if !owns {
-                    check_xattr_change(caller, inode, &xattr.name)?;
+                    check_xattr_change(caller, &inode, &xattr.name)?;
                 }
                 match &xattr.value {
-                    Some(value) if *xattr.name == *PLUGIN_XATTR => drop(check_plugin(inode, value)?),
+                    Some(value) if *xattr.name == *PLUGIN_XATTR => drop(check_plugin(&inode, value)?),
                     Some(value) if is_acl(&xattr.name) => drop(check_acl(inode.kind(), &xattr.name, value)?),
                     _ => {}
                 }

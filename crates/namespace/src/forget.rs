@@ -118,7 +118,7 @@ impl Namespace {
         self.horizons.add(run.stamp, forgetting, of);
         for id in nameless {
             // No question about it is answered any more.
-            let file = self.inodes.get(id).filter(|inode| !inode.is_directory());
+            let file = self.inodes.unpacked(id).filter(|inode| !inode.is_directory());
             if let Some(since) = file.and_then(Inode::orphaned) {
                 self.orphans.remove(&(since, id));
                 self.forget_if_done(id);

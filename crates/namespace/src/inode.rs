@@ -267,9 +267,14 @@ impl Inode {
         self.extra.get_or_insert_default()
     }
 
+    /// True if it has a box with nothing in it.
+    pub(crate) fn is_untrimmed(&self) -> bool {
+        self.extra.as_deref().is_some_and(Extra::is_empty)
+    }
+
     /// Gives back the box when nothing is in it: a file that was written and closed is as small as before.
     pub(crate) fn trim(&mut self) {
-        if self.extra.as_deref().is_some_and(Extra::is_empty) {
+        if self.is_untrimmed() {
             self.extra = None;
         }
     }

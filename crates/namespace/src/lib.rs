@@ -5,7 +5,7 @@
 //! Leaves to others: ordering and durability (`metalog`), keeping the versions (a [`VersionHistory`]), the bytes of
 //! files and their unsettled length (`multilog`), proving callers and checking capabilities (`node`).
 //!
-//! The present is in memory: inodes in pages by id, a sorted map of names for each directory, about 170 bytes a file.
+//! The present is in memory, packed (`present`): inodes in pages by number, names in sorted blocks; 50 bytes a file.
 //! Every change is also a [`KeyVersion`]: a key and its value from a stamp on. The store keeps all of them, so the past
 //! is a lookup of the newest version at or before the instant, and a version in memory that is old enough answers for
 //! the past too. Nothing is ever overwritten, so an answer at t does not change.
@@ -33,19 +33,18 @@ mod key;
 mod load;
 mod memory;
 mod model;
-mod name;
 mod names;
 mod namespace;
 mod newest;
 mod past_session;
 mod patch;
+mod present;
 mod quota;
 mod quotas;
 mod read;
 mod read_set;
 mod sessions;
 mod stored;
-mod table;
 mod timeline;
 mod tree_at;
 mod walk;
@@ -72,6 +71,7 @@ pub use names::LINKS_MAX;
 pub use namespace::{Namespace, NamespaceCounts, ORPHANS_KEPT_MAX};
 pub use past_session::PastSession;
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
+pub use present::{PackedInodes, PackedNames, PresentSnapshot, VisitPiece};
 pub use read::ListedEntry;
 pub use read_set::{NoReadSet, ReadSet};
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};

@@ -1,9 +1,8 @@
 //! Loading the current state at a restart.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use frieze_base::{FastMap, Fault, InodeId, Seq};
+use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, Seq};
 use frieze_hlc::Hlc;
 use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::{Format, Outcome};
@@ -11,13 +10,12 @@ use frieze_wire::txn::{Format, Outcome};
 use crate::error::Error;
 use crate::inode::{FileLayout, Inode};
 use crate::key::VersionKey;
-use crate::model::{FileLayouts, NameEntry, NamedInstant, SessionState};
-use crate::name::EntryName;
+use crate::model::{NamedInstant, SessionState};
 use crate::namespace::Namespace;
+use crate::present::{DirectoryBuilder, DirectoryTable, FileLayouts, INODE_ID_MAX};
 use crate::stored::{
     StoredFormat, StoredInode, StoredOutcome, StoredSession, StoredSnapshot, StoredXattr, decode, read_entry,
 };
-use crate::table::INODE_ID_MAX;
 
 /// Inodes of a list while they are loaded: some 600 KiB.
 const LOADED_TOGETHER: usize = 4096;
@@ -26,10 +24,10 @@ const LOADED_TOGETHER: usize = 4096;
 /// thread.
 #[derive(Debug, Default)]
 pub struct LoadedNames {
-    directories: FastMap<InodeId, BTreeMap<EntryName, NameEntry>>,
-    /// The directory that comes now, and what of it has come: a map is made at once of all that it is to hold.
+    directories: DirectoryTable,
+    /// The directory that comes now, and what of it has come.
     parent: InodeId,
-    names: Vec<(EntryName, NameEntry)>,
+    names: DirectoryBuilder,
     /// Of [`LOADED_TOGETHER`] each: one list of all would be copied whenever it grows.
     inodes: Vec<Vec<(InodeId, Inode)>>,
     layouts: FileLayouts,
@@ -44,10 +42,16 @@ impl LoadedNames {
         match VersionKey::decode(key) {
             Some(VersionKey::Entry(parent, name)) => {
                 if parent != self.parent {
+                    if parent < self.parent {
+                        return Err(Error::Corrupt { what: "order of directories" }.into());
+                    }
                     self.end_directory();
                     self.parent = parent;
                 }
-                self.names.push((EntryName::new(name), read_entry(stamp, value)?));
+                let entry = read_entry(stamp, value)?;
+                if name.is_empty() || name.len() > NAME_BYTES_MAX || !self.names.push(name, entry) {
+                    return Err(Error::Corrupt { what: "name of a directory entry, or the order of names" }.into());
+                }
             }
             Some(VersionKey::Inode(id)) => {
                 let inode = read_inode(id, stamp, value, &mut self.layouts)?;
@@ -66,9 +70,9 @@ impl LoadedNames {
     }
 
     fn end_directory(&mut self) {
-        if !self.names.is_empty() {
-            let before = self.directories.insert(self.parent, std::mem::take(&mut self.names).into_iter().collect());
-            assert!(before.is_none(), "keys come in their order");
+        if let Some(names) = self.names.finish() {
+            let is_first = self.directories.insert(self.parent, names);
+            assert!(is_first, "directories come in their order");
         }
     }
 }
@@ -116,7 +120,7 @@ impl Namespace {
             }
             VersionKey::Xattr(id, name) => {
                 let stored: StoredXattr = decode(value, "extended attribute")?;
-                if self.inodes.get(id).is_some() {
+                if self.inodes.contains(id) {
                     self.xattrs.entry(id).or_default().insert(name.into(), stored.value.into());
                     if name == QUOTA_XATTR {
                         self.quota_changed(id);
@@ -145,12 +149,23 @@ impl Namespace {
     }
 
     fn load_inode(&mut self, id: InodeId, stamp: Hlc, value: &[u8]) -> Result<(), Error> {
-        let inode = read_inode(id, stamp, value, &mut self.layouts)?;
+        let inode = read_inode(id, stamp, value, self.inodes.layouts_mut())?;
         self.put_loaded(id, inode);
         Ok(())
     }
 
     fn put_loaded(&mut self, id: InodeId, inode: Inode) {
+        let plain = inode.extra.is_none();
+        if plain {
+            (self.last_id, self.alive) = (self.last_id.max(id.0), self.alive + 1);
+            return self.inodes.insert_packed(id, inode);
+        }
+        self.inodes.insert(id, inode.clone());
+        self.count_loaded(id, &inode);
+    }
+
+    /// Notes what the state has of an inode beside the inode, which is in memory.
+    pub(crate) fn count_loaded(&mut self, id: InodeId, inode: &Inode) {
         self.last_id = self.last_id.max(id.0);
         for grant in inode.grants() {
             self.granted.entry(grant.session).or_default().insert(id);
@@ -159,7 +174,6 @@ impl Namespace {
             Some(since) => self.keep_orphan(since, id, inode.is_directory()),
             None => self.alive += 1,
         }
-        self.inodes.insert(id, inode);
         self.forget_if_done(id);
         self.trim_orphans();
     }

@@ -1,22 +1,13 @@
 //! What the current state consists of: entries of directories, attributes, sessions, outcomes, named instants.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use frieze_base::InodeId;
 use frieze_hlc::Hlc;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Outcome;
 
-use crate::inode::{FileLayout, Inode};
-
-/// One copy of each layout; those of inodes long gone are dropped when a new one comes.
-#[derive(Debug, Default)]
-pub(crate) struct FileLayouts {
-    all: BTreeSet<Arc<FileLayout>>,
-    /// The one asked for last: most inodes have that of the one before.
-    last: Option<Arc<FileLayout>>,
-}
+use crate::inode::Inode;
 
 /// Extended attributes of one inode, by name.
 pub(crate) type Xattrs = BTreeMap<Box<[u8]>, Box<[u8]>>;
@@ -79,32 +70,18 @@ pub struct NamedInstant {
     pub uid: u32,
 }
 
-impl FileLayouts {
-    /// The copy of a layout that all share.
-    pub(crate) fn share(&mut self, layout: FileLayout) -> Arc<FileLayout> {
-        if let Some(shared) = self.last.as_ref().filter(|shared| shared.is(&layout)) {
-            return Arc::clone(shared);
-        }
-        let shared = match self.all.get(&layout) {
-            Some(shared) => Arc::clone(shared),
-            None => {
-                self.last = None;
-                self.all.retain(|shared| Arc::strong_count(shared) > 1);
-                let shared = Arc::new(layout);
-                self.all.insert(Arc::clone(&shared));
-                shared
-            }
-        };
-        self.last = Some(Arc::clone(&shared));
-        shared
-    }
-}
-
 impl NameEntry {
     const KIND_SHIFT: u32 = 56;
+    /// What stands before the first name.
+    pub(crate) const NONE: NameEntry = NameEntry { packed: 0, from: Hlc::ZERO };
 
     pub(crate) fn new(inode: InodeId, kind: FileKind, from: Hlc) -> NameEntry {
         NameEntry { packed: inode.0 | (kind as u64) << Self::KIND_SHIFT, from }
+    }
+
+    /// The same of a number that may be too large: `None` then.
+    pub(crate) fn checked(inode: u64, kind: FileKind, from: Hlc) -> Option<NameEntry> {
+        (inode >> Self::KIND_SHIFT == 0).then(|| NameEntry::new(InodeId(inode), kind, from))
     }
 
     pub(crate) fn inode(self) -> InodeId {

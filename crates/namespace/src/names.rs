@@ -1,5 +1,7 @@
 //! Names: make, link, remove, rename. Checks come in the order of Linux, so that a request with two faults fails alike.
 
+use std::borrow::Cow;
+
 use frieze_base::InodeId;
 use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, VersionKind};
@@ -54,7 +56,7 @@ impl Namespace {
             None => self.check_addition(run, &place)?,
         };
         let (kind, mode, mut extra) = new_inode(run, kind, op.mode)?;
-        let mode = self.inherit((place.parent, parent), (kind, mode, op.umask), &mut extra);
+        let mode = self.inherit((place.parent, &parent), (kind, mode, op.umask), &mut extra);
         let takes_over = replaced.and_then(|id| self.inodes.get(id)).is_some_and(|old| old.links == 1);
         self.check_room(place.parent, TreeUsage { files: u64::from(!takes_over), bytes: 0 }, None)?;
         if !extra.grants.is_empty() {
@@ -110,7 +112,8 @@ impl Namespace {
         }
         self.check_removal(run, place, found.inode())?;
         // A caller that may only remove the name uses `remove`.
-        if !allows(self.live_inode(found.inode())?, run.caller, MAY_WRITE) {
+        let file = self.live_inode(found.inode())?;
+        if !allows(&file, run.caller, MAY_WRITE) {
             return Err(Error::denied("replacing", &place.name));
         }
         Ok(found.inode())
@@ -213,7 +216,7 @@ impl Namespace {
         match (op.directory, is_directory) {
             (true, false) => return Err(Error::not_directory(&place.name)),
             (false, true) => return Err(Error::is_directory(&place.name)),
-            (true, true) if self.directories.contains_key(&id) => {
+            (true, true) if self.directories.count(id) > 0 => {
                 return Err(Error::NotEmpty { name: lossy(&place.name) });
             }
             _ => {}
@@ -326,7 +329,7 @@ impl Namespace {
             let exchanged = to.found.filter(|_| exchange);
             for (entry, place) in [(Some(moved), from), (exchanged, to)] {
                 if let Some(entry) = entry.filter(|&entry| is_directory(entry))
-                    && !allows(self.live_inode(entry.inode())?, run.caller, MAY_WRITE)
+                    && !allows(self.live_inode(entry.inode())?.as_ref(), run.caller, MAY_WRITE)
                 {
                     return Err(Error::denied("moving", &place.name));
                 }
@@ -336,7 +339,7 @@ impl Namespace {
         if let Some(replaced) = replaced {
             run.reads.add(Cached::Names(replaced));
         }
-        if replaced.is_some_and(|replaced| self.directories.contains_key(&replaced)) {
+        if replaced.is_some_and(|replaced| self.directories.count(replaced) > 0) {
             return Err(Error::NotEmpty { name: lossy(&to.name) });
         }
         self.check_room_to_move((moved.inode(), from.parent), (to.found.map(NameEntry::inode), to.parent), exchange)?;
@@ -379,13 +382,13 @@ impl Namespace {
     }
 
     /// Checks that the caller may add a name to the directory, and answers the directory.
-    fn check_addition(&self, run: &TxnRun<'_>, place: &PathEnd) -> Result<&Inode, Error> {
+    fn check_addition(&self, run: &TxnRun<'_>, place: &PathEnd) -> Result<Cow<'_, Inode>, Error> {
         run.reads.add(Cached::Inode(place.parent));
         let parent = self.live_inode(place.parent)?;
         if parent.links == 0 {
             return Err(Error::not_found(&place.name));
         }
-        if !allows(parent, run.caller, MAY_WRITE | MAY_EXECUTE) {
+        if !allows(&parent, run.caller, MAY_WRITE | MAY_EXECUTE) {
             return Err(Error::denied("adding", &place.name));
         }
         Ok(parent)
@@ -396,7 +399,7 @@ impl Namespace {
         run.reads.add(Cached::Inode(place.parent));
         run.reads.add(Cached::Inode(id));
         let parent = self.live_inode(place.parent)?;
-        if !allows(parent, run.caller, MAY_WRITE | MAY_EXECUTE) {
+        if !allows(&parent, run.caller, MAY_WRITE | MAY_EXECUTE) {
             return Err(Error::denied("removing", &place.name));
         }
         let uid = run.caller.uid;

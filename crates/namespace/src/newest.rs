@@ -4,7 +4,7 @@
 //! to this one.
 //! Leaves to others: the author and the cause of a version, which the history has.
 
-use frieze_base::{InodeId, SessionId};
+use frieze_base::SessionId;
 use frieze_hlc::Hlc;
 use prost::Message;
 
@@ -19,16 +19,15 @@ impl Namespace {
     /// Calls `take` with key, stamp and value of every directory entry, in the order of keys, as
     /// [`crate::LoadedNames::load`] takes them.
     pub fn newest_entries(&self, take: &mut TakeNewest<'_>) {
-        let mut parents: Vec<InodeId> = self.directories.keys().copied().collect();
-        parents.sort_unstable();
         let mut value = Vec::new();
-        for parent in parents {
+        for (parent, names) in self.directories.iter() {
             // What goes before each name in a key.
             let mut key = VersionKey::Entry(parent, &[]).encode();
             let len = key.len();
-            for (name, entry) in &self.directories[&parent] {
+            let mut cursor = names.cursor();
+            while let Some((name, entry)) = cursor.next() {
                 key.truncate(len);
-                key.extend_from_slice(name.bytes());
+                key.extend_from_slice(name);
                 value.clear();
                 StoredEntry { inode: entry.inode().0, kind: entry.kind() as i32, session: 0, uid: 0 }
                     .encode_raw(&mut value);
@@ -42,7 +41,7 @@ impl Namespace {
         let mut value = Vec::new();
         for (id, inode) in self.inodes.iter() {
             value.clear();
-            StoredInode::of(inode, SessionId(0), 0, Vec::new()).encode_raw(&mut value);
+            StoredInode::of(&inode, SessionId(0), 0, Vec::new()).encode_raw(&mut value);
             take(&VersionKey::Inode(id).encode(), inode.from, &value);
         }
     }

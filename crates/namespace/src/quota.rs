@@ -57,7 +57,7 @@ impl Namespace {
     /// Notes what an inode counts for before this transaction changes it.
     pub(crate) fn count_before(&mut self, id: InodeId) {
         if !self.quotas.limits.is_empty() && !self.quotas.before.contains_key(&id) {
-            let counted = self.inodes.get(id).and_then(QuotaCharge::of);
+            let counted = self.charge(id);
             self.quotas.before.insert(id, counted);
         }
     }
@@ -89,7 +89,7 @@ impl Namespace {
     /// gained or lost something as well, and what was above it may have moved too.
     pub(crate) fn count_changes(&mut self, at_once: bool) {
         let before = std::mem::take(&mut self.quotas.before);
-        let changed = before.into_iter().map(|(id, was)| (id, was, self.inodes.get(id).and_then(QuotaCharge::of)));
+        let changed = before.into_iter().map(|(id, was)| (id, was, self.charge(id)));
         let changed: Vec<_> = changed.filter(|(_, was, is)| was != is).collect();
         let moved = |was: &Option<QuotaCharge>, is: &Option<QuotaCharge>| {
             was.zip(*is).is_some_and(|(was, is)| was.is_directory && was.home != is.home)
@@ -164,7 +164,7 @@ impl Namespace {
             return Ok(());
         }
         // Of a file with several names the home alone counts it, so it comes and goes with that.
-        let weight = |id: InodeId, place: InodeId| match self.inodes.get(id).and_then(QuotaCharge::of) {
+        let weight = |id: InodeId, place: InodeId| match self.charge(id) {
             Some(counted) if counted.is_directory => self.weigh(id),
             Some(counted) if counted.home == place => counted.usage(),
             _ => TreeUsage::default(),
@@ -199,17 +199,17 @@ impl Namespace {
         let length = |inode: &Inode| if inode.kind() == FileKind::File { i128::from(inode.size) } else { 0 };
         for (&id, tally) in draft.tallies() {
             let inode = self.drafted(draft, id)?;
-            match (QuotaCharge::of(inode), tally.gains.last(), self.names_after(draft, id)?) {
-                (None, Some(&home), _) => add(home, 1, length(inode))?,
-                (Some(counted), None, 0) => add(counted.home, -1, -length(inode))?,
+            match (QuotaCharge::of(&inode), tally.gains.last(), self.names_after(draft, id)?) {
+                (None, Some(&home), _) => add(home, 1, length(&inode))?,
+                (Some(counted), None, 0) => add(counted.home, -1, -length(&inode))?,
                 _ => {}
             }
         }
         for (id, size) in draft.lengths() {
             let inode = self.drafted(draft, id)?;
-            let home = draft.gain_of(id).or(QuotaCharge::of(inode).map(|counted| counted.home));
+            let home = draft.gain_of(id).or(QuotaCharge::of(&inode).map(|counted| counted.home));
             if let Some(home) = home {
-                add(home, 0, i128::from(size) - length(inode))?;
+                add(home, 0, i128::from(size) - length(&inode))?;
             }
         }
         for (directory, (files, bytes)) in more {
@@ -217,6 +217,10 @@ impl Namespace {
             self.check_limit(directory, TreeUsage { files: some(files), bytes: some(bytes) })?;
         }
         Ok(())
+    }
+
+    fn charge(&self, id: InodeId) -> Option<QuotaCharge> {
+        self.inodes.get(id).and_then(|inode| QuotaCharge::of(&inode))
     }
 
     /// The directories with a quota that count an inode.
@@ -269,17 +273,16 @@ impl Namespace {
         let mut seen = BTreeSet::new();
         while let Some(here) = left.pop() {
             all.files += 1;
-            for (_, entry) in self.directories.get(&here).into_iter().flatten() {
+            let Some(names) = self.directories.get(here) else { continue };
+            let mut cursor = names.cursor();
+            while let Some((_, entry)) = cursor.next() {
                 let id = entry.inode();
                 if entry.kind() == FileKind::Directory {
                     left.push(id);
                     continue;
                 }
-                let Some((inode, counted)) =
-                    self.inodes.get(id).and_then(|inode| Some((inode, QuotaCharge::of(inode)?)))
-                else {
-                    continue;
-                };
+                let Some(inode) = self.inodes.get(id) else { continue };
+                let Some(counted) = QuotaCharge::of(&inode) else { continue };
                 if counted.home == here && (inode.links == 1 || seen.insert(id)) {
                     all = sum(all, counted.usage());
                 }

@@ -1,6 +1,5 @@
 //! Reads at any instant: attributes, listings, extended attributes, versions.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use frieze_base::{Fault, InodeId};
@@ -84,9 +83,15 @@ impl Namespace {
         };
         let unchanged = |at| self.current(directory).is_some_and(|now| now.size_as_of <= at);
         let Some(at) = at.filter(|&at| !unchanged(at)) else {
-            let Some(entries) = self.directories.get(&directory) else { return Ok(Vec::new()) };
-            let rest = entries.range::<[u8], _>((Bound::Excluded(after), Bound::Unbounded));
-            return Ok(rest.take(max).map(|(name, &entry)| listed(name.bytes(), entry)).collect());
+            let Some(names) = self.directories.get(directory) else { return Ok(Vec::new()) };
+            let mut cursor = names.cursor_after(after);
+            let mut entries = Vec::with_capacity(max.min(names.count()));
+            while entries.len() < max
+                && let Some((name, entry)) = cursor.next()
+            {
+                entries.push(listed(name, entry));
+            }
+            return Ok(entries);
         };
         let prefix = VersionKey::Entry(directory, b"").encode();
         let start = VersionKey::Entry(directory, after).encode();

@@ -204,7 +204,7 @@ impl Namespace {
     /// What was measured while writers went on, and on what is not so any more, is measured again.
     fn check_settled(&self, settled: &[Settle]) -> Result<(), Error> {
         let is_old =
-            |settle: &&Settle| self.inodes.get(InodeId(settle.inode)).is_some_and(|inode| !is_current(inode, settle));
+            |settle: &&Settle| self.inodes.get(InodeId(settle.inode)).is_some_and(|inode| !is_current(&inode, settle));
         match settled.iter().find(is_old) {
             Some(settle) => Err(Error::Superseded { what: format!("the length of inode {}", InodeId(settle.inode)) }),
             None => Ok(()),

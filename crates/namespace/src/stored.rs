@@ -16,7 +16,7 @@ use crate::horizons::{Expiry, Pins};
 use crate::inode::{Extra, FileLayout, Inode, WriteGrant};
 use crate::model::{NameEntry, SessionState};
 use crate::patch::{Patch, PatchSource, lay};
-use crate::table::INODE_ID_MAX;
+use crate::present::INODE_ID_MAX;
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct StoredEntry {

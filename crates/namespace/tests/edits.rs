@@ -221,14 +221,14 @@ fn a_length_that_is_extended_hides_and_forgets_nothing_beyond() {
     let file = world.file("/f");
     let origin = world.file("/origin");
     let at = world.stamp.0;
-    let before = world.ns.current(file).unwrap().clone();
+    let before = world.ns.current(file).unwrap().into_owned();
     let share = Share { start: 10, len: 5, inode: origin.0, offset: 0, at };
     let states = |size, expect| {
         vec![SetState { inode: file.0, expect, shares: vec![share], size, extends: true, ..SetState::default() }]
     };
     let copy = |states| Edit { kind: EditKind::CopyRange as i32, states, ..Edit::default() };
     edit(&mut world, copy(states(Some(15), before.from.0))).unwrap();
-    let after = world.ns.current(file).unwrap().clone();
+    let after = world.ns.current(file).unwrap().into_owned();
     assert_eq!((after.size, after.size_as_of), (15, before.size_as_of), "what is newer still counts beside it");
     assert_eq!(after.patches().len(), 1, "{:?}", after.patches());
     edit(&mut world, copy(states(Some(12), after.from.0))).unwrap();
@@ -242,7 +242,7 @@ fn a_file_without_a_name_is_one_that_has_lost_its_last() {
     let mut world = NamespaceWorld::new();
     let beside = world.file("/f");
     let made = world.run(&user(1000, 1000, &[]), Op::MakeNameless(MakeNameless { beside: beside.0 })).unwrap();
-    let inode = world.ns.current(InodeId(made.id)).unwrap().clone();
+    let inode = world.ns.current(InodeId(made.id)).unwrap().into_owned();
     assert_eq!((inode.links, inode.uid, inode.mode, inode.orphaned()), (0, 1000, 0o600, Some(world.stamp)));
     assert_eq!(inode.grants().len(), 1, "whoever made it writes to it");
     check_tree(&world);
@@ -318,7 +318,7 @@ fn any_edit(world: &NamespaceWorld, rng: &mut Rng) -> Edit {
         if !used.insert((directory, name)) && !rng.chance(50) {
             continue;
         }
-        let is_held = world.ns.current(directory).is_some_and(frieze_namespace::Inode::is_directory);
+        let is_held = world.ns.current(directory).is_some_and(|inode| inode.is_directory());
         let held =
             if is_held { world.ns.list(&world.history, directory, None, b"", usize::MAX).unwrap() } else { Vec::new() };
         let found = held.iter().find(|entry| entry.name == name.as_bytes()).map_or(NONE, |entry| entry.inode);

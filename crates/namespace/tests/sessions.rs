@@ -242,7 +242,7 @@ fn a_made_file_is_open_for_writing_and_settles_to_its_length() {
     let then = world.ns.inode(&world.history, file, Some(made)).unwrap();
     assert_eq!((then.size, then.grants().len()), (0, 1), "asks the data plane for what was written then");
     // A second close, and one of a session that never wrote, change nothing.
-    let before = world.ns.current(file).unwrap().clone();
+    let before = world.ns.current(file).unwrap().into_owned();
     world.run(&root(), Op::Settle(settle(file, data(&world), 5, false))).unwrap();
     assert_eq!(*world.ns.current(file).unwrap(), before);
 }
@@ -348,7 +348,7 @@ fn extending_never_shortens_a_file_that_another_session_extended() {
         let Op::SetAttr(set) = truncate(file, len, settled) else { unreachable!() };
         Op::SetAttr(SetAttr { extend: true, ..set })
     };
-    let now = |world: &NamespaceWorld| world.ns.current(file).unwrap().clone();
+    let now = |world: &NamespaceWorld| world.ns.current(file).unwrap().into_owned();
     world.run(&root(), extend(500, None)).unwrap();
     let extended = now(&world);
     assert_eq!(extended.size, 500);

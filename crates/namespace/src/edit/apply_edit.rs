@@ -180,7 +180,7 @@ impl Namespace {
             }
             run.change(VersionKey::Xattr(id, name), stored);
             self.bind_acl(run, id, name, value.as_deref());
-            if *name == *PLUGIN_XATTR && self.inodes.get(id).is_some_and(Inode::is_directory) {
+            if *name == *PLUGIN_XATTR && self.inodes.unpacked(id).is_some_and(Inode::is_directory) {
                 let plugin = value.as_deref().map(|text| String::from_utf8_lossy(text).into_owned());
                 self.bind_plugin(run, id, plugin.unwrap_or_default());
             }

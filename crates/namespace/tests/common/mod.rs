@@ -7,7 +7,8 @@ use std::fmt::Write;
 use frieze_base::{InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    ENTRIES, INODES, LoadedNames, MemoryHistory, Namespace, NoReadSet, inode_between, is_rewritten,
+    ENTRIES, INODES, LoadedNames, MemoryHistory, Namespace, NoReadSet, PackedInodes, PackedNames, inode_between,
+    is_rewritten,
 };
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{
@@ -132,6 +133,7 @@ impl NamespaceWorld {
             ns.load(key, stamp, value).unwrap();
         }
         assert_eq!(self.restarted(), ns, "what a server that ends in good order leaves is another state");
+        assert_eq!(self.unpacked_from_bytes(), ns, "the bytes of the present are another state");
         ns
     }
 
@@ -149,6 +151,24 @@ impl NamespaceWorld {
         ns.skip_ids(self.ns.last_id());
         ns.take_apart(apart);
         for (key, stamp, value) in others(|letter| letter > INODES) {
+            ns.load(key, stamp, value).unwrap();
+        }
+        ns
+    }
+
+    /// The same by the bytes of what is in memory of entries and inodes.
+    fn unpacked_from_bytes(&self) -> Namespace {
+        let (mut ns, present) = (Namespace::new(), self.ns.present());
+        let (mut inodes, mut names) = (PackedInodes::default(), PackedNames::default());
+        present.inode_pieces(&mut |piece| inodes.load(piece).is_ok());
+        present.name_pieces(&mut |piece| names.load(piece).is_ok());
+        let others = || self.history.current().filter(|(key, _, _)| ![ENTRIES, INODES].contains(&key[0]));
+        for (key, stamp, value) in others().filter(|(key, _, _)| key[0] < INODES) {
+            ns.load(key, stamp, value).unwrap();
+        }
+        ns.take_present(inodes, names);
+        ns.skip_ids(self.ns.last_id());
+        for (key, stamp, value) in others().filter(|(key, _, _)| key[0] > INODES) {
             ns.load(key, stamp, value).unwrap();
         }
         ns

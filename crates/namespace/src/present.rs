@@ -1,0 +1,31 @@
+//! The present in memory: inodes by number, names by directory, both packed.
+//!
+//! Guarantees: what is read is what was written, field by field; two presents with the same content are equal, packed
+//! or not; a snapshot shares all memory with the present until one of them changes, and costs a handle for each 1,024
+//! numbers.
+//! Leaves to others: what the content means (`apply`), versions of the past ([`crate::VersionHistory`]).
+//!
+//! Numbers are given one after the other, so a page is 64 consecutive numbers and its place follows from the number.
+//! What is the same for most files of a page is in the page once ([`inode_page`]). An inode with something that few
+//! inodes have is unpacked: it lies in a list beside its page. So is each directory, because each walk reads it.
+//!
+//! The names of a directory are blocks of at most 2 KiB, sorted, each name without the bytes that it shares with the
+//! name before ([`name_block`]). A directory of few names is one block as large as they need; a large one is a tree of
+//! two levels over its blocks ([`directory`]).
+
+mod block_parts;
+mod bytes;
+mod directories;
+mod directory;
+mod entry_name;
+mod inode_page;
+mod inode_table;
+mod layouts;
+mod name_block;
+mod snapshot;
+
+pub(crate) use directories::DirectoryTable;
+pub(crate) use directory::DirectoryBuilder;
+pub(crate) use inode_table::{INODE_ID_MAX, InodeTable};
+pub(crate) use layouts::FileLayouts;
+pub use snapshot::{PackedInodes, PackedNames, PresentSnapshot, VisitPiece};

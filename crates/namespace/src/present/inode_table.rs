@@ -1,0 +1,332 @@
+//! The inodes in memory, by number.
+//!
+//! The table finds the 1,024 numbers around a number by a hash, then the page by the number itself. A snapshot shares
+//! each such leaf, and the first change of a leaf after a snapshot copies the handles of its pages, not the pages.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use frieze_base::{FastMap, InodeId};
+
+use super::inode_page::{InodePage, PAGE_INODES, PlainInode, bits, rank};
+use super::layouts::{FileLayouts, NumberedLayouts};
+use crate::inode::{FileLayout, Inode};
+
+/// Larger ids are damage, not a file system.
+pub(crate) const INODE_ID_MAX: u64 = 1 << 40;
+/// Pages of a leaf: 384 bytes of handles.
+const LEAF_PAGES: usize = 16;
+const LEAF_INODES: u64 = LEAF_PAGES as u64 * PAGE_INODES;
+
+/// The inodes in memory.
+#[derive(Default)]
+pub(crate) struct InodeTable {
+    leaves: FastMap<u64, Arc<InodeLeaf>>,
+    layouts: FileLayouts,
+    /// Overwritten by each change of a page.
+    scratch: Vec<u8>,
+}
+
+/// The inodes of 1,024 consecutive numbers.
+#[derive(Clone)]
+pub(super) struct InodeLeaf {
+    pages: [InodeSlot; LEAF_PAGES],
+    /// Inodes in it.
+    count: u16,
+}
+
+/// The inodes of 64 consecutive numbers: each is in one of the two, or in none.
+#[derive(Clone, Default)]
+struct InodeSlot {
+    packed: Option<InodePage>,
+    unpacked: Option<Arc<UnpackedPage>>,
+}
+
+/// Inodes with what few inodes have, and directories.
+#[derive(Clone, Default)]
+struct UnpackedPage {
+    /// A bit for each number that is here.
+    present: u64,
+    /// By number.
+    inodes: Vec<Inode>,
+}
+
+impl InodeTable {
+    /// True if an inode is in memory.
+    pub(crate) fn contains(&self, id: InodeId) -> bool {
+        self.slot(id).is_some_and(|slot| slot.present() & 1 << index_of(id) != 0)
+    }
+
+    /// The inode: borrowed if it is unpacked, as directories always are.
+    ///
+    /// # Cost
+    /// 10 ns, or 40 ns for a packed inode; no allocation.
+    pub(crate) fn get(&self, id: InodeId) -> Option<Cow<'_, Inode>> {
+        let (slot, index) = (self.slot(id)?, index_of(id));
+        if let Some(inode) = slot.unpacked.as_ref().and_then(|page| page.get(index)) {
+            return Some(Cow::Borrowed(inode));
+        }
+        let page = slot.packed.as_ref().filter(|page| page.present() & 1 << index != 0)?;
+        Some(Cow::Owned(self.unpack(page.get(index))))
+    }
+
+    /// The inode if it is a directory, or has something that few inodes have: grants, patches, a target, several
+    /// places, access lists, no name. `None` for all others.
+    pub(crate) fn unpacked(&self, id: InodeId) -> Option<&Inode> {
+        self.slot(id)?.unpacked.as_ref()?.get(index_of(id))
+    }
+
+    /// The inode, to be changed. It stays unpacked until [`InodeTable::pack`].
+    pub(crate) fn get_mut(&mut self, id: InodeId) -> Option<&mut Inode> {
+        let index = index_of(id);
+        let leaf = Arc::make_mut(self.leaves.get_mut(&leaf_of(id))?);
+        let slot = leaf.slot_mut(id);
+        if slot.packed.as_ref().is_some_and(|page| page.present() & 1 << index != 0) {
+            let plain = InodePage::take(&mut slot.packed, index, &mut self.scratch);
+            let layout = Arc::clone(self.layouts.get(plain.owner.layout));
+            self.layouts.count_unpacked(plain.owner.layout);
+            slot.unpacked_mut().put(index, plain.unpacked(layout));
+        }
+        let page = slot.unpacked.as_mut().filter(|page| page.present & 1 << index != 0)?;
+        let page = Arc::make_mut(page);
+        Some(&mut page.inodes[rank(page.present, index)])
+    }
+
+    /// Takes an inode in the place of one that may be there. It stays unpacked until [`InodeTable::pack`].
+    pub(crate) fn insert(&mut self, id: InodeId, inode: Inode) {
+        match self.get_mut(id) {
+            Some(old) => *old = inode,
+            None => {
+                let leaf = self.leaf_mut(id);
+                leaf.count += 1;
+                leaf.slot_mut(id).unpacked_mut().put(index_of(id), inode);
+            }
+        }
+    }
+
+    /// The same of an inode that does not change soon: it is packed at once, if it can be.
+    pub(crate) fn insert_packed(&mut self, id: InodeId, inode: Inode) {
+        let plain = match &inode.extra {
+            None if !self.contains(id) => self.plain(&inode),
+            _ => None,
+        };
+        let Some(plain) = plain else { return self.insert(id, inode) };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let leaf = self.leaf_mut(id);
+        leaf.count += 1;
+        InodePage::put(&mut leaf.slot_mut(id).packed, index_of(id), &plain, &mut scratch);
+        self.scratch = scratch;
+        self.layouts.count_packed(plain.owner.layout);
+    }
+
+    /// The inode, without a box for what few inodes have if it has nothing in it.
+    pub(crate) fn trimmed(&mut self, id: InodeId) -> Option<Cow<'_, Inode>> {
+        if self.unpacked(id).is_some_and(Inode::is_untrimmed) {
+            self.get_mut(id)?.trim();
+        }
+        self.get(id)
+    }
+
+    /// Packs an inode, if nothing is left that few inodes have.
+    pub(crate) fn pack(&mut self, id: InodeId) {
+        let Some(slot) = self.slot(id) else { return };
+        let Some(inode) = slot.unpacked.as_ref().and_then(|page| page.get(index_of(id))) else { return };
+        // Before the search for its layout.
+        if PlainInode::of(inode, 0).is_none() {
+            return;
+        }
+        let layout = Arc::clone(&inode.layout);
+        let Some(number) = self.layouts.number_of(&layout) else { return };
+        let leaf = Arc::make_mut(self.leaves.get_mut(&leaf_of(id)).expect("it was found there"));
+        let slot = leaf.slot_mut(id);
+        let inode = slot.take_unpacked(index_of(id));
+        let plain = PlainInode::of(&inode, number).expect("checked above");
+        InodePage::put(&mut slot.packed, index_of(id), &plain, &mut self.scratch);
+        self.layouts.count_packed(number);
+    }
+
+    /// Takes an inode out of memory.
+    pub(crate) fn remove(&mut self, id: InodeId) -> Option<Inode> {
+        self.get_mut(id)?;
+        let leaf = Arc::make_mut(self.leaves.get_mut(&leaf_of(id))?);
+        let inode = leaf.slot_mut(id).take_unpacked(index_of(id));
+        leaf.count -= 1;
+        if leaf.count == 0 {
+            self.leaves.remove(&leaf_of(id));
+        }
+        Some(inode)
+    }
+
+    /// One shared copy of a layout.
+    pub(crate) fn share(&mut self, layout: FileLayout) -> Arc<FileLayout> {
+        self.layouts.share(layout)
+    }
+
+    /// The layouts of the inodes.
+    pub(crate) fn layouts_mut(&mut self) -> &mut FileLayouts {
+        &mut self.layouts
+    }
+
+    /// All inodes in order of id.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (InodeId, Cow<'_, Inode>)> {
+        let mut leaves: Vec<(&u64, &Arc<InodeLeaf>)> = self.leaves.iter().collect();
+        leaves.sort_unstable_by_key(|(first, _)| **first);
+        let slots = leaves.into_iter().flat_map(|(leaf, inodes)| inodes.slots(*leaf));
+        slots.flat_map(move |(first, slot)| {
+            bits(slot.present()).map(move |index| {
+                let id = InodeId(first + u64::from(index));
+                (id, self.get(id).expect("its bit is set"))
+            })
+        })
+    }
+
+    /// The layouts that packed inodes have and all leaves, both by number.
+    pub(super) fn leaves(&self) -> (NumberedLayouts, Vec<(u64, Arc<InodeLeaf>)>) {
+        let mut leaves: Vec<_> = self.leaves.iter().map(|(leaf, inodes)| (*leaf, Arc::clone(inodes))).collect();
+        leaves.sort_unstable_by_key(|(leaf, _)| *leaf);
+        (self.layouts.numbered(), leaves)
+    }
+
+    /// Takes a page of which the first number would be `first`; false if that is none, or another is there.
+    pub(super) fn insert_page(&mut self, first: InodeId, page: InodePage) -> bool {
+        let present = page.present();
+        let is_first = first.0.is_multiple_of(PAGE_INODES) && first.0 <= INODE_ID_MAX - PAGE_INODES;
+        if !is_first || first.0 == 0 && present & 1 != 0 || self.slot(first).is_some_and(|slot| slot.present() != 0) {
+            return false;
+        }
+        bits(present).for_each(|index| self.layouts.count_packed(page.get(index).owner.layout));
+        let leaf = self.leaf_mut(first);
+        leaf.count += present.count_ones() as u16;
+        leaf.slot_mut(first).packed = Some(page);
+        true
+    }
+
+    /// How many inodes are packed, and the largest of their numbers.
+    pub(super) fn packed_count(&self) -> (u64, u64) {
+        let pages = self.leaves.iter().flat_map(|(leaf, inodes)| inodes.packed(*leaf));
+        pages.fold((0, 0), |(count, last), (first, page)| {
+            let present = page.present();
+            (count + u64::from(present.count_ones()), last.max(first.0 + u64::from(present.ilog2())))
+        })
+    }
+
+    /// The numbers of unpacked inodes, in order.
+    pub(super) fn unpacked_ids(&self) -> impl Iterator<Item = InodeId> {
+        let (_, leaves) = self.leaves();
+        leaves.into_iter().flat_map(|(leaf, inodes)| inodes.unpacked(leaf).map(|(id, _)| id).collect::<Vec<InodeId>>())
+    }
+
+    fn slot(&self, id: InodeId) -> Option<&InodeSlot> {
+        Some(&self.leaves.get(&leaf_of(id))?.pages[page_of(id)])
+    }
+
+    fn leaf_mut(&mut self, id: InodeId) -> &mut InodeLeaf {
+        assert!(id.0 <= INODE_ID_MAX, "inode id {id} is beyond {INODE_ID_MAX}");
+        Arc::make_mut(self.leaves.entry(leaf_of(id)).or_default())
+    }
+
+    fn plain(&mut self, inode: &Inode) -> Option<PlainInode> {
+        PlainInode::of(inode, self.layouts.number_of(&inode.layout)?)
+    }
+
+    fn unpack(&self, plain: PlainInode) -> Inode {
+        plain.unpacked(Arc::clone(self.layouts.get(plain.owner.layout)))
+    }
+}
+
+impl Default for InodeLeaf {
+    fn default() -> InodeLeaf {
+        InodeLeaf { pages: std::array::from_fn(|_| InodeSlot::default()), count: 0 }
+    }
+}
+
+impl InodeLeaf {
+    /// The packed pages of the leaf with this number, each with the number that its first inode would have.
+    pub(super) fn packed(&self, leaf: u64) -> impl Iterator<Item = (InodeId, &InodePage)> {
+        self.slots(leaf).filter_map(|(first, slot)| Some((InodeId(first), slot.packed.as_ref()?)))
+    }
+
+    /// The unpacked inodes of the leaf with this number.
+    pub(super) fn unpacked(&self, leaf: u64) -> impl Iterator<Item = (InodeId, &Inode)> {
+        self.slots(leaf).filter_map(|(first, slot)| Some((first, slot.unpacked.as_ref()?))).flat_map(|(first, page)| {
+            bits(page.present).zip(&page.inodes).map(move |(index, inode)| (InodeId(first + u64::from(index)), inode))
+        })
+    }
+
+    fn slots(&self, leaf: u64) -> impl Iterator<Item = (u64, &InodeSlot)> {
+        self.pages.iter().zip(0..).map(move |(slot, at)| (leaf * LEAF_INODES + at * PAGE_INODES, slot))
+    }
+
+    fn slot_mut(&mut self, id: InodeId) -> &mut InodeSlot {
+        &mut self.pages[page_of(id)]
+    }
+}
+
+impl InodeSlot {
+    /// A bit for each number that is in one of the two.
+    fn present(&self) -> u64 {
+        let unpacked = self.unpacked.as_ref().map_or(0, |page| page.present);
+        self.packed.as_ref().map_or(0, InodePage::present) | unpacked
+    }
+
+    fn unpacked_mut(&mut self) -> &mut UnpackedPage {
+        Arc::make_mut(self.unpacked.get_or_insert_default())
+    }
+
+    fn take_unpacked(&mut self, index: u32) -> Inode {
+        let page = Arc::make_mut(self.unpacked.as_mut().expect("the caller found it here"));
+        let inode = page.inodes.remove(rank(page.present, index));
+        page.present &= !(1 << index);
+        if page.present == 0 {
+            self.unpacked = None;
+        } else if page.inodes.len() * 2 < page.inodes.capacity() {
+            page.inodes.shrink_to_fit();
+        }
+        inode
+    }
+}
+
+impl UnpackedPage {
+    #[inline]
+    fn get(&self, index: u32) -> Option<&Inode> {
+        (self.present & 1 << index != 0).then(|| &self.inodes[rank(self.present, index)])
+    }
+
+    /// Puts an inode where none is.
+    fn put(&mut self, index: u32, inode: Inode) {
+        if self.inodes.len() == self.inodes.capacity() {
+            // Most pages have one or two directories, some have many.
+            self.inodes.reserve_exact(1 + self.inodes.len() / 4);
+        }
+        self.inodes.insert(rank(self.present, index), inode);
+        self.present |= 1 << index;
+    }
+}
+
+fn leaf_of(id: InodeId) -> u64 {
+    id.0 / LEAF_INODES
+}
+
+fn page_of(id: InodeId) -> usize {
+    (id.0 / PAGE_INODES) as usize % LEAF_PAGES
+}
+
+fn index_of(id: InodeId) -> u32 {
+    (id.0 % PAGE_INODES) as u32
+}
+
+impl PartialEq for InodeTable {
+    fn eq(&self, other: &InodeTable) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl fmt::Debug for InodeTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,377 @@
+//! A block of names of one directory, sorted.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 1 | format, 1 |
+//! | 2 | names |
+//! | 1 | runs: how many, then 3 bytes each: offset of the first name (2), names (1) |
+//! | | names, in order |
+//!
+//! A name is the number of bytes that it shares with the name before (1), the number of the others (1), the others,
+//! then a varint of the difference between its inode's number and the one before, shifted left by 3, and its kind, and
+//! the difference of its stamp. The first name of a run shares nothing, and its differences are to zero: a search
+//! finds the run by the first names, and reads that run alone.
+//!
+//! The shared bytes are always all that two names have in common, so the search compares each byte of the sought name
+//! once: a name that shares more with its predecessor than the sought one does is on the same side.
+//!
+//! # Source
+//! Front coding with restart points as in tables of LevelDB; the comparison is that of Bayer and Unterauer, Prefix
+//! B-trees (TODS 1977), section 4.
+
+use frieze_base::NAME_BYTES_MAX;
+
+use super::block_parts::{
+    BlockParts, HEADER_BYTES, RUN_BYTES, RUN_BYTES_MAX, RUN_NAMES_MAX, RunWalk, RunsChange, common, put_header,
+    put_name, run_row,
+};
+use super::bytes::PackedBytes;
+use super::inode_table::INODE_ID_MAX;
+use crate::model::NameEntry;
+
+/// Content of a block, bytes, before it is split.
+pub(super) const BLOCK_BYTES_MAX: usize = 2048;
+/// The halves of a block whose names have much in common may be larger than the block was to be.
+const LOADED_BYTES_MAX: usize = BLOCK_BYTES_MAX * 2;
+/// Two neighbours of fewer bytes together become one, when a name was taken out of one of them.
+const MERGED_BYTES_MAX: usize = BLOCK_BYTES_MAX / 2;
+
+/// Names of a run when it is built.
+const RUN_NAMES: usize = 8;
+/// Runs of a block before it is split.
+const RUNS_MAX: usize = 200;
+
+/// A block of names.
+#[derive(Clone, Debug)]
+pub(super) struct NameBlock(PackedBytes);
+
+/// What has to follow a change of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockChange {
+    /// Nothing.
+    Done,
+    /// The block is too large: [`NameBlock::split`].
+    TooLarge,
+    /// The block is small: [`NameBlock::joined`] with a neighbour, if that is small too.
+    Small,
+    /// The last name was taken out: the block is to be dropped, and unchanged.
+    Empty,
+}
+
+/// What changes of blocks overwrite.
+#[derive(Default)]
+pub(super) struct BlockScratch {
+    block: Vec<u8>,
+    patch: Vec<u8>,
+}
+
+/// Builds blocks from names in order.
+#[derive(Default)]
+pub(super) struct BlockBuilder {
+    count: u16,
+    runs: Vec<u8>,
+    /// Names of the last run.
+    run_names: usize,
+    run_start: usize,
+    names: Vec<u8>,
+    /// The name before, and what it stands for.
+    last: Vec<u8>,
+    before: Option<NameEntry>,
+}
+
+/// Reads the names of a block in order.
+pub(super) struct BlockCursor<'a> {
+    block: BlockParts<'a>,
+    /// The next run.
+    run: usize,
+    walk: RunWalk<'a>,
+    name: Vec<u8>,
+}
+
+impl NameBlock {
+    /// A block of one name.
+    pub(super) fn of_one(name: &[u8], entry: NameEntry) -> NameBlock {
+        let mut builder = BlockBuilder::default();
+        builder.push(name, entry);
+        builder.finish(&mut Vec::new())
+    }
+
+    /// What a name stands for.
+    ///
+    /// # Cost
+    /// A binary search among the runs, and half a run.
+    pub(super) fn get(&self, name: &[u8]) -> Option<NameEntry> {
+        self.parts().find(name).found.map(|found| found.entry)
+    }
+
+    /// Sets what a name stands for; the result says what it stood for before. `scratch` is overwritten.
+    pub(super) fn set(
+        &mut self,
+        name: &[u8],
+        entry: NameEntry,
+        scratch: &mut BlockScratch,
+    ) -> (Option<NameEntry>, BlockChange) {
+        let parts = self.parts();
+        let place = parts.find(name);
+        let (run, run_names) = (place.run, parts.run_names(place.run));
+        let BlockScratch { block: scratch, patch } = scratch;
+        patch.clear();
+        let is_new = place.found.is_none();
+        let change = if is_new && place.next.is_none() && place.before.is_some() && run_names >= RUN_NAMES {
+            put_name(patch, 0, &[name], None, entry);
+            RunsChange::NewAfter
+        } else {
+            put_name(patch, place.shared, &[&name[place.shared..]], place.before, entry);
+            RunsChange::Count((run_names + usize::from(is_new)) as u8)
+        };
+        let mut end = place.found.map_or(place.at, |found| found.end);
+        if let Some((next, shared)) = place.next {
+            put_name(patch, shared, &[&next.rest[shared - next.shared..]], Some(entry), next.entry);
+            end = next.end;
+        }
+        let found = place.found.map(|found| found.entry);
+        parts.splice(scratch, run, change, place.at..end, patch);
+        self.0.store(scratch);
+        if self.parts().has_long_run(run) {
+            self.rebuild(scratch);
+        }
+        let parts = self.parts();
+        let is_large = self.0.content().len() > BLOCK_BYTES_MAX || parts.runs.len() > RUNS_MAX;
+        (found, if is_large && parts.count > 1 { BlockChange::TooLarge } else { BlockChange::Done })
+    }
+
+    /// Takes a name out; `None` if it is not there. `scratch` is overwritten.
+    pub(super) fn remove(&mut self, name: &[u8], scratch: &mut BlockScratch) -> Option<(NameEntry, BlockChange)> {
+        let parts = self.parts();
+        let place = parts.find(name);
+        let found = place.found?;
+        let entry = found.entry;
+        if parts.count == 1 {
+            return Some((entry, BlockChange::Empty));
+        }
+        let BlockScratch { block: scratch, patch } = scratch;
+        patch.clear();
+        let mut end = found.end;
+        if let Some((next, _)) = place.next {
+            let shared = found.shared.min(next.shared);
+            let of_found = &found.rest[..next.shared - shared];
+            put_name(patch, shared, &[of_found, next.rest], place.before, next.entry);
+            end = next.end;
+        }
+        let change = match parts.run_names(place.run) {
+            1 => RunsChange::Gone,
+            names => RunsChange::Count((names - 1) as u8),
+        };
+        parts.splice(scratch, place.run, change, place.at..end, patch);
+        self.0.store(scratch);
+        let is_small = self.0.content().len() <= MERGED_BYTES_MAX;
+        Some((entry, if is_small { BlockChange::Small } else { BlockChange::Done }))
+    }
+
+    /// True if `name` is behind all names.
+    pub(super) fn is_behind(&self, name: &[u8]) -> bool {
+        let parts = self.parts();
+        let place = parts.find(name);
+        place.run + 1 == parts.runs.len() && place.found.is_none() && place.next.is_none() && place.before.is_some()
+    }
+
+    /// True if a name of any length fits in without a split.
+    pub(super) fn has_room(&self) -> bool {
+        self.0.content().len() + NAME_BYTES_MAX + 64 <= BLOCK_BYTES_MAX
+    }
+
+    /// Two blocks of half the bytes each, with the first name of the second. The block has more than one name.
+    pub(super) fn split(
+        &self,
+        BlockScratch { block: scratch, .. }: &mut BlockScratch,
+    ) -> (NameBlock, Vec<u8>, NameBlock) {
+        let (mut left, mut right) = (BlockBuilder::default(), BlockBuilder::default());
+        let (half, last) = (self.parts().names.len() / 2, self.parts().count - 1);
+        let mut first_of_right = Vec::new();
+        let mut cursor = self.cursor();
+        let mut at = 0;
+        while let Some((name, entry)) = cursor.next() {
+            // Either has a name at least.
+            if left.names.len() >= half && at > 0 || at == last {
+                if right.count == 0 {
+                    first_of_right = name.to_vec();
+                }
+                right.push(name, entry);
+            } else {
+                left.push(name, entry);
+            }
+            at += 1;
+        }
+        (left.finish(scratch), first_of_right, right.finish(scratch))
+    }
+
+    /// One block with the names of both, those of `next` behind, if that is small enough.
+    pub(super) fn joined(&self, next: &NameBlock, scratch: &mut BlockScratch) -> Option<NameBlock> {
+        if self.0.content().len() + next.0.content().len() > MERGED_BYTES_MAX {
+            return None;
+        }
+        let mut builder = BlockBuilder::default();
+        [self, next].into_iter().for_each(|block| builder.push_all(block));
+        Some(builder.finish(&mut scratch.block))
+    }
+
+    /// The names of the block, in order.
+    pub(super) fn cursor(&self) -> BlockCursor<'_> {
+        BlockCursor { block: self.parts(), run: 0, walk: RunWalk::EMPTY, name: Vec::new() }
+    }
+
+    /// The names from the run on in which `name` is, or would be.
+    pub(super) fn cursor_near(&self, name: &[u8]) -> BlockCursor<'_> {
+        let block = self.parts();
+        BlockCursor { run: block.run_of(name), block, walk: RunWalk::EMPTY, name: Vec::new() }
+    }
+
+    /// Names.
+    pub(super) fn count(&self) -> usize {
+        usize::from(self.parts().count)
+    }
+
+    /// The bytes of the block.
+    pub(super) fn content(&self) -> &[u8] {
+        self.0.content()
+    }
+
+    /// Reads a block from bytes of unknown origin; `None` unless they are the content of one. The second is the last
+    /// name.
+    pub(super) fn load(content: &[u8]) -> Option<(NameBlock, Vec<u8>)> {
+        if content.len() > LOADED_BYTES_MAX {
+            return None;
+        }
+        let parts = BlockParts::read(content)?;
+        let (mut last, mut count, mut again) = (None::<Vec<u8>>, 0, Vec::new());
+        for run in 0..parts.runs.len() {
+            let span = parts.span(run);
+            let starts_well = if run == 0 { span.start == 0 } else { parts.span(run - 1).end == span.start };
+            if !starts_well || span.is_empty() || span.end > parts.names.len() {
+                return None;
+            }
+            let mut walk = RunWalk { names: parts.names, at: span.start, end: span.end, before: None };
+            let mut names = 0;
+            while walk.at < walk.end {
+                let (at, before) = (walk.at, walk.before);
+                let coded = walk.read()?;
+                let name = [last.as_ref().map_or(Some(&[][..]), |last| last.get(..coded.shared))?, coded.rest].concat();
+                let in_order = last.as_ref().is_none_or(|last| *last < name);
+                if !in_order || name.len() > NAME_BYTES_MAX || coded.entry.inode().0 > INODE_ID_MAX {
+                    return None;
+                }
+                let common = last.as_ref().filter(|_| names > 0).map_or(0, |last| common(last, &name));
+                again.clear();
+                put_name(&mut again, common, &[&name[common..]], before, coded.entry);
+                if parts.names[at..walk.at] != again {
+                    return None;
+                }
+                last = Some(name);
+                names += 1;
+            }
+            if names != parts.run_names(run) || names > RUN_NAMES_MAX {
+                return None;
+            }
+            count += names;
+        }
+        let last = last.filter(|_| count == usize::from(parts.count) && parts.runs.len() <= RUNS_MAX)?;
+        Some((NameBlock(PackedBytes::new(content)), last))
+    }
+
+    fn rebuild(&mut self, scratch: &mut Vec<u8>) {
+        let mut builder = BlockBuilder::default();
+        builder.push_all(self);
+        builder.write(scratch);
+        self.0.store(scratch);
+    }
+
+    #[inline]
+    fn parts(&self) -> BlockParts<'_> {
+        BlockParts::read(self.0.content()).expect("a block holds what was packed")
+    }
+}
+
+impl BlockBuilder {
+    /// Appends a name, which is behind all before.
+    pub(super) fn push(&mut self, name: &[u8], entry: NameEntry) {
+        let run_bytes = self.names.len() - self.run_start;
+        let begins = self.count == 0 || self.run_names == RUN_NAMES || run_bytes >= RUN_BYTES_MAX / 2;
+        let shared = if begins { 0 } else { common(&self.last, name) };
+        if begins {
+            (self.run_names, self.run_start, self.before) = (0, self.names.len(), None);
+            self.runs.extend_from_slice(&run_row(self.names.len(), 0));
+        }
+        put_name(&mut self.names, shared, &[&name[shared..]], self.before, entry);
+        self.before = Some(entry);
+        self.last.truncate(shared);
+        self.last.extend_from_slice(&name[shared..]);
+        self.run_names += 1;
+        self.count += 1;
+        *self.runs.last_mut().expect("a run has begun") += 1;
+    }
+
+    fn push_all(&mut self, block: &NameBlock) {
+        let mut cursor = block.cursor();
+        while let Some((name, entry)) = cursor.next() {
+            self.push(name, entry);
+        }
+    }
+
+    /// True if no name has come since the last block.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// True if there is room for another name of any length.
+    pub(super) fn has_room(&self) -> bool {
+        HEADER_BYTES + self.runs.len() + self.names.len() + NAME_BYTES_MAX + 64 <= BLOCK_BYTES_MAX
+    }
+
+    /// The block of what came; the next name begins another.
+    pub(super) fn finish(&mut self, scratch: &mut Vec<u8>) -> NameBlock {
+        self.write(scratch);
+        (self.count, self.run_names, self.run_start, self.before) = (0, 0, 0, None);
+        self.runs.clear();
+        self.names.clear();
+        NameBlock(PackedBytes::new(scratch))
+    }
+
+    fn write(&self, block: &mut Vec<u8>) {
+        block.clear();
+        put_header(block, self.count, self.runs.len() / RUN_BYTES);
+        block.extend_from_slice(&self.runs);
+        block.extend_from_slice(&self.names);
+    }
+}
+
+impl BlockCursor<'_> {
+    /// The next name, and what it stands for.
+    pub(super) fn next(&mut self) -> Option<(&[u8], NameEntry)> {
+        self.advance().map(|entry| (self.name(), entry))
+    }
+
+    /// The name that the cursor is at.
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Goes to the next name, and says what it stands for.
+    pub(super) fn advance(&mut self) -> Option<NameEntry> {
+        let coded = loop {
+            match self.walk.next() {
+                Some(coded) => break coded,
+                None if self.run == self.block.runs.len() => return None,
+                None => {
+                    self.walk = self.block.walk(self.run);
+                    self.run += 1;
+                }
+            }
+        };
+        self.name.truncate(coded.shared);
+        self.name.extend_from_slice(coded.rest);
+        Some(coded.entry)
+    }
+}
+
+#[cfg(test)]
+mod tests;
