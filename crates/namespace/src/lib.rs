@@ -66,12 +66,17 @@ pub use key::{
 };
 pub use load::LoadedNames;
 pub use memory::MemoryHistory;
+#[doc(hidden)]
+pub use model::NameEntry;
 pub use model::{NamedInstant, Resolved, SessionState};
 pub use names::LINKS_MAX;
 pub use namespace::{Namespace, NamespaceCounts, ORPHANS_KEPT_MAX};
 pub use past_session::PastSession;
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
 pub use present::{PackedInodes, PackedNames, PresentSnapshot, VisitPiece};
+// For the example that measures them.
+#[doc(hidden)]
+pub use present::{DirectoryNames, DirectoryTable, InodeTable, NameCursor};
 pub use read::ListedEntry;
 pub use read_set::{NoReadSet, ReadSet};
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};

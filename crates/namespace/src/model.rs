@@ -14,9 +14,10 @@ pub(crate) type Xattrs = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
 /// What a name stands for, since when. The kind lives in the top bits of the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NameEntry {
+pub struct NameEntry {
     packed: u64,
-    pub(crate) from: Hlc,
+    /// Stamp of the change that made it so.
+    pub from: Hlc,
 }
 
 /// Outcomes that a session has not acknowledged.
@@ -75,7 +76,8 @@ impl NameEntry {
     /// What stands before the first name.
     pub(crate) const NONE: NameEntry = NameEntry { packed: 0, from: Hlc::ZERO };
 
-    pub(crate) fn new(inode: InodeId, kind: FileKind, from: Hlc) -> NameEntry {
+    /// An entry.
+    pub fn new(inode: InodeId, kind: FileKind, from: Hlc) -> NameEntry {
         NameEntry { packed: inode.0 | (kind as u64) << Self::KIND_SHIFT, from }
     }
 
@@ -84,11 +86,13 @@ impl NameEntry {
         (inode >> Self::KIND_SHIFT == 0).then(|| NameEntry::new(InodeId(inode), kind, from))
     }
 
-    pub(crate) fn inode(self) -> InodeId {
+    /// The inode.
+    pub fn inode(self) -> InodeId {
         InodeId(self.packed & ((1 << Self::KIND_SHIFT) - 1))
     }
 
-    pub(crate) fn kind(self) -> FileKind {
+    /// Its kind.
+    pub fn kind(self) -> FileKind {
         FileKind::try_from((self.packed >> Self::KIND_SHIFT) as i32).expect("packed from a FileKind")
     }
 }

@@ -25,7 +25,7 @@ impl Namespace {
             let mut key = VersionKey::Entry(parent, &[]).encode();
             let len = key.len();
             let mut cursor = names.cursor();
-            while let Some((name, entry)) = cursor.next() {
+            while let Some((name, entry)) = cursor.next_name() {
                 key.truncate(len);
                 key.extend_from_slice(name);
                 value.clear();

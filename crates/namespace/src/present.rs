@@ -9,7 +9,7 @@
 //! What is the same for most files of a page is in the page once ([`inode_page`]). An inode with something that few
 //! inodes have is unpacked: it lies in a list beside its page. So is each directory, because each walk reads it.
 //!
-//! The names of a directory are blocks of at most 2 KiB, sorted, each name without the bytes that it shares with the
+//! The names of a directory are blocks of at most 1 KiB, sorted, each name without the bytes that it shares with the
 //! name before ([`name_block`]). A directory of few names is one block as large as they need; a large one is a tree of
 //! two levels over its blocks ([`directory`]).
 
@@ -24,8 +24,10 @@ mod layouts;
 mod name_block;
 mod snapshot;
 
-pub(crate) use directories::DirectoryTable;
+pub use directories::DirectoryTable;
 pub(crate) use directory::DirectoryBuilder;
-pub(crate) use inode_table::{INODE_ID_MAX, InodeTable};
+pub use directory::{DirectoryNames, NameCursor};
+pub(crate) use inode_table::INODE_ID_MAX;
+pub use inode_table::InodeTable;
 pub(crate) use layouts::FileLayouts;
 pub use snapshot::{PackedInodes, PackedNames, PresentSnapshot, VisitPiece};

@@ -275,7 +275,7 @@ impl Namespace {
             all.files += 1;
             let Some(names) = self.directories.get(here) else { continue };
             let mut cursor = names.cursor();
-            while let Some((_, entry)) = cursor.next() {
+            while let Some((_, entry)) = cursor.next_name() {
                 let id = entry.inode();
                 if entry.kind() == FileKind::Directory {
                     left.push(id);

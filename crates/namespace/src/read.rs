@@ -87,7 +87,7 @@ impl Namespace {
             let mut cursor = names.cursor_after(after);
             let mut entries = Vec::with_capacity(max.min(names.count()));
             while entries.len() < max
-                && let Some((name, entry)) = cursor.next()
+                && let Some((name, entry)) = cursor.next_name()
             {
                 entries.push(listed(name, entry));
             }

@@ -17,6 +17,8 @@ pub(super) const RUN_NAMES_MAX: usize = 16;
 pub(super) const RUN_BYTES_MAX: usize = 640;
 
 const FORMAT: u8 = 1;
+/// Lengths before the bytes of a name.
+const NAME_HEADER_BYTES: usize = 3;
 /// Bits of the kind beside the number.
 const KIND_BITS: u32 = 3;
 
@@ -35,8 +37,10 @@ pub(super) struct NamePlace<'a> {
     pub(super) at: usize,
     /// Bytes that it shares with the name before.
     pub(super) shared: usize,
-    /// What the name before stands for; nothing before the first of a run.
-    pub(super) before: Option<NameEntry>,
+    /// False for the first name of a run.
+    pub(super) has_before: bool,
+    /// What the names of the run are differences to.
+    pub(super) base: NameEntry,
     /// The name itself, if it is there.
     pub(super) found: Option<CodedName<'a>>,
     /// The name after it in the run, with the bytes that it shares with this one.
@@ -48,7 +52,8 @@ pub(super) struct NamePlace<'a> {
 pub(super) struct CodedName<'a> {
     pub(super) shared: usize,
     pub(super) rest: &'a [u8],
-    pub(super) entry: NameEntry,
+    /// What it stands for, as a difference to the base of its run.
+    pub(super) value: &'a [u8],
     /// Offset behind it.
     pub(super) end: usize,
 }
@@ -59,7 +64,7 @@ pub(super) struct RunWalk<'a> {
     pub(super) names: &'a [u8],
     pub(super) at: usize,
     pub(super) end: usize,
-    pub(super) before: Option<NameEntry>,
+    pub(super) base: NameEntry,
 }
 
 /// What a change does to the table of runs.
@@ -99,14 +104,16 @@ impl<'a> BlockParts<'a> {
         names > RUN_NAMES_MAX || names > 1 && self.span(run).len() > RUN_BYTES_MAX
     }
 
+    #[inline]
     pub(super) fn walk(&self, run: usize) -> RunWalk<'a> {
-        let Range { start, end } = self.span(run);
-        RunWalk { names: self.names, at: start, end, before: None }
+        RunWalk::read(self.names, self.span(run)).expect("a block holds what was packed")
     }
 
+    #[inline]
     pub(super) fn first_name(&self, run: usize) -> &'a [u8] {
         let start = self.start(run);
-        &self.names[start + 2..][..usize::from(self.names[start + 1])]
+        let name = &self.names[start + 1 + usize::from(self.names[start])..];
+        &name[NAME_HEADER_BYTES..][..usize::from(name[1])]
     }
 
     /// The last run whose first name is not behind `name`, or the first run.
@@ -115,9 +122,9 @@ impl<'a> BlockParts<'a> {
         let (mut low, mut high) = (0, self.runs.len());
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
-            match self.first_name(middle) <= name {
-                true => low = middle,
-                false => high = middle,
+            match compare(self.first_name(middle), name) {
+                Ordering::Greater => high = middle,
+                _ => low = middle,
             }
         }
         low
@@ -126,7 +133,8 @@ impl<'a> BlockParts<'a> {
     pub(super) fn find(&self, name: &[u8]) -> NamePlace<'a> {
         let run = self.run_of(name);
         let mut walk = self.walk(run);
-        let mut place = NamePlace { run, at: walk.at, shared: 0, before: None, found: None, next: None };
+        let (at, base) = (walk.at, walk.base);
+        let mut place = NamePlace { run, at, shared: 0, has_before: false, base, found: None, next: None };
         while let Some(coded) = walk.next() {
             let (order, common) = match coded.shared.cmp(&place.shared) {
                 Ordering::Greater => (Ordering::Less, place.shared),
@@ -138,7 +146,7 @@ impl<'a> BlockParts<'a> {
                 }
             };
             match order {
-                Ordering::Less => (place.at, place.shared, place.before) = (walk.at, common, Some(coded.entry)),
+                Ordering::Less => (place.at, place.shared, place.has_before) = (walk.at, common, true),
                 Ordering::Equal => {
                     place.found = Some(coded);
                     place.next = walk.next().map(|next| (next, next.shared));
@@ -190,30 +198,82 @@ impl<'a> BlockParts<'a> {
 }
 
 impl<'a> RunWalk<'a> {
-    pub(super) const EMPTY: RunWalk<'static> = RunWalk { names: &[], at: 0, end: 0, before: None };
+    pub(super) const EMPTY: RunWalk<'static> = RunWalk { names: &[], at: 0, end: 0, base: NameEntry::NONE };
+
+    /// Begins to read a run; `None` if it has no base.
+    #[inline]
+    pub(super) fn read(names: &'a [u8], span: Range<usize>) -> Option<RunWalk<'a>> {
+        let (len, rest) = names.get(span.clone())?.split_first()?;
+        let base = take_value(rest.get(..usize::from(*len))?, NameEntry::NONE)?;
+        Some(RunWalk { names, at: span.start + 1 + usize::from(*len), end: span.end, base })
+    }
 
     #[inline]
     pub(super) fn next(&mut self) -> Option<CodedName<'a>> {
-        (self.at < self.end).then(|| self.read().expect("a block holds what was packed"))
+        (self.at < self.end).then(|| self.next_or_damage().expect("a block holds what was packed"))
     }
 
     /// Reads a name; `None` if it is none.
     #[inline]
-    pub(super) fn read(&mut self) -> Option<CodedName<'a>> {
-        let rest = &mut self.names.get(self.at..self.end)?;
-        let before = self.before.unwrap_or(NameEntry::NONE);
-        let ([shared, len], after) = rest.split_first_chunk()?;
-        *rest = after;
-        let name = varint::take_bytes(rest, usize::from(*len))?;
-        let head = varint::take(rest)?;
-        let kind = FileKind::try_from((head & ((1 << KIND_BITS) - 1)) as i32).ok()?;
-        let zigzag = head >> KIND_BITS;
-        let inode = before.inode().0.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg());
-        let from = take_stamp(rest, before.from)?;
-        let entry = NameEntry::checked(inode, kind, from)?;
-        (self.at, self.before) = (self.end - rest.len(), Some(entry));
-        Some(CodedName { shared: usize::from(*shared), rest: name, entry, end: self.at })
+    pub(super) fn next_or_damage(&mut self) -> Option<CodedName<'a>> {
+        let ([shared, len, value_len], rest) = self.names.get(self.at..self.end)?.split_first_chunk()?;
+        let (name, rest) = rest.split_at_checked(usize::from(*len))?;
+        let (value, rest) = rest.split_at_checked(usize::from(*value_len))?;
+        self.at = self.end - rest.len();
+        Some(CodedName { shared: usize::from(*shared), rest: name, value, end: self.at })
     }
+}
+
+impl CodedName<'_> {
+    /// What it stands for.
+    #[inline]
+    pub(super) fn entry(&self, base: NameEntry) -> NameEntry {
+        take_value(self.value, base).expect("a block holds what was packed")
+    }
+}
+
+/// Reads what a name stands for; `None` if it is nothing.
+#[inline]
+pub(super) fn take_value(value: &[u8], base: NameEntry) -> Option<NameEntry> {
+    let rest = &mut &*value;
+    let head = varint::take(rest)?;
+    let kind = FileKind::try_from((head & ((1 << KIND_BITS) - 1)) as i32).ok()?;
+    let zigzag = head >> KIND_BITS;
+    let inode = base.inode().0.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg());
+    let from = take_stamp(rest, base.from)?;
+    NameEntry::checked(inode, kind, from).filter(|_| rest.is_empty())
+}
+
+/// Appends the base of a run, which its first name follows.
+pub(super) fn put_base(names: &mut Vec<u8>, base: NameEntry) {
+    let at = names.len();
+    names.push(0);
+    put_value(names, NameEntry::NONE, base);
+    names[at] = (names.len() - at - 1) as u8;
+}
+
+/// Appends a name and what it stands for.
+pub(super) fn put_entry(names: &mut Vec<u8>, shared: usize, rest: &[u8], base: NameEntry, entry: NameEntry) {
+    let at = names.len();
+    put_name(names, shared, &[rest], &[]);
+    put_value(names, base, entry);
+    names[at + 2] = (names.len() - at - NAME_HEADER_BYTES - rest.len()) as u8;
+}
+
+/// Appends a name whose value is encoded.
+pub(super) fn put_name(names: &mut Vec<u8>, shared: usize, rest: &[&[u8]], value: &[u8]) {
+    let len: usize = rest.iter().map(|part| part.len()).sum();
+    let bytes = [shared, len, value.len()].map(|count| u8::try_from(count).expect("names and values are short"));
+    names.extend_from_slice(&bytes);
+    rest.iter().for_each(|part| names.extend_from_slice(part));
+    names.extend_from_slice(value);
+}
+
+fn put_value(names: &mut Vec<u8>, base: NameEntry, entry: NameEntry) {
+    let difference = entry.inode().0.wrapping_sub(base.inode().0) as i64;
+    let zigzag = (difference << 1 ^ difference >> 63) as u64;
+    varint::put(names, zigzag << KIND_BITS | entry.kind() as u64);
+    put_stamp(names, base.from, entry.from);
 }
 
 pub(super) fn put_header(block: &mut Vec<u8>, count: u16, runs: usize) {
@@ -227,28 +287,29 @@ pub(super) fn run_row(start: usize, names: u8) -> [u8; RUN_BYTES] {
     [low, high, names]
 }
 
-pub(super) fn put_name(
-    names: &mut Vec<u8>,
-    shared: usize,
-    rest: &[&[u8]],
-    before: Option<NameEntry>,
-    entry: NameEntry,
-) {
-    let before = before.unwrap_or(NameEntry::NONE);
-    let len: usize = rest.iter().map(|part| part.len()).sum();
-    names.push(u8::try_from(shared).expect("names are short"));
-    names.push(u8::try_from(len).expect("names are short"));
-    rest.iter().for_each(|part| names.extend_from_slice(part));
-    let difference = entry.inode().0.wrapping_sub(before.inode().0) as i64;
-    let zigzag = (difference << 1 ^ difference >> 63) as u64;
-    varint::put(names, zigzag << KIND_BITS | entry.kind() as u64);
-    put_stamp(names, before.from, entry.from);
-}
-
 /// Bytes that two names begin with.
 #[inline]
 pub(super) fn common(one: &[u8], other: &[u8]) -> usize {
     let (ones, others) = (one.as_chunks::<8>().0, other.as_chunks::<8>().0);
     let words = ones.iter().zip(others).take_while(|(one, other)| one == other).count() * 8;
     words + one[words..].iter().zip(&other[words..]).take_while(|(one, other)| one == other).count()
+}
+
+/// The order of two names, without a call for the short ones that names are.
+#[inline]
+pub(super) fn compare(one: &[u8], other: &[u8]) -> Ordering {
+    let (ones, others) = (one.as_chunks::<8>().0, other.as_chunks::<8>().0);
+    for (one, other) in ones.iter().zip(others) {
+        let (one, other) = (u64::from_be_bytes(*one), u64::from_be_bytes(*other));
+        if one != other {
+            return one.cmp(&other);
+        }
+    }
+    let words = ones.len().min(others.len()) * 8;
+    for (one, other) in one[words..].iter().zip(&other[words..]) {
+        if one != other {
+            return one.cmp(other);
+        }
+    }
+    one.len().cmp(&other.len())
 }

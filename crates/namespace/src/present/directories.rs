@@ -15,7 +15,7 @@ const LEAF_INODES: u64 = 1024;
 
 /// The directories that hold something.
 #[derive(Default)]
-pub(crate) struct DirectoryTable {
+pub struct DirectoryTable {
     leaves: FastMap<u64, Arc<DirectoryLeaf>>,
     /// Overwritten by each change of a block.
     scratch: BlockScratch,
@@ -26,17 +26,17 @@ pub(super) type DirectoryLeaf = BTreeMap<u16, DirectoryNames>;
 
 impl DirectoryTable {
     /// A directory, if it holds something.
-    pub(crate) fn get(&self, id: InodeId) -> Option<&DirectoryNames> {
+    pub fn get(&self, id: InodeId) -> Option<&DirectoryNames> {
         self.leaves.get(&leaf_of(id))?.get(&index_of(id))
     }
 
     /// How many names a directory holds.
-    pub(crate) fn count(&self, id: InodeId) -> usize {
+    pub fn count(&self, id: InodeId) -> usize {
         self.get(id).map_or(0, DirectoryNames::count)
     }
 
     /// Sets what a name of a directory stands for, and says what it stood for before.
-    pub(crate) fn set(&mut self, id: InodeId, name: &[u8], entry: NameEntry) -> Option<NameEntry> {
+    pub fn set(&mut self, id: InodeId, name: &[u8], entry: NameEntry) -> Option<NameEntry> {
         let leaf = Arc::make_mut(self.leaves.entry(leaf_of(id)).or_default());
         match leaf.get_mut(&index_of(id)) {
             Some(directory) => directory.set(name, entry, &mut self.scratch),
@@ -48,7 +48,7 @@ impl DirectoryTable {
     }
 
     /// Takes a name out of a directory, and says what it stood for.
-    pub(crate) fn remove(&mut self, id: InodeId, name: &[u8]) -> Option<NameEntry> {
+    pub fn remove(&mut self, id: InodeId, name: &[u8]) -> Option<NameEntry> {
         let leaf = Arc::make_mut(self.leaves.get_mut(&leaf_of(id))?);
         let directory = leaf.get_mut(&index_of(id))?;
         if directory.count() > 1 {
@@ -63,13 +63,13 @@ impl DirectoryTable {
     }
 
     /// Takes all names of a directory; false if there was one with that number.
-    pub(crate) fn insert(&mut self, id: InodeId, directory: DirectoryNames) -> bool {
+    pub fn insert(&mut self, id: InodeId, directory: DirectoryNames) -> bool {
         let leaf = Arc::make_mut(self.leaves.entry(leaf_of(id)).or_default());
         leaf.insert(index_of(id), directory).is_none()
     }
 
     /// The directories in order of their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (InodeId, &DirectoryNames)> {
+    pub fn iter(&self) -> impl Iterator<Item = (InodeId, &DirectoryNames)> {
         let mut leaves: Vec<(&u64, &Arc<DirectoryLeaf>)> = self.leaves.iter().collect();
         leaves.sort_unstable_by_key(|(leaf, _)| **leaf);
         leaves.into_iter().flat_map(|(leaf, directories)| in_leaf(*leaf, directories))

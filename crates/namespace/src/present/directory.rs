@@ -5,12 +5,13 @@
 //!
 //! # Source
 //! Bayer and Unterauer, Prefix B-trees (TODS 1977), with two levels instead of any number: a list of groups for ten
-//! million names has 2,000 entries. A block that is full when names come in order is not split; the name begins a
+//! million names has 5,000 entries. A block that is full when names come in order is not split; the name begins a
 //! block (as in LMDB and `BTRFS`), so blocks are full then.
 
 use std::fmt;
 use std::sync::Arc;
 
+use super::block_parts::compare;
 use super::entry_name::EntryName;
 use super::name_block::{BlockBuilder, BlockChange, BlockCursor, BlockScratch, NameBlock};
 use crate::model::NameEntry;
@@ -22,7 +23,7 @@ const GROUP_BLOCKS_JOINED: usize = GROUP_BLOCKS_MAX / 2;
 
 /// The names of one directory, which has one at least.
 #[derive(Clone)]
-pub(crate) struct DirectoryNames {
+pub struct DirectoryNames {
     count: usize,
     names: NameTree,
 }
@@ -62,7 +63,7 @@ pub(crate) struct DirectoryBuilder {
 }
 
 /// Reads names in order.
-pub(crate) struct NameCursor<'a> {
+pub struct NameCursor<'a> {
     names: &'a NameTree,
     /// The next block.
     group: usize,
@@ -79,7 +80,7 @@ impl DirectoryNames {
     }
 
     /// How many names there are.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 
@@ -88,7 +89,7 @@ impl DirectoryNames {
     /// # Cost
     /// Binary searches among groups, blocks and the runs of a block: 100 ns, or a few misses of the cache more in a
     /// large directory; no allocation.
-    pub(crate) fn get(&self, name: &[u8]) -> Option<NameEntry> {
+    pub fn get(&self, name: &[u8]) -> Option<NameEntry> {
         match &self.names {
             NameTree::Block(block) => block.get(name),
             NameTree::Tree(groups) => {
@@ -101,7 +102,7 @@ impl DirectoryNames {
     /// Sets what a name stands for, and says what it stood for before. `scratch` is overwritten.
     ///
     /// # Cost
-    /// A copy of the block, 2 KiB at most, and of the handles of a group if a snapshot shares it.
+    /// A copy of the block, 1 KiB at most, and of the handles of a group if a snapshot shares it.
     pub(super) fn set(&mut self, name: &[u8], entry: NameEntry, scratch: &mut BlockScratch) -> Option<NameEntry> {
         let found = match &mut self.names {
             NameTree::Block(block) => {
@@ -155,7 +156,7 @@ impl DirectoryNames {
     }
 
     /// All names in order.
-    pub(crate) fn cursor(&self) -> NameCursor<'_> {
+    pub fn cursor(&self) -> NameCursor<'_> {
         let (current, block) = match &self.names {
             NameTree::Block(block) => (block.cursor(), 1),
             NameTree::Tree(groups) => (groups[0].blocks[0].block.cursor(), 1),
@@ -164,7 +165,7 @@ impl DirectoryNames {
     }
 
     /// The names behind `name`, in order.
-    pub(crate) fn cursor_after(&self, name: &[u8]) -> NameCursor<'_> {
+    pub fn cursor_after(&self, name: &[u8]) -> NameCursor<'_> {
         let (current, group, block) = match &self.names {
             NameTree::Block(block) => (block.cursor_near(name), 0, 1),
             NameTree::Tree(groups) => {
@@ -197,8 +198,8 @@ impl DirectoryNames {
 impl PartialEq for DirectoryNames {
     fn eq(&self, other: &DirectoryNames) -> bool {
         let (mut one, mut two) = (self.cursor(), other.cursor());
-        while let Some(entry) = one.next() {
-            if Some(entry) != two.next() {
+        while let Some(entry) = one.next_name() {
+            if Some(entry) != two.next_name() {
                 return false;
             }
         }
@@ -210,7 +211,7 @@ impl fmt::Debug for DirectoryNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
         let mut cursor = self.cursor();
-        while let Some((name, entry)) = cursor.next() {
+        while let Some((name, entry)) = cursor.next_name() {
             map.entry(&String::from_utf8_lossy(name), &entry);
         }
         map.finish()
@@ -221,10 +222,10 @@ impl NameGroup {
     fn set(&mut self, name: &[u8], entry: NameEntry, scratch: &mut BlockScratch) -> Option<NameEntry> {
         let blocks = Arc::make_mut(&mut self.blocks);
         let mut at = block_of(blocks, name);
-        if !blocks[at].block.has_room() && blocks[at].block.is_behind(name) {
+        if !blocks[at].block.has_room_for(name) && blocks[at].block.is_behind(name) {
             at += 1;
             let first = EntryName::new(name);
-            match blocks.get_mut(at).filter(|next| next.block.has_room()) {
+            match blocks.get_mut(at).filter(|next| next.block.has_room_for(name)) {
                 Some(next) => next.first = first,
                 None => {
                     blocks.insert(at, DividedBlock { first, block: NameBlock::of_one(name, entry) });
@@ -276,16 +277,16 @@ impl DirectoryBuilder {
         if self.count > 0 && self.last.as_slice() >= name {
             return false;
         }
+        if !self.block.is_empty() && !self.block.has_room_for(name) {
+            let block = self.block.finish(&mut self.scratch);
+            self.push_block(block);
+        }
         if self.block.is_empty() {
             name.clone_into(&mut self.first);
         }
         self.block.push(name, entry);
         name.clone_into(&mut self.last);
         self.count += 1;
-        if !self.block.has_room() {
-            let block = self.block.finish(&mut self.scratch);
-            self.push_block(block);
-        }
         true
     }
 
@@ -342,7 +343,7 @@ impl fmt::Debug for DirectoryBuilder {
 
 impl NameCursor<'_> {
     /// The next name, and what it stands for.
-    pub(crate) fn next(&mut self) -> Option<(&[u8], NameEntry)> {
+    pub fn next_name(&mut self) -> Option<(&[u8], NameEntry)> {
         let entry = self.advance()?;
         Some((self.current.name(), entry))
     }
@@ -366,12 +367,12 @@ impl NameCursor<'_> {
 
 /// The group that has a name, if any has.
 fn group_of(groups: &[NameGroup], name: &[u8]) -> usize {
-    groups[1..].partition_point(|group| group.first.bytes() <= name)
+    groups[1..].partition_point(|group| compare(group.first.bytes(), name).is_le())
 }
 
 /// The block that has a name, if any has.
 fn block_of(blocks: &[DividedBlock], name: &[u8]) -> usize {
-    blocks[1..].partition_point(|divided| divided.first.bytes() <= name)
+    blocks[1..].partition_point(|divided| compare(divided.first.bytes(), name).is_le())
 }
 
 /// Divides a block into two.

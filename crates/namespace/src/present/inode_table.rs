@@ -21,7 +21,7 @@ const LEAF_INODES: u64 = LEAF_PAGES as u64 * PAGE_INODES;
 
 /// The inodes in memory.
 #[derive(Default)]
-pub(crate) struct InodeTable {
+pub struct InodeTable {
     leaves: FastMap<u64, Arc<InodeLeaf>>,
     layouts: FileLayouts,
     /// Overwritten by each change of a page.
@@ -54,7 +54,7 @@ struct UnpackedPage {
 
 impl InodeTable {
     /// True if an inode is in memory.
-    pub(crate) fn contains(&self, id: InodeId) -> bool {
+    pub fn contains(&self, id: InodeId) -> bool {
         self.slot(id).is_some_and(|slot| slot.present() & 1 << index_of(id) != 0)
     }
 
@@ -62,7 +62,7 @@ impl InodeTable {
     ///
     /// # Cost
     /// 10 ns, or 40 ns for a packed inode; no allocation.
-    pub(crate) fn get(&self, id: InodeId) -> Option<Cow<'_, Inode>> {
+    pub fn get(&self, id: InodeId) -> Option<Cow<'_, Inode>> {
         let (slot, index) = (self.slot(id)?, index_of(id));
         if let Some(inode) = slot.unpacked.as_ref().and_then(|page| page.get(index)) {
             return Some(Cow::Borrowed(inode));
@@ -73,12 +73,12 @@ impl InodeTable {
 
     /// The inode if it is a directory, or has something that few inodes have: grants, patches, a target, several
     /// places, access lists, no name. `None` for all others.
-    pub(crate) fn unpacked(&self, id: InodeId) -> Option<&Inode> {
+    pub fn unpacked(&self, id: InodeId) -> Option<&Inode> {
         self.slot(id)?.unpacked.as_ref()?.get(index_of(id))
     }
 
     /// The inode, to be changed. It stays unpacked until [`InodeTable::pack`].
-    pub(crate) fn get_mut(&mut self, id: InodeId) -> Option<&mut Inode> {
+    pub fn get_mut(&mut self, id: InodeId) -> Option<&mut Inode> {
         let index = index_of(id);
         let leaf = Arc::make_mut(self.leaves.get_mut(&leaf_of(id))?);
         let slot = leaf.slot_mut(id);
@@ -94,7 +94,7 @@ impl InodeTable {
     }
 
     /// Takes an inode in the place of one that may be there. It stays unpacked until [`InodeTable::pack`].
-    pub(crate) fn insert(&mut self, id: InodeId, inode: Inode) {
+    pub fn insert(&mut self, id: InodeId, inode: Inode) {
         match self.get_mut(id) {
             Some(old) => *old = inode,
             None => {
@@ -106,7 +106,7 @@ impl InodeTable {
     }
 
     /// The same of an inode that does not change soon: it is packed at once, if it can be.
-    pub(crate) fn insert_packed(&mut self, id: InodeId, inode: Inode) {
+    pub fn insert_packed(&mut self, id: InodeId, inode: Inode) {
         let plain = match &inode.extra {
             None if !self.contains(id) => self.plain(&inode),
             _ => None,
@@ -129,7 +129,7 @@ impl InodeTable {
     }
 
     /// Packs an inode, if nothing is left that few inodes have.
-    pub(crate) fn pack(&mut self, id: InodeId) {
+    pub fn pack(&mut self, id: InodeId) {
         let Some(slot) = self.slot(id) else { return };
         let Some(inode) = slot.unpacked.as_ref().and_then(|page| page.get(index_of(id))) else { return };
         // Before the search for its layout.
@@ -147,7 +147,7 @@ impl InodeTable {
     }
 
     /// Takes an inode out of memory.
-    pub(crate) fn remove(&mut self, id: InodeId) -> Option<Inode> {
+    pub fn remove(&mut self, id: InodeId) -> Option<Inode> {
         self.get_mut(id)?;
         let leaf = Arc::make_mut(self.leaves.get_mut(&leaf_of(id))?);
         let inode = leaf.slot_mut(id).take_unpacked(index_of(id));
@@ -159,7 +159,7 @@ impl InodeTable {
     }
 
     /// One shared copy of a layout.
-    pub(crate) fn share(&mut self, layout: FileLayout) -> Arc<FileLayout> {
+    pub fn share(&mut self, layout: FileLayout) -> Arc<FileLayout> {
         self.layouts.share(layout)
     }
 
@@ -169,7 +169,7 @@ impl InodeTable {
     }
 
     /// All inodes in order of id.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (InodeId, Cow<'_, Inode>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (InodeId, Cow<'_, Inode>)> {
         let mut leaves: Vec<(&u64, &Arc<InodeLeaf>)> = self.leaves.iter().collect();
         leaves.sort_unstable_by_key(|(first, _)| **first);
         let slots = leaves.into_iter().flat_map(|(leaf, inodes)| inodes.slots(*leaf));

@@ -4,13 +4,15 @@
 //! |---|---|
 //! | 1 | format, 1 |
 //! | 2 | names |
-//! | 1 | runs: how many, then 3 bytes each: offset of the first name (2), names (1) |
-//! | | names, in order |
+//! | 1 | runs: how many, then 3 bytes each: offset (2), names (1) |
+//! | | runs, in order |
 //!
-//! A name is the number of bytes that it shares with the name before (1), the number of the others (1), the others,
-//! then a varint of the difference between its inode's number and the one before, shifted left by 3, and its kind, and
-//! the difference of its stamp. The first name of a run shares nothing, and its differences are to zero: a search
-//! finds the run by the first names, and reads that run alone.
+//! A run is its base, an entry with its length (1), and names. A name is the number of bytes that it shares with the
+//! name before (1), the number of the others (1), the length of what it stands for (1), the others, then a varint of
+//! the difference between its inode's number and that of the base, shifted left by 3, and its kind, and the difference
+//! of its stamp. The first name of a run shares nothing: a search finds the run by the first names, and reads that run
+//! alone. A base stays when the name goes that it came with, so a change of a name leaves all others as they are, but
+//! for what the one after it shares.
 //!
 //! The shared bytes are always all that two names have in common, so the search compares each byte of the sought name
 //! once: a name that shares more with its predecessor than the sought one does is on the same side.
@@ -22,17 +24,20 @@
 use frieze_base::NAME_BYTES_MAX;
 
 use super::block_parts::{
-    BlockParts, HEADER_BYTES, RUN_BYTES, RUN_BYTES_MAX, RUN_NAMES_MAX, RunWalk, RunsChange, common, put_header,
-    put_name, run_row,
+    BlockParts, HEADER_BYTES, RUN_BYTES, RUN_BYTES_MAX, RUN_NAMES_MAX, RunWalk, RunsChange, common, put_base,
+    put_entry, put_header, put_name, run_row, take_value,
 };
 use super::bytes::PackedBytes;
 use super::inode_table::INODE_ID_MAX;
 use crate::model::NameEntry;
 
 /// Content of a block, bytes, before it is split.
-pub(super) const BLOCK_BYTES_MAX: usize = 2048;
-/// The halves of a block whose names have much in common may be larger than the block was to be.
-const LOADED_BYTES_MAX: usize = BLOCK_BYTES_MAX * 2;
+pub(super) const BLOCK_BYTES_MAX: usize = 1024;
+/// Bytes of a name that begins a run, without its own.
+const ENTRY_BYTES_MAX: usize = 48;
+/// Bytes of a block that is read. A half of a split block has more runs than before, and each has a whole name: at most
+/// the block's bytes and twice all names that begin its runs.
+const LOADED_BYTES_MAX: usize = BLOCK_BYTES_MAX * 4;
 /// Two neighbours of fewer bytes together become one, when a name was taken out of one of them.
 const MERGED_BYTES_MAX: usize = BLOCK_BYTES_MAX / 2;
 
@@ -66,7 +71,6 @@ pub(super) struct BlockScratch {
 }
 
 /// Builds blocks from names in order.
-#[derive(Default)]
 pub(super) struct BlockBuilder {
     count: u16,
     runs: Vec<u8>,
@@ -74,9 +78,9 @@ pub(super) struct BlockBuilder {
     run_names: usize,
     run_start: usize,
     names: Vec<u8>,
-    /// The name before, and what it stands for.
+    /// The name before, and the base of its run.
     last: Vec<u8>,
-    before: Option<NameEntry>,
+    base: NameEntry,
 }
 
 /// Reads the names of a block in order.
@@ -101,7 +105,8 @@ impl NameBlock {
     /// # Cost
     /// A binary search among the runs, and half a run.
     pub(super) fn get(&self, name: &[u8]) -> Option<NameEntry> {
-        self.parts().find(name).found.map(|found| found.entry)
+        let place = self.parts().find(name);
+        place.found.map(|found| found.entry(place.base))
     }
 
     /// Sets what a name stands for; the result says what it stood for before. `scratch` is overwritten.
@@ -117,19 +122,20 @@ impl NameBlock {
         let BlockScratch { block: scratch, patch } = scratch;
         patch.clear();
         let is_new = place.found.is_none();
-        let change = if is_new && place.next.is_none() && place.before.is_some() && run_names >= RUN_NAMES {
-            put_name(patch, 0, &[name], None, entry);
+        let change = if is_new && place.next.is_none() && place.has_before && run_names >= RUN_NAMES {
+            put_base(patch, entry);
+            put_entry(patch, 0, name, entry, entry);
             RunsChange::NewAfter
         } else {
-            put_name(patch, place.shared, &[&name[place.shared..]], place.before, entry);
+            put_entry(patch, place.shared, &name[place.shared..], place.base, entry);
             RunsChange::Count((run_names + usize::from(is_new)) as u8)
         };
         let mut end = place.found.map_or(place.at, |found| found.end);
-        if let Some((next, shared)) = place.next {
-            put_name(patch, shared, &[&next.rest[shared - next.shared..]], Some(entry), next.entry);
+        if let Some((next, shared)) = place.next.filter(|_| is_new) {
+            put_name(patch, shared, &[&next.rest[shared - next.shared..]], next.value);
             end = next.end;
         }
-        let found = place.found.map(|found| found.entry);
+        let found = place.found.map(|found| found.entry(place.base));
         parts.splice(scratch, run, change, place.at..end, patch);
         self.0.store(scratch);
         if self.parts().has_long_run(run) {
@@ -145,24 +151,27 @@ impl NameBlock {
         let parts = self.parts();
         let place = parts.find(name);
         let found = place.found?;
-        let entry = found.entry;
+        let entry = found.entry(place.base);
         if parts.count == 1 {
             return Some((entry, BlockChange::Empty));
         }
         let BlockScratch { block: scratch, patch } = scratch;
         patch.clear();
-        let mut end = found.end;
+        let mut range = place.at..found.end;
         if let Some((next, _)) = place.next {
             let shared = found.shared.min(next.shared);
             let of_found = &found.rest[..next.shared - shared];
-            put_name(patch, shared, &[of_found, next.rest], place.before, next.entry);
-            end = next.end;
+            put_name(patch, shared, &[of_found, next.rest], next.value);
+            range.end = next.end;
         }
         let change = match parts.run_names(place.run) {
-            1 => RunsChange::Gone,
+            1 => {
+                range = parts.span(place.run);
+                RunsChange::Gone
+            }
             names => RunsChange::Count((names - 1) as u8),
         };
-        parts.splice(scratch, place.run, change, place.at..end, patch);
+        parts.splice(scratch, place.run, change, range, patch);
         self.0.store(scratch);
         let is_small = self.0.content().len() <= MERGED_BYTES_MAX;
         Some((entry, if is_small { BlockChange::Small } else { BlockChange::Done }))
@@ -172,12 +181,12 @@ impl NameBlock {
     pub(super) fn is_behind(&self, name: &[u8]) -> bool {
         let parts = self.parts();
         let place = parts.find(name);
-        place.run + 1 == parts.runs.len() && place.found.is_none() && place.next.is_none() && place.before.is_some()
+        place.run + 1 == parts.runs.len() && place.found.is_none() && place.next.is_none() && place.has_before
     }
 
-    /// True if a name of any length fits in without a split.
-    pub(super) fn has_room(&self) -> bool {
-        self.0.content().len() + NAME_BYTES_MAX + 64 <= BLOCK_BYTES_MAX
+    /// True if a name fits in without a split.
+    pub(super) fn has_room_for(&self, name: &[u8]) -> bool {
+        self.0.content().len() + name.len() + ENTRY_BYTES_MAX <= BLOCK_BYTES_MAX
     }
 
     /// Two blocks of half the bytes each, with the first name of the second. The block has more than one name.
@@ -190,7 +199,7 @@ impl NameBlock {
         let mut first_of_right = Vec::new();
         let mut cursor = self.cursor();
         let mut at = 0;
-        while let Some((name, entry)) = cursor.next() {
+        while let Some((name, entry)) = cursor.next_name() {
             // Either has a name at least.
             if left.names.len() >= half && at > 0 || at == last {
                 if right.count == 0 {
@@ -250,19 +259,24 @@ impl NameBlock {
             if !starts_well || span.is_empty() || span.end > parts.names.len() {
                 return None;
             }
-            let mut walk = RunWalk { names: parts.names, at: span.start, end: span.end, before: None };
+            let mut walk = RunWalk::read(parts.names, span.clone())?;
             let mut names = 0;
+            again.clear();
+            put_base(&mut again, walk.base);
+            if parts.names[span.start..walk.at] != again {
+                return None;
+            }
             while walk.at < walk.end {
-                let (at, before) = (walk.at, walk.before);
-                let coded = walk.read()?;
+                let (at, coded) = (walk.at, walk.next_or_damage()?);
+                let entry = take_value(coded.value, walk.base)?;
                 let name = [last.as_ref().map_or(Some(&[][..]), |last| last.get(..coded.shared))?, coded.rest].concat();
                 let in_order = last.as_ref().is_none_or(|last| *last < name);
-                if !in_order || name.len() > NAME_BYTES_MAX || coded.entry.inode().0 > INODE_ID_MAX {
+                if !in_order || name.len() > NAME_BYTES_MAX || entry.inode().0 > INODE_ID_MAX {
                     return None;
                 }
                 let common = last.as_ref().filter(|_| names > 0).map_or(0, |last| common(last, &name));
                 again.clear();
-                put_name(&mut again, common, &[&name[common..]], before, coded.entry);
+                put_entry(&mut again, common, &name[common..], walk.base, entry);
                 if parts.names[at..walk.at] != again {
                     return None;
                 }
@@ -291,18 +305,27 @@ impl NameBlock {
     }
 }
 
+impl Default for BlockBuilder {
+    fn default() -> BlockBuilder {
+        let (runs, names, last) = (Vec::new(), Vec::new(), Vec::new());
+        BlockBuilder { count: 0, runs, run_names: 0, run_start: 0, names, last, base: NameEntry::NONE }
+    }
+}
+
 impl BlockBuilder {
     /// Appends a name, which is behind all before.
     pub(super) fn push(&mut self, name: &[u8], entry: NameEntry) {
         let run_bytes = self.names.len() - self.run_start;
-        let begins = self.count == 0 || self.run_names == RUN_NAMES || run_bytes >= RUN_BYTES_MAX / 2;
-        let shared = if begins { 0 } else { common(&self.last, name) };
+        let common = common(&self.last, name);
+        let is_long = run_bytes + name.len() - common + ENTRY_BYTES_MAX > RUN_BYTES_MAX;
+        let begins = self.count == 0 || self.run_names == RUN_NAMES || is_long;
+        let shared = if begins { 0 } else { common };
         if begins {
-            (self.run_names, self.run_start, self.before) = (0, self.names.len(), None);
+            (self.run_names, self.run_start, self.base) = (0, self.names.len(), entry);
             self.runs.extend_from_slice(&run_row(self.names.len(), 0));
+            put_base(&mut self.names, entry);
         }
-        put_name(&mut self.names, shared, &[&name[shared..]], self.before, entry);
-        self.before = Some(entry);
+        put_entry(&mut self.names, shared, &name[shared..], self.base, entry);
         self.last.truncate(shared);
         self.last.extend_from_slice(&name[shared..]);
         self.run_names += 1;
@@ -312,7 +335,7 @@ impl BlockBuilder {
 
     fn push_all(&mut self, block: &NameBlock) {
         let mut cursor = block.cursor();
-        while let Some((name, entry)) = cursor.next() {
+        while let Some((name, entry)) = cursor.next_name() {
             self.push(name, entry);
         }
     }
@@ -322,15 +345,16 @@ impl BlockBuilder {
         self.count == 0
     }
 
-    /// True if there is room for another name of any length.
-    pub(super) fn has_room(&self) -> bool {
-        HEADER_BYTES + self.runs.len() + self.names.len() + NAME_BYTES_MAX + 64 <= BLOCK_BYTES_MAX
+    /// True if there is room for a name.
+    pub(super) fn has_room_for(&self, name: &[u8]) -> bool {
+        let bytes = HEADER_BYTES + self.runs.len() + self.names.len();
+        bytes + name.len() + ENTRY_BYTES_MAX <= BLOCK_BYTES_MAX
     }
 
     /// The block of what came; the next name begins another.
     pub(super) fn finish(&mut self, scratch: &mut Vec<u8>) -> NameBlock {
         self.write(scratch);
-        (self.count, self.run_names, self.run_start, self.before) = (0, 0, 0, None);
+        (self.count, self.run_names, self.run_start) = (0, 0, 0);
         self.runs.clear();
         self.names.clear();
         NameBlock(PackedBytes::new(scratch))
@@ -346,7 +370,7 @@ impl BlockBuilder {
 
 impl BlockCursor<'_> {
     /// The next name, and what it stands for.
-    pub(super) fn next(&mut self) -> Option<(&[u8], NameEntry)> {
+    pub(super) fn next_name(&mut self) -> Option<(&[u8], NameEntry)> {
         self.advance().map(|entry| (self.name(), entry))
     }
 
@@ -369,7 +393,7 @@ impl BlockCursor<'_> {
         };
         self.name.truncate(coded.shared);
         self.name.extend_from_slice(coded.rest);
-        Some(coded.entry)
+        Some(coded.entry(self.walk.base))
     }
 }
 

@@ -63,6 +63,12 @@ pub struct PackedNames {
 }
 
 impl PresentSnapshot {
+    /// A snapshot of these; see [`Namespace::present`].
+    pub fn of(inodes: &InodeTable, directories: &DirectoryTable) -> PresentSnapshot {
+        let (layouts, inodes) = inodes.leaves();
+        PresentSnapshot { layouts, inodes, directories: directories.leaves() }
+    }
+
     /// Gives each piece of the inodes to `visit`, in the order in which [`PackedInodes::load`] takes them. False if
     /// `visit` stopped.
     pub fn inode_pieces(&self, visit: &mut VisitPiece<'_>) -> bool {
@@ -212,8 +218,7 @@ impl Namespace {
     /// lock. Afterwards the first change of such a leaf copies 16 handles and those of its directories, and the first
     /// change of a page or block copies that.
     pub fn present(&self) -> PresentSnapshot {
-        let (layouts, inodes) = self.inodes.leaves();
-        PresentSnapshot { layouts, inodes, directories: self.directories.leaves() }
+        PresentSnapshot::of(&self.inodes, &self.directories)
     }
 
     /// Takes over a present that was read from bytes, into a namespace without one. As with

@@ -15,9 +15,9 @@ fn entry(number: u64) -> NameEntry {
 fn check(directory: &DirectoryNames, oracle: &Oracle) {
     let mut cursor = directory.cursor();
     for (name, entry) in oracle {
-        assert_eq!(cursor.next(), Some((name.as_slice(), *entry)));
+        assert_eq!(cursor.next_name(), Some((name.as_slice(), *entry)));
     }
-    assert!(cursor.next().is_none());
+    assert!(cursor.next_name().is_none());
     assert_eq!(directory.count(), oracle.len());
     let mut builder = DirectoryBuilder::default();
     assert!(oracle.iter().all(|(name, entry)| builder.push(name, *entry)));
@@ -34,7 +34,7 @@ fn check_pages(directory: &DirectoryNames, oracle: &Oracle, after: &[u8]) {
     let mut cursor = directory.cursor_after(after);
     let bounds = (std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded);
     for (name, entry) in oracle.range::<[u8], _>(bounds).take(3) {
-        assert_eq!(cursor.next(), Some((name.as_slice(), *entry)));
+        assert_eq!(cursor.next_name(), Some((name.as_slice(), *entry)));
     }
 }
 
