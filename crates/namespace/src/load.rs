@@ -1,7 +1,5 @@
 //! Loading the current state at a restart.
 
-use std::sync::Arc;
-
 use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, Seq};
 use frieze_hlc::Hlc;
 use frieze_wire::quota::QUOTA_XATTR;
@@ -12,13 +10,10 @@ use crate::inode::{FileLayout, Inode};
 use crate::key::VersionKey;
 use crate::model::{NamedInstant, SessionState};
 use crate::namespace::Namespace;
-use crate::present::{DirectoryBuilder, DirectoryTable, FileLayouts, INODE_ID_MAX};
+use crate::present::{DirectoryBuilder, DirectoryTable, FileLayouts, INODE_ID_MAX, InodeTable};
 use crate::stored::{
     StoredFormat, StoredInode, StoredOutcome, StoredSession, StoredSnapshot, StoredXattr, decode, read_entry,
 };
-
-/// Inodes of a list while they are loaded: some 600 KiB.
-const LOADED_TOGETHER: usize = 4096;
 
 /// What is loaded at a restart apart from the rest of a [`Namespace`], which needs none of it meanwhile: by another
 /// thread.
@@ -28,9 +23,7 @@ pub struct LoadedNames {
     /// The directory that comes now, and what of it has come.
     parent: InodeId,
     names: DirectoryBuilder,
-    /// Of [`LOADED_TOGETHER`] each: one list of all would be copied whenever it grows.
-    inodes: Vec<Vec<(InodeId, Inode)>>,
-    layouts: FileLayouts,
+    inodes: InodeTable,
 }
 
 impl LoadedNames {
@@ -54,15 +47,8 @@ impl LoadedNames {
                 }
             }
             Some(VersionKey::Inode(id)) => {
-                let inode = read_inode(id, stamp, value, &mut self.layouts)?;
-                match self.inodes.last_mut().filter(|together| together.len() < LOADED_TOGETHER) {
-                    Some(together) => together.push((id, inode)),
-                    None => {
-                        let mut together = Vec::with_capacity(LOADED_TOGETHER);
-                        together.push((id, inode));
-                        self.inodes.push(together);
-                    }
-                }
+                let inode = read_inode(id, stamp, value, self.inodes.layouts_mut())?;
+                self.inodes.insert_packed(id, inode);
             }
             _ => return Err(Error::Corrupt { what: "key of an entry or inode" }.into()),
         }
@@ -136,14 +122,10 @@ impl Namespace {
     pub fn take_apart(&mut self, mut apart: LoadedNames) {
         apart.end_directory();
         self.directories = apart.directories;
-        // Their layouts are few, and one copy of each is theirs already: ours takes its place, looked up where it
-        // changes.
-        let mut last: Option<(Arc<FileLayout>, Arc<FileLayout>)> = None;
-        for (id, mut inode) in apart.inodes.into_iter().flatten() {
-            let known = last.take_if(|(theirs, _)| Arc::ptr_eq(theirs, &inode.layout));
-            let (theirs, ours) = known.unwrap_or_else(|| (inode.layout.clone(), self.share((*inode.layout).clone())));
-            inode.layout = ours.clone();
-            last = Some((theirs, ours));
+        let (packed, last) = apart.inodes.packed_count();
+        self.count_packed(packed, last);
+        for (id, mut inode) in self.inodes.take(&apart.inodes) {
+            inode.layout = self.share(FileLayout::clone(&inode.layout));
             self.put_loaded(id, inode);
         }
     }
@@ -157,11 +139,17 @@ impl Namespace {
     fn put_loaded(&mut self, id: InodeId, inode: Inode) {
         let plain = inode.extra.is_none();
         if plain {
-            (self.last_id, self.alive) = (self.last_id.max(id.0), self.alive + 1);
+            self.count_packed(1, id.0);
             return self.inodes.insert_packed(id, inode);
         }
         self.inodes.insert(id, inode.clone());
         self.count_loaded(id, &inode);
+    }
+
+    /// Notes what the state has of packed inodes beside them: how many there are, and the largest number.
+    pub(crate) fn count_packed(&mut self, packed: u64, last: u64) {
+        self.alive += packed;
+        self.last_id = self.last_id.max(last);
     }
 
     /// Notes what the state has of an inode beside the inode, which is in memory.

@@ -175,6 +175,19 @@ impl InodePage {
         rest.is_empty().then(|| InodePage(PackedBytes::new(content)))
     }
 
+    /// The page with other numbers of the layouts; `None` if one has none.
+    pub(super) fn with_layouts(&self, mut number_of: impl FnMut(u16) -> Option<u16>) -> Option<InodePage> {
+        let parts = self.parts();
+        let mut owners = Vec::with_capacity(parts.owners.len());
+        for owner in parts.owners {
+            let owner = InodeOwner::read(owner).expect("a page holds what was packed");
+            owners.push(InodeOwner { layout: number_of(owner.layout)?, ..owner }.bytes());
+        }
+        let mut content = self.content().to_vec();
+        content[HEADER_BYTES..][..owners.len() * OWNER_BYTES].copy_from_slice(owners.as_flattened());
+        Some(InodePage(PackedBytes::new(&content)))
+    }
+
     #[inline]
     fn parts(&self) -> PageParts<'_> {
         PageParts::read(self.0.content()).expect("a page holds what was packed")

@@ -202,8 +202,26 @@ impl InodeTable {
         true
     }
 
+    /// Takes packed inodes over from another table, and returns copies of the others.
+    pub(crate) fn take(&mut self, other: &InodeTable) -> Vec<(InodeId, Inode)> {
+        let mut unpacked = Vec::new();
+        for (leaf, inodes) in other.leaves().1 {
+            for (first, page) in inodes.packed(leaf) {
+                let ours = page.with_layouts(|number| self.layouts.number_of(other.layouts.get(number)));
+                if ours.is_none_or(|ours| !self.insert_page(first, ours)) {
+                    for index in bits(page.present()) {
+                        let inode = other.unpack(page.get(index));
+                        self.insert_packed(InodeId(first.0 + u64::from(index)), inode);
+                    }
+                }
+            }
+            unpacked.extend(inodes.unpacked(leaf).map(|(id, inode)| (id, inode.clone())));
+        }
+        unpacked
+    }
+
     /// How many inodes are packed, and the largest of their numbers.
-    pub(super) fn packed_count(&self) -> (u64, u64) {
+    pub(crate) fn packed_count(&self) -> (u64, u64) {
         let pages = self.leaves.iter().flat_map(|(leaf, inodes)| inodes.packed(*leaf));
         pages.fold((0, 0), |(count, last), (first, page)| {
             let present = page.present();

@@ -228,8 +228,7 @@ impl Namespace {
         self.directories = names.table;
         self.inodes = inodes.table;
         let (packed, last) = self.inodes.packed_count();
-        self.alive += packed;
-        self.last_id = self.last_id.max(last);
+        self.count_packed(packed, last);
         let unpacked: Vec<InodeId> = self.inodes.unpacked_ids().collect();
         for id in unpacked {
             let inode = self.inodes.unpacked(id).cloned();

@@ -147,3 +147,13 @@ fn names_out_of_order_are_refused() {
     let mut builder = DirectoryBuilder::default();
     assert!(builder.push_block_of(block.clone(), b"a".to_vec()) && !builder.push_block_of(block, b"a".to_vec()));
 }
+
+#[test]
+fn looking_a_name_up_allocates_nothing() {
+    let mut builder = DirectoryBuilder::default();
+    let names: Vec<Vec<u8>> = (0..5000).map(|number| format!("name-{number:05}").into_bytes()).collect();
+    assert!(names.iter().all(|name| builder.push(name, entry(1))));
+    let directory = builder.finish().unwrap();
+    let peak = frieze_harness::peak_bytes(|| assert!(names.iter().all(|name| directory.get(name).is_some())));
+    assert_eq!(peak, 0);
+}

@@ -110,3 +110,40 @@ fn packed_or_not_is_no_difference() {
     two.pack(InodeId(9));
     assert_ne!(one, two);
 }
+
+#[test]
+fn a_table_takes_over_another_with_other_numbers_of_layouts() {
+    let (mut one, mut two, mut rng) = (InodeTable::default(), InodeTable::default(), Rng::new(5));
+    let mut oracle = BTreeMap::new();
+    one.share(FileLayout { chunk_bytes: 1, chain_count: 9, plugin: "other".to_owned() });
+    for id in 1..5000 {
+        let table = if id < 2530 { &mut one } else { &mut two };
+        let inode = inode(table, &mut rng);
+        oracle.insert(id, inode.clone());
+        table.insert_packed(InodeId(id), inode);
+    }
+    for (id, inode) in one.take(&two) {
+        assert!(inode.is_directory());
+        one.insert(id, inode);
+    }
+    drop(two);
+    check(&one, &oracle);
+    for id in 1..5000 {
+        one.remove(InodeId(id));
+    }
+    assert!(one.layouts.numbered().is_empty(), "layouts are counted");
+}
+
+#[test]
+fn looking_at_an_inode_allocates_nothing() {
+    let (mut table, mut rng) = (InodeTable::default(), Rng::new(6));
+    for id in 1..2000 {
+        let inode = inode(&mut table, &mut rng);
+        table.insert_packed(InodeId(id), inode);
+    }
+    let peak = frieze_harness::peak_bytes(|| {
+        let size: u64 = (1..2000).filter_map(|id| table.get(InodeId(id))).map(|inode| inode.size).sum();
+        assert!(size > 0);
+    });
+    assert_eq!(peak, 0);
+}
