@@ -11,7 +11,7 @@
 //! | | records, by number |
 //!
 //! A record is two bytes of flags, then what the flags do not say: birth, `from`, `ctime`, stamp of the modification
-//! time, stamp of the length, modification time, access time, links, directory, length, owner. Stamps are differences
+//! time, stamp of the length, stamp of the name, modification time, access time, links, directory, length, owner. Stamps are differences
 //! to the birth, in microseconds, and a counter if there is one. All integers are little-endian or varints.
 //!
 //! A file that was made and closed takes 5 to 8 bytes.
@@ -47,12 +47,13 @@ const LINKS: u16 = 1 << 10;
 const PARENT: u16 = 1 << 11;
 const SIZE: u16 = 1 << 12;
 const OWNER: u16 = 1 << 13;
-const FLAGS_ALL: u16 = (1 << 14) - 1;
+const NAMED_SHIFT: u32 = 14;
 
 /// What two bits of flags say of a stamp or a time.
 const IS_BORN: u16 = 0;
 const IS_FROM: u16 = 1;
-const IS_MTIME: u16 = 2;
+/// The modification time, or its stamp; of the name, none.
+const IS_ANOTHER: u16 = 2;
 const IS_OTHER: u16 = 3;
 
 /// A page of packed inodes.
@@ -67,6 +68,7 @@ pub(super) struct PlainInode {
     ctime: Hlc,
     mtime_stamp: Hlc,
     size_as_of: Hlc,
+    named: Hlc,
     mtime_ns: i64,
     atime_ns: i64,
     links: u32,
@@ -297,21 +299,19 @@ impl<'a> PageParts<'a> {
         let (flags, mut rest) = record.split_first_chunk()?;
         let rest = &mut rest;
         let flags = u16::from_le_bytes(*flags);
-        if flags & !FLAGS_ALL != 0 {
-            return None;
-        }
         let code = |shift: u32| flags >> shift & 3;
         let born = take_stamp(rest, self.born)?;
         let from = if flags & FROM_IS_BORN != 0 { born } else { take_stamp(rest, born)? };
-        let mut stamp = |code: u16, mtime: Hlc| match code {
+        let mut stamp = |code: u16, other: Hlc| match code {
             IS_BORN => Some(born),
             IS_FROM => Some(from),
-            IS_MTIME => Some(mtime),
+            IS_ANOTHER => Some(other),
             _ => take_stamp(rest, born),
         };
         let ctime = stamp(code(CTIME_SHIFT), born)?;
         let mtime_stamp = stamp(code(MTIME_STAMP_SHIFT), born)?;
         let size_as_of = stamp(code(SIZE_AS_OF_SHIFT), mtime_stamp)?;
+        let named = stamp(code(NAMED_SHIFT), Hlc::ZERO)?;
         let ns = born.unix_ns() as u64;
         let mtime_ns = match flags & MTIME {
             0 => mtime_stamp.unix_ns(),
@@ -319,7 +319,7 @@ impl<'a> PageParts<'a> {
         };
         let atime_ns = match code(ATIME_SHIFT) {
             IS_BORN => born.unix_ns(),
-            IS_MTIME => mtime_ns,
+            IS_ANOTHER => mtime_ns,
             _ => varint::take_difference(rest, ns)? as i64,
         };
         let links = if flags & LINKS == 0 { 1 } else { u32::try_from(varint::take(rest)?).ok()? };
@@ -330,8 +330,20 @@ impl<'a> PageParts<'a> {
         let size = if flags & SIZE == 0 { 0 } else { varint::take(rest)? };
         let owner = if flags & OWNER == 0 { 0 } else { varint::take(rest)? };
         let owner = InodeOwner::read(self.owners.get(usize::try_from(owner).ok()?)?)?;
-        let inode =
-            PlainInode { born, from, ctime, mtime_stamp, size_as_of, mtime_ns, atime_ns, links, parent, size, owner };
+        let inode = PlainInode {
+            born,
+            from,
+            ctime,
+            mtime_stamp,
+            size_as_of,
+            named,
+            mtime_ns,
+            atime_ns,
+            links,
+            parent,
+            size,
+            owner,
+        };
         rest.is_empty().then_some(inode)
     }
 }
@@ -349,6 +361,7 @@ impl PlainInode {
             atime_ns,
             size,
             size_as_of,
+            named,
             parent,
             layout: _,
             links,
@@ -362,8 +375,20 @@ impl PlainInode {
             return None;
         };
         let owner = InodeOwner { uid, gid, mode, kind, layout };
-        let plain =
-            PlainInode { born, from, ctime, mtime_stamp, size_as_of, mtime_ns, atime_ns, links, parent, size, owner };
+        let plain = PlainInode {
+            born,
+            from,
+            ctime,
+            mtime_stamp,
+            size_as_of,
+            named,
+            mtime_ns,
+            atime_ns,
+            links,
+            parent,
+            size,
+            owner,
+        };
         (kind != FileKind::Directory as u8 && mode <= 0o7777).then_some(plain)
     }
 
@@ -380,6 +405,7 @@ impl PlainInode {
             atime_ns: self.atime_ns,
             size: self.size,
             size_as_of: self.size_as_of,
+            named: self.named,
             parent: self.parent,
             layout,
             links: self.links,
@@ -393,26 +419,40 @@ impl PlainInode {
 
     /// Appends the record; `owner` is the index of its owner in the page.
     fn pack(&self, page: &PageParts<'_>, owner: u8, record: &mut Vec<u8>) {
-        let PlainInode { born, from, ctime, mtime_stamp, size_as_of, mtime_ns, atime_ns, links, parent, size, .. } =
-            *self;
-        let code = |stamp: Hlc, mtime: Option<Hlc>| match stamp {
+        let PlainInode {
+            born,
+            from,
+            ctime,
+            mtime_stamp,
+            size_as_of,
+            named,
+            mtime_ns,
+            atime_ns,
+            links,
+            parent,
+            size,
+            ..
+        } = *self;
+        let code = |stamp: Hlc, other: Option<Hlc>| match stamp {
             _ if stamp == born => IS_BORN,
             _ if stamp == from => IS_FROM,
-            _ if Some(stamp) == mtime => IS_MTIME,
+            _ if Some(stamp) == other => IS_ANOTHER,
             _ => IS_OTHER,
         };
         let (ctime_code, mtime_code, size_code) =
             (code(ctime, None), code(mtime_stamp, None), code(size_as_of, Some(mtime_stamp)));
+        let named_code = code(named, Some(Hlc::ZERO));
         let atime_code = match atime_ns {
             _ if atime_ns == born.unix_ns() => IS_BORN,
-            _ if atime_ns == mtime_ns => IS_MTIME,
+            _ if atime_ns == mtime_ns => IS_ANOTHER,
             _ => IS_OTHER,
         };
         let has_mtime = mtime_ns != mtime_stamp.unix_ns();
         let mut flags = ctime_code << CTIME_SHIFT
             | mtime_code << MTIME_STAMP_SHIFT
             | size_code << SIZE_AS_OF_SHIFT
-            | atime_code << ATIME_SHIFT;
+            | atime_code << ATIME_SHIFT
+            | named_code << NAMED_SHIFT;
         for (flag, is_set) in [
             (FROM_IS_BORN, from == born),
             (MTIME, has_mtime),
@@ -428,7 +468,8 @@ impl PlainInode {
         if from != born {
             put_stamp(record, born, from);
         }
-        for (code, stamp) in [(ctime_code, ctime), (mtime_code, mtime_stamp), (size_code, size_as_of)] {
+        let stamps = [(ctime_code, ctime), (mtime_code, mtime_stamp), (size_code, size_as_of), (named_code, named)];
+        for (code, stamp) in stamps {
             if code == IS_OTHER {
                 put_stamp(record, born, stamp);
             }

@@ -12,6 +12,7 @@ fn plain(born: u64) -> PlainInode {
         ctime: born,
         mtime_stamp: born,
         size_as_of: born,
+        named: born,
         mtime_ns: born.unix_ns(),
         atime_ns: born.unix_ns(),
         links: 1,
@@ -27,7 +28,7 @@ fn random(rng: &mut Rng) -> PlainInode {
     for _ in 0..rng.below(6) {
         let word = if rng.below(2) == 0 { EXTREMES[rng.below(8) as usize] } else { rng.next() };
         let stamp = [Hlc(word), inode.born, inode.from, inode.mtime_stamp][rng.below(4) as usize];
-        match rng.below(11) {
+        match rng.below(12) {
             0 => inode.born = stamp,
             1 => inode.from = stamp,
             2 => inode.ctime = stamp,
@@ -38,6 +39,7 @@ fn random(rng: &mut Rng) -> PlainInode {
             7 => inode.links = word as u32,
             8 => inode.parent = InodeId(word),
             9 => inode.size = word,
+            10 => inode.named = [stamp, Hlc::ZERO][rng.below(2) as usize],
             _ => {
                 let kind = [FileKind::File, FileKind::Fifo, FileKind::BlockDevice][rng.below(3) as usize] as u8;
                 let (uid, gid) = (word as u32, rng.below(3) as u32);

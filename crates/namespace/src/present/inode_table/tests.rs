@@ -19,6 +19,7 @@ fn inode(layouts: &mut InodeTable, rng: &mut Rng) -> Inode {
         atime_ns: born.unix_ns(),
         size: rng.below(1000),
         size_as_of: born,
+        named: [born, Hlc::ZERO][rng.below(2) as usize],
         parent: InodeId(1 + rng.below(2)),
         layout: layouts.share(FileLayout { chunk_bytes: 4096, chain_count, plugin: String::new() }),
         links: 1,
