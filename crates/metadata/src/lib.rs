@@ -46,7 +46,7 @@ pub use reader::WantsXattr;
 pub use segments::{SegmentFiles, Unflushed};
 pub use store::{
     CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, NameVersions, ShowVersions,
-    StoreItem, StoreView, VersionStore, VisitItem,
+    StoreBatch, StoreItem, StoreView, VersionStore, VisitItem,
 };
 pub use survivor::{SurvivorJournal, SurvivorStore};
 pub use writers::holds_grant;

@@ -353,33 +353,31 @@ impl Metadata {
         &self.idle
     }
 
-    /// Moves the versions of all entries up to `durable` into the store. Returns how far the store is.
+    /// The log is durable up to `durable`: versions up to there may come into the tables of the store. Returns how far
+    /// the tables are complete: the log is needed from there.
     ///
     /// # Errors
-    /// The store's: the versions wait for the next call.
+    /// The store's: the versions stay in memory, and the store tries again.
     pub fn settle_versions(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
         self.state.versions.settle(durable)
     }
 
-    /// Makes the store durable up to what was settled.
+    /// Waits until tables of the store hold all versions up to what was settled last.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's: the next start replays more of the log.
     pub fn persist_versions(&self) -> Result<(), Fault> {
         self.state.versions.persist()
     }
 
-    /// Puts the store in order for the next start; see [`VersionStore::rest`]. Nothing may be changed afterwards.
-    ///
-    /// # Errors
-    /// The store's: the next start takes longer.
-    pub fn rest_versions(&self) -> Result<(), Fault> {
-        self.state.versions.rest()
+    /// The server stops: the store rearranges nothing any more. Nothing may be changed afterwards.
+    pub fn rest_versions(&self) {
+        self.state.versions.rest();
     }
 
-    /// Number of versions that wait for their entries to become durable.
+    /// Number of changes whose entries may not be durable.
     pub fn unsettled_versions(&self) -> usize {
-        self.state.versions.waiting()
+        self.state.versions.unsettled()
     }
 
     /// Gives back copies of the store's files in the kernel's memory; see [`VersionStore::keep_cached`].

@@ -120,6 +120,9 @@ impl SingleLog {
         transaction: Transaction,
         reads: Option<SharedReadSet>,
     ) -> SingleRun {
+        if let Err(fault) = state.versions.check_room() {
+            return SingleRun::Done(Err(fault));
+        }
         let slot = self.queue.put(transaction, reads.clone());
         slot.wake_me();
         while !slot.is_done() {
@@ -243,6 +246,12 @@ impl SingleLog {
         effects.into_iter().try_for_each(|effect| core.apply_effect(effect))?;
         state.versions.settle(last)?;
         state.versions.persist()?;
+        let applied = state.versions.applied()?;
+        if applied != last {
+            // The log goes away: nothing may be in it alone.
+            let words = format!("the tables of the namespace's store end with entry {applied}, the log with {last}");
+            return Err(Fault::new(Reason::Internal, words));
+        }
         Ok((last, core.log.term().max(1), core.log.newest().max(core.log.closed())))
     }
 

@@ -1,33 +1,36 @@
-//! Where the versions of the namespace live: an overlay in RAM for what is not yet durable in the metalog, and a
-//! key-value store on disk for the rest.
+//! Where the versions of the namespace live: an LSM tree of which the metalog is the journal.
 //!
-//! Guarantees: the store never holds a version whose metalog entry could still be lost, because entries move into it
-//! only once they are durable; every commit carries the index it brings the store to, atomically. So after a crash the
-//! store is the state of some durable prefix of the metalog, and the rest is replayed.
+//! An entry that is executed goes into a memtable, once, and is readable from then on. A memtable is sealed behind an
+//! entry, and becomes a table on disk when the metalog is durable up to that entry. A table says up to which entry it
+//! is complete. So the tables never hold a version whose entry could still be lost, and after a crash they are the
+//! state of some durable prefix of the metalog: the rest is replayed.
 //!
 //! A stored key is the namespace's key with its zero bytes escaped (`00` → `00 ff`), a terminator (`00 00`) and the
-//! stamp, big-endian: byte order is key order, then time order. Keys that keep no history (remembered outcomes, `R…`)
-//! have stamp 0 and are overwritten and removed in place; their stamp stands before the value. The one version of a
-//! session is written again in its place, and removed, as long as nothing names the session.
+//! stamp, big-endian: byte order is key order, then time order. Keys that keep no history (remembered outcomes, `R…`,
+//! and the control state, `C`) have stamp 0 and are overwritten and removed in place; their stamp stands before the
+//! value. A version may be written again in its place, under its stamp: the younger value counts. That of a session is
+//! also removed, as long as nothing names the session.
 //!
-//! Beside the versions lies the *index of time* (module `times`): which keys changed when, so that the changes of an
-//! interval are read without walking the tree. A store from before it had one gets it when it is opened.
+//! Beside the versions lies the *index of time* (`time_index.rs`): which keys changed when, so that the changes of an
+//! interval are read without walking the tree.
 
+mod batch;
 mod clean_start_image;
 mod keys;
 mod load;
 mod lsm;
 mod memory;
-mod merge;
-mod overlay;
+mod name_versions;
 mod snapshot_store;
 mod time_index;
+mod version_history;
 mod version_store;
 
+pub use batch::StoreBatch;
 pub(crate) use load::LoadPart;
 pub use lsm::LsmStore;
 pub use memory::MemoryStore;
-pub use overlay::NameVersions;
+pub use name_versions::NameVersions;
 pub(crate) use snapshot_store::page_of;
 pub use version_store::{
     CleanStartImage, CurrentVersions, ImageSection, LoadVersion, ShowVersions, StoreItem, StoreView, VersionStore,

@@ -28,7 +28,7 @@ pub use archive::{Archive, Listed, MemberArchive, NamedXattr, Part};
 pub use frieze_cluster::{ChainStatus as ChainHealth, ClusterState, ClusterStatus};
 pub use frieze_metadata::{
     CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, MetalogStatus, SegmentFiles,
-    ShowVersions, StoreItem, StoreView, Unflushed, VersionStore, VisitItem,
+    ShowVersions, StoreBatch, StoreItem, StoreView, Unflushed, VersionStore, VisitItem,
 };
 pub use frieze_net::ReceivedPayload;
 pub use frieze_net::{PeerPayload, Peers};

@@ -231,7 +231,7 @@ impl Left {
                 return Err(Fault::new(Reason::InvalidArgument, words));
             }
         }
-        let versions = NameVersions::new(store);
+        let versions = NameVersions::open(store)?;
         let store = SurvivorStore::read(identity.node_id(), &versions)?;
         let journal = SurvivorJournal::read(&disk, &identity, &store)?;
         let parts = offline::open(disk, versions.into_store(), time, serve_damaged)?;

@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex};
 
 use frieze_base::{Fault, InodeId, Reason, Seq, SessionId, crc32c};
 use frieze_disk::{CrashKind, Disk, SimDisk};
-use frieze_node::{MemoryStore, Scratch, Settings, VersionStore};
+use frieze_node::{MemoryStore, Scratch, Settings, StoreBatch, VersionStore};
 use frieze_testkit::bytes::pattern;
 use frieze_testkit::server::{ReplyAndPayload, SessionPlace, SimMachine, TestConnection, TestServer};
 use frieze_wire::message::{
@@ -63,6 +63,8 @@ mod sharing;
 mod shelves;
 #[path = "engine/steps.rs"]
 mod steps;
+#[path = "engine/store_tables.rs"]
+mod store_tables;
 #[path = "engine/tiers.rs"]
 mod tiers;
 #[path = "engine/versions.rs"]

@@ -15,10 +15,8 @@ use frieze_storage::{NodeClock, Ticket};
 /// Called once when a ticket is covered, or with the fault of the flush that failed.
 pub type DurableReply = Box<dyn FnOnce(Result<(), Fault>) + Send>;
 
-/// Changes that may wait in RAM for the store before the next flush writes them to it at the latest.
-const SETTLE_EVERY: usize = 4096;
-/// Flushes between two calls that make the store itself durable and let the metalog forget.
-const PERSIST_EVERY: u32 = 64;
+/// Changes that may wait for the next flush before the store may write them into a table, at most.
+const UNSETTLED_MAX: usize = 4096;
 
 /// The flusher's state; one flush runs at a time.
 pub struct Durability {
@@ -34,8 +32,8 @@ pub struct Durability {
 
 #[derive(Default)]
 struct FlushState {
-    flushes: u32,
-    persisted: LogIndex,
+    /// The metalog was cut up to there.
+    truncated: LogIndex,
 }
 
 #[derive(Clone, Default)]
@@ -184,7 +182,7 @@ impl Durability {
             durable.closed.clone_from(&closed);
         }
         // The rest makes the next start and the next segment quick. It can fail (a full disk) without a loss: the
-        // metalog holds the versions, and the next flush tries again.
+        // metalog holds the versions, and the store tries again.
         *self.store_trouble.lock() =
             self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spares()).err();
         data.device().keep_young(end);
@@ -193,20 +191,18 @@ impl Durability {
         Ok(reached)
     }
 
-    /// Moves durable versions into the store, and at intervals makes the store durable so that the metalog can forget
-    /// them.
+    /// Says to the store how far the metalog is durable, and cuts the metalog as far as the tables of the store are
+    /// complete.
     fn hand_over(&self, state: &mut FlushState, meta: &Metadata, index: LogIndex) -> Result<(), Fault> {
-        let settled = meta.settle_versions(index)?;
-        state.flushes += 1;
-        if state.flushes.is_multiple_of(PERSIST_EVERY) && settled > state.persisted {
-            meta.persist_versions()?;
-            meta.truncate(settled)?;
-            state.persisted = settled;
+        let applied = meta.settle_versions(index)?;
+        if applied > state.truncated {
+            meta.truncate(applied)?;
+            state.truncated = applied;
         }
         Ok(())
     }
 
-    /// The fault that keeps versions from entering the store, if there is one.
+    /// The fault that keeps versions from coming into tables, if there is one.
     pub fn store_trouble(&self) -> Option<Fault> {
         self.store_trouble.lock().clone()
     }
@@ -219,7 +215,7 @@ impl Durability {
         }
     }
 
-    /// Makes the store durable too and lets the metalog forget, so that the next start has nothing to replay. Nothing
+    /// Brings all versions into tables too and cuts the metalog, so that the next start has nothing to replay. Nothing
     /// may change afterwards.
     ///
     /// # Errors
@@ -228,15 +224,21 @@ impl Durability {
         let reached = self.flush(clock, data, meta)?;
         data.device().checkpoint(reached.data)?;
         data.device().flush()?;
-        // A later append is not durable yet and must not enter the store.
-        let settled = meta.settle_versions(reached.meta)?;
-        meta.persist_versions()?;
-        meta.truncate(settled)?;
-        let has_room = |bytes| data.device().has_room(bytes);
-        if let Err(fault) = meta.rest_versions().and_then(|()| meta.write_clean_start_image(&has_room)) {
+        if let Err(fault) = self.rest(meta, reached.meta, &|bytes| data.device().has_room(bytes)) {
+            // The metalog holds what is in no table.
             tracing::warn!("the next start takes longer: {fault}");
         }
         Ok(())
+    }
+
+    /// Brings all versions into tables, and leaves an image of the current names.
+    fn rest(&self, meta: &Metadata, durable: LogIndex, has_room: &dyn Fn(u64) -> bool) -> Result<(), Fault> {
+        // A later append is not durable yet and must not come into a table.
+        meta.settle_versions(durable)?;
+        meta.persist_versions()?;
+        meta.truncate(meta.settle_versions(durable)?)?;
+        meta.rest_versions();
+        meta.write_clean_start_image(has_room)
     }
 
     /// True if something waits to be flushed.
@@ -244,7 +246,7 @@ impl Durability {
         let ticket = self.durable.lock().ticket;
         data.device().dirty_bytes() > 0
             || meta.appended() > ticket.meta
-            || meta.unsettled_versions() > SETTLE_EVERY
+            || meta.unsettled_versions() > UNSETTLED_MAX
             || !self.waiters.lock().is_empty()
     }
 

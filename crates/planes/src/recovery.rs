@@ -275,7 +275,7 @@ impl Recovery<'_> {
         };
         let (meta, cuts) = Metadata::recover(
             host,
-            NameVersions::new(store),
+            NameVersions::open(store)?,
             DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
             // Cutting records off on purpose may cut off entries with them.
             &RecoverUpto { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },

@@ -14,8 +14,14 @@ use frieze_wire::message::{Reply, Request, RequestBody};
 pub enum ServerBreak {
     /// Files whose name starts so are said to be synced and are not; of the names in the directory: `dir`.
     SyncLies(&'static str),
-    /// Every third commit of the namespace's store is forgotten.
+    /// Every third batch of the namespace's store is forgotten.
     StoreForgets,
+    /// A memtable of the store becomes a table before its entries are durable in the log.
+    TablesEarly,
+    /// Tables of the store say that they are complete up to a later entry than they are.
+    AppliedAhead,
+    /// Outcomes that are to be remembered are left out of the memtable that is sealed.
+    OutcomesForgotten,
     /// The server does not notice that the machine went down.
     BootUnnoticed,
     /// Retries are not recognised.
@@ -50,6 +56,9 @@ impl ServerBreak {
         ServerBreak::SyncLies("state"),
         ServerBreak::SyncLies("dir"),
         ServerBreak::StoreForgets,
+        ServerBreak::TablesEarly,
+        ServerBreak::AppliedAhead,
+        ServerBreak::OutcomesForgotten,
         ServerBreak::BootUnnoticed,
         ServerBreak::RetriesRunAgain,
         ServerBreak::InstantsExclusive,

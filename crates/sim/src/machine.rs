@@ -103,10 +103,7 @@ impl Machine {
     pub(crate) fn new(hardware: Hardware) -> Machine {
         let mut rng = Rng::new(hardware.seed);
         let disk = SimDisk::new(rng.next());
-        let store = SimStore::new(disk.clone(), rng.next());
-        if hardware.breakage == Some(ServerBreak::StoreForgets) {
-            store.forget_commits(3);
-        }
+        let store = SimStore::new(disk.clone(), rng.next(), hardware.breakage);
         let probe = Arc::new(Probe::default());
         Machine {
             time: SimTime::new(hardware.wall_us),
@@ -184,7 +181,6 @@ impl Machine {
         self.disk.crash(kind);
         if kind == CrashKind::Power {
             self.boot += 1;
-            self.store.lose_power();
         }
         self.disk.fail_syncs(0);
         self.disk.restart();

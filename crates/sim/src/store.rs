@@ -1,87 +1,55 @@
-//! The simulated store of the namespace: a sorted map that ends with the process, and that a power loss reverts to what
-//! was persisted.
+//! The simulated store of the namespace: memtables that end with the process, and tables that stay.
 //!
-//! Guarantees: those of [`VersionStore`] and nothing more: a power loss keeps what was persisted and a seeded prefix of
-//! the commits since, as a journalling store does. Nothing is changed once the device under it has stopped.
+//! Guarantees: those of [`VersionStore`] and nothing more: the end of the process loses every memtable that is no
+//! table, and a memtable becomes a table some time after its entries are durable in the log, as the seed says. Nothing
+//! is changed once the device under it has stopped.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, LogIndex, Reason, Rng};
 use frieze_disk::{CrashKind, SimDisk};
-use frieze_node::{StoreItem, VersionStore};
+use frieze_node::{MemoryStore, StoreBatch, StoreItem, VersionStore};
+
+use crate::breakage::ServerBreak;
+
+/// Bytes of memtables: one for each entry, some, or most of a run in one.
+const MEMTABLE_BYTES: [u64; 4] = [1, 1 << 10, 8 << 10, 64 << 10];
 
 /// The store. Clones are the same store.
 #[derive(Clone)]
 pub(crate) struct SimStore {
     disk: SimDisk,
+    memory: MemoryStore,
     state: Arc<Mutex<SimStoreState>>,
 }
 
 struct SimStoreState {
     rng: Rng,
-    items: BTreeMap<Vec<u8>, Vec<u8>>,
-    applied: LogIndex,
-    /// Commits since the last persist, with the values they replaced.
-    young: VecDeque<Commit>,
-    /// Commits and persists until the process dies in one.
+    /// Sealed memtables and tables until the process dies in one.
     fuse: Option<u64>,
-    /// Every so many commits one is forgotten, though it says that it was done: a store that lies.
-    forgets_every: Option<u64>,
-    commits: u64,
-}
-
-struct Commit {
-    before: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    applied_before: LogIndex,
+    breakage: Option<ServerBreak>,
+    batches: u64,
 }
 
 impl SimStore {
-    /// An empty store that dies together with `disk`.
-    pub(crate) fn new(disk: SimDisk, seed: u64) -> SimStore {
-        let state = SimStoreState {
-            rng: Rng::new(seed),
-            items: BTreeMap::new(),
-            applied: LogIndex(0),
-            young: VecDeque::new(),
-            fuse: None,
-            forgets_every: None,
-            commits: 0,
-        };
-        SimStore { disk, state: Arc::new(Mutex::new(state)) }
+    /// An empty store that dies together with `disk`, and is broken in one way, or in none.
+    pub(crate) fn new(disk: SimDisk, seed: u64, breakage: Option<ServerBreak>) -> SimStore {
+        let mut rng = Rng::new(seed);
+        let memory = MemoryStore::default();
+        memory.set_memtable_bytes_max(*rng.choose(&MEMTABLE_BYTES));
+        let state = SimStoreState { rng, fuse: None, breakage, batches: 0 };
+        SimStore { disk, memory, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Lets the process die in the `changes`-th commit or persist from now (1: the next).
+    /// Lets the process die in the `changes`-th memtable that is sealed or becomes a table from now (1: the next).
     pub(crate) fn fail_after(&self, changes: u64) {
         self.state().fuse = Some(changes);
     }
 
-    /// Makes a liar of it: every `every`-th commit is forgotten.
-    pub(crate) fn forget_commits(&self, every: u64) {
-        self.state().forgets_every = Some(every);
-    }
-
-    /// Takes back commits that were not persisted, newest first, as many as the seed says.
-    pub(crate) fn lose_power(&self) {
-        let mut state = self.state();
-        let young = state.young.len() as u64;
-        let lost = if state.rng.chance(2) { young } else { state.rng.between(0, young) };
-        for _ in 0..lost {
-            let Some(commit) = state.young.pop_back() else { break };
-            for (key, before) in commit.before.into_iter().rev() {
-                match before {
-                    Some(value) => state.items.insert(key, value),
-                    None => state.items.remove(&key),
-                };
-            }
-            state.applied = commit.applied_before;
-        }
-        state.young.clear();
-    }
-
-    /// Lets a new process use it.
+    /// The process has ended; another may use it.
     pub(crate) fn restart(&self) {
         self.state().fuse = None;
+        self.memory.lose_memory();
     }
 
     fn state(&self) -> MutexGuard<'_, SimStoreState> {
@@ -95,8 +63,9 @@ impl SimStore {
         }
     }
 
-    /// True if the process dies before the change is done; an error if it dies just after.
-    fn burn(&self, state: &mut SimStoreState) -> bool {
+    /// True if the process dies before the change is done; the device has stopped if it dies just after.
+    fn burn(&self) -> bool {
+        let mut state = self.state();
         let Some(left) = state.fuse.as_mut() else { return false };
         *left = left.saturating_sub(1);
         if *left > 0 {
@@ -105,59 +74,104 @@ impl SimStore {
         self.disk.crash(CrashKind::Process);
         state.rng.chance(2)
     }
+
+    /// The oldest memtable becomes a table, unless the process dies before.
+    fn write_table(&self) -> Result<(), Fault> {
+        self.alive()?;
+        if !self.burn() {
+            self.memory.write_table();
+        }
+        self.alive()
+    }
+
+    fn is_broken(&self, by: ServerBreak) -> bool {
+        self.state().breakage == Some(by)
+    }
+
+    fn write_durable(&self, durable: LogIndex, is_all: bool) -> Result<(), Fault> {
+        let durable = self.memory.note_durable(durable);
+        while self.memory.sealed().first().is_some_and(|through| *through <= durable) {
+            // A thread of its own writes tables: some time after it may.
+            if !is_all && self.state().rng.chance(3) {
+                break;
+            }
+            self.write_table()?;
+            if self.is_broken(ServerBreak::AppliedAhead) {
+                self.memory.pretend_applied(durable);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl VersionStore for SimStore {
+    fn begin(&self) -> Result<LogIndex, Fault> {
+        self.alive()?;
+        self.memory.begin()
+    }
+
     fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault> {
         self.alive()?;
-        let state = self.state();
-        Ok(state.items.range(from.to_vec()..=to.to_vec()).next_back().map(|(k, v)| (k.clone(), v.clone())))
+        self.memory.last_in(from, to)
     }
 
     fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
-        if let Err(fault) = self.alive() {
-            return Box::new(std::iter::once(Err(fault)));
+        match self.alive() {
+            Err(fault) => Box::new(std::iter::once(Err(fault))),
+            Ok(()) => self.memory.items(from, to),
         }
-        let state = self.state();
-        let range = state.items.range(from.to_vec()..=to.to_vec());
-        let items: Vec<_> = range.map(|(k, v)| Ok((k.clone(), v.clone()))).collect();
-        Box::new(items.into_iter())
     }
 
-    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+    fn insert(&self, batch: &StoreBatch) -> u64 {
+        let batches = {
+            let mut state = self.state();
+            state.batches += 1;
+            state.batches
+        };
+        match self.is_broken(ServerBreak::StoreForgets) && batches.is_multiple_of(3) {
+            true => 0,
+            false => self.memory.insert(batch),
+        }
+    }
+
+    fn memtable_bytes_max(&self) -> u64 {
+        self.memory.memtable_bytes_max()
+    }
+
+    fn seal(&self, batch: &StoreBatch, through: LogIndex) {
+        if self.alive().is_err() || self.burn() {
+            return;
+        }
+        if self.is_broken(ServerBreak::OutcomesForgotten) {
+            let mut left = StoreBatch::default();
+            for (key, value) in batch.iter() {
+                match value {
+                    Some(_) if key.first() == Some(&b'R') => {}
+                    Some(value) => left.put(key, value),
+                    None => left.remove(key),
+                }
+            }
+            return self.memory.seal(&left, through);
+        }
+        self.memory.seal(batch, through);
+        if self.is_broken(ServerBreak::TablesEarly) {
+            while self.memory.write_table() {}
+        }
+    }
+
+    fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
         self.alive()?;
-        let mut state = self.state();
-        if self.burn(&mut state) {
-            return self.alive();
-        }
-        state.commits += 1;
-        let mut commit = Commit { before: Vec::new(), applied_before: state.applied };
-        state.applied = applied;
-        if state.forgets_every.is_none_or(|every| !state.commits.is_multiple_of(every)) {
-            for (key, value) in puts {
-                let before = state.items.insert(key.clone(), value);
-                commit.before.push((key, before));
-            }
-            for key in removals {
-                let before = state.items.remove(&key);
-                commit.before.push((key, before));
-            }
-        }
-        state.young.push_back(commit);
-        self.alive()
+        self.write_durable(durable, false)?;
+        self.memory.applied()
     }
 
     fn applied(&self) -> Result<LogIndex, Fault> {
         self.alive()?;
-        Ok(self.state().applied)
+        self.memory.applied()
     }
 
     fn persist(&self) -> Result<(), Fault> {
         self.alive()?;
-        let mut state = self.state();
-        if !self.burn(&mut state) {
-            state.young.clear();
-        }
-        self.alive()
+        self.write_durable(LogIndex(0), true)
     }
 }

@@ -20,6 +20,10 @@ const KEPT_BYTES_SENDING: usize = 256 << 20;
 
 impl RaftDriver {
     /// Executes committed entries.
+    ///
+    /// # Errors
+    /// `Corrupt`: one cannot be decoded. `NoSpace`: the store cannot write tables, and memory for what waits for them
+    /// is used up; a leader refuses changes long before.
     pub(super) fn apply_committed(
         &self,
         core: &mut RaftCore,
@@ -27,6 +31,10 @@ impl RaftDriver {
         through: LogIndex,
         entries: Vec<LogEntry>,
     ) -> Result<(), Fault> {
+        if state.versions.is_overfull() {
+            // Only of the fault: no entry becomes durable here.
+            state.versions.settle(LogIndex(0))?;
+        }
         let mut answers = Vec::new();
         let mut last = LogIndex(0);
         for entry in entries {

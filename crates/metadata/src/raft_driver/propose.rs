@@ -31,6 +31,7 @@ impl RaftDriver {
         if !self.leads() {
             return Err(self.not_leader());
         }
+        state.versions.check_room()?;
         let slot = self.queue.put(transaction, reads);
         if !self.progress.is_driven() {
             slot.wake_me();

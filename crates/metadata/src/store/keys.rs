@@ -2,7 +2,6 @@
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{erases, is_rewritten};
 
 const PRESENT: u8 = 1;
 const ABSENT: u8 = 0;
@@ -25,8 +24,8 @@ pub(super) fn stored_key(key: &[u8], stamp: Hlc) -> Vec<u8> {
     out
 }
 
+/// Appends the stored key.
 pub(super) fn stored_key_into(key: &[u8], stamp: Hlc, out: &mut Vec<u8>) {
-    out.clear();
     escape_into(key, out);
     out.extend_from_slice(&[0, 0]);
     out.extend_from_slice(&stamp.0.to_be_bytes());
@@ -85,14 +84,13 @@ pub(super) fn start(prefix: &[u8], after: &[u8]) -> Vec<u8> {
     from
 }
 
-pub(super) fn encode_value(value: Option<&[u8]>) -> Vec<u8> {
+/// Appends the stored form of a value that has a version of its own.
+pub(super) fn encode_value_into(value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value {
-        None => vec![ABSENT],
+        None => out.push(ABSENT),
         Some(value) => {
-            let mut bytes = Vec::with_capacity(value.len() + 1);
-            bytes.push(PRESENT);
-            bytes.extend_from_slice(value);
-            bytes
+            out.push(PRESENT);
+            out.extend_from_slice(value);
         }
     }
 }
@@ -120,15 +118,6 @@ pub(super) fn decode_value(stored: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// True if an item of the overlay says that the version in the store goes: once it has gone nothing is left of either.
-pub(super) fn is_erasure(stored: &[u8], value: &[u8]) -> Result<bool, Fault> {
-    if decode_value(value).is_some() || !is_rewritten(stored) {
-        return Ok(false);
-    }
-    let (key, stamp) = parse_stored_key(stored)?;
-    Ok(erases(&key, stamp))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +134,12 @@ mod tests {
             }
             prefix_end(bytes);
         });
+    }
+
+    fn encode_value(value: Option<&[u8]>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_value_into(value, &mut bytes);
+        bytes
     }
 
     #[test]

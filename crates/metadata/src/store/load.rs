@@ -5,7 +5,7 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{ENTRIES, INODES, LINKS, inode_between};
 
 use super::keys::{decode_item, parse_stored_key, split_stored_key, start, unescape_into};
-use super::overlay::NameVersions;
+use super::name_versions::NameVersions;
 use super::time_index::TIMES;
 use super::version_store::{LoadVersion, StoreItem, VisitItem};
 

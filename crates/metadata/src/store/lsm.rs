@@ -1,222 +1,198 @@
-//! The store of a real server: an LSM tree in a directory of its own.
+//! The store of a real server: an LSM tree in a directory of its own, without a journal.
+//!
+//! What is inserted goes into a memtable, once. A sealed memtable becomes a table when the log is durable up to its
+//! entry; the threads of `table_work` do that. A state that is received is a tree beside the one in use, and takes its
+//! place with one durable write of the manifest.
+//!
+//! | a crash | finds at the next start |
+//! |---|---|
+//! | while a table is written | the tables before it; the rest of the file is removed, and the log replayed |
+//! | between a table and the list of tables | the same |
+//! | while tables are merged | the tables before |
+//! | while a state is received, or before the manifest names it | the former tree; the other is removed |
+//! | after the manifest names it | the new tree; the former is removed |
 
-use std::fs;
+mod manifest;
+mod table_files;
+mod table_work;
+mod tree;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
-
-use fjall::compaction::Leveled;
-use fjall::config::{BlockSizePolicy, FilterPolicy};
-use fjall::{AbstractTree, KeyspaceCreateOptions, Readable};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
 
 use frieze_base::{Fault, LogIndex, Reason};
-use frieze_locks::{Mutex, RwLock, RwLockReadGuard, levels};
+use frieze_locks::{Mutex, RwLock, levels};
+use lsm_tree::Cache;
 
+use self::table_files::system_fault;
+use self::table_work::TableWork;
+use self::tree::{Progress, TreeSetup, VersionTree};
+use super::batch::StoreBatch;
 use super::clean_start_image::{ImageFiles, ImageStamp};
 use super::version_store::{CleanStartImage, CurrentVersions, StoreItem, StoreView, VersionStore, VisitItem};
 
 /// The store of a real server: an LSM tree in a directory of its own.
 pub struct LsmStore {
-    database: fjall::Database,
-    /// The one in use; another takes its place when a whole state was received.
-    versions: RwLock<levels::VersionTable, fjall::Keyspace>,
-    /// A state that is being received.
-    other: Mutex<levels::NextVersionTable, Option<fjall::Keyspace>>,
-    progress: fjall::Keyspace,
     directory: PathBuf,
-    waiting_bytes_max: u64,
-    table_bytes: u64,
-    /// Nothing may be committed any more: see [`VersionStore::rest`].
-    is_at_rest: RwLock<levels::StoreCommit, bool>,
-    /// What was left for this start. It goes when something is committed.
-    left: ImageFiles,
-    may_be_left: AtomicBool,
+    setup: TreeSetup,
+    memtable_bytes_max: u64,
+    /// The one in use; another takes its place when a whole state was received.
+    current: RwLock<levels::VersionTable, Arc<VersionTree>>,
+    /// The name of the state that was received last.
+    name: Mutex<levels::StateName, Option<Vec<u8>>>,
+    /// A state that is being received.
+    other: Mutex<levels::NextVersionTable, Option<Arc<VersionTree>>>,
+    work: Arc<TableWork>,
+    threads: Vec<JoinHandle<()>>,
+    open_bytes: AtomicU64,
+    /// What was left for this start. It goes when a table is due.
+    image: ImageFiles,
+    may_have_image: AtomicBool,
 }
 
-const APPLIED_KEY: &[u8] = b"applied";
-/// Which keyspace holds the versions; absent: [`FIRST_VERSIONS`].
-const CURRENT_KEY: &[u8] = b"current";
-/// What the state that was received last is called.
-const NAME_KEY: &[u8] = b"name";
-const FIRST_VERSIONS: &str = "versions";
-/// Versions that wait in RAM to be written into a table: more of them make fewer, larger tables, and a longer
-/// start.
-const WAITING_BYTES_MAX: u64 = 16 << 20;
-const WAITING_BYTES_MIN: u64 = 1 << 20;
-/// The applied index alone, once for each commit: it leaves with the versions, and after so much at the latest.
-const PROGRESS_BYTES: u64 = 256 << 10;
-/// Bytes of a block of a table before it is compressed: a start reads all of them, one after the other, and a question
-/// about the past reads one.
-const BLOCK_BYTES: u32 = 16 << 10;
+const FIRST_TREE: u64 = 1;
+/// Bytes of a memtable: more of them make fewer, larger tables, and a longer replay of the log.
+const MEMTABLE_BYTES_MAX: u64 = 16 << 20;
+const MEMTABLE_BYTES_MIN: u64 = 1 << 20;
 /// Bytes of a table, at most. While one is written, its index is in memory, and with it those of the blocks merged into
 /// it of which the last key is not copied: what merging takes grows with the table, so that one is no larger than all
 /// that the store may use. Larger tables are fewer files; smaller ones are also less to write when a few keys come in
 /// between.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
 const TABLE_BYTES_MIN: u64 = 4 << 20;
-/// What is read again at each start, at most, beside a journal of 64 MB that is being filled: the least that the store
-/// takes. With its default, 512 MiB, a start takes some seconds for this alone.
-const JOURNALS_BYTES: u64 = 64 << 20;
-/// What the names of the database's journals end in.
-const JOURNAL_EXTENSION: &str = "jnl";
-/// How long a stop waits for tables to be written. They are 16 MiB at most.
-const WRITING_OUT_MAX: Duration = Duration::from_secs(5);
-const WRITING_OUT_LOOKS: Duration = Duration::from_millis(2);
-
-fn store_fault(doing: &'static str) -> impl Fn(fjall::Error) -> Fault {
-    move |error| {
-        let reason = match &error {
-            fjall::Error::Io(cause) if cause.kind() == std::io::ErrorKind::StorageFull => Reason::NoSpace,
-            _ => Reason::InputOutput,
-        };
-        Fault::new(reason, format!("the namespace's store failed while {doing}: {error}"))
-    }
-}
-
-/// How a keyspace is made. Most of it stays what it was when the store was made.
-///
-/// No version is asked for by its whole key, so nothing would ask a filter; and while tables are merged, a filter in
-/// the making takes 8 bytes for each key.
-fn options(waiting_bytes: u64, table_bytes: u64) -> KeyspaceCreateOptions {
-    KeyspaceCreateOptions::default()
-        .filter_policy(FilterPolicy::disabled())
-        .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
-        .max_memtable_size(waiting_bytes)
-        .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(table_bytes)))
-}
+/// Memtables take twice their size: one is open while another is written. Ordered changes may take as much again.
+const MEMTABLES_MAX: u64 = 2;
+const MEMTABLES_OVERFULL: u64 = 4;
 
 impl LsmStore {
     /// Opens or makes the store in `directory`, to use about `memory_bytes`: a third for blocks of history, enough for
-    /// the directories that are being listed; the rest for what is not written yet, some of it on its way.
+    /// the directories that are being listed; the rest for memtables, one of them on its way to the disk.
+    ///
+    /// # Errors
+    /// `WrongVersion`: the directory is of an older build. `Corrupt`: the fault names the damaged file. The system's.
     pub fn open(directory: &Path, memory_bytes: u64) -> Result<LsmStore, Fault> {
-        let failed = store_fault("opening");
-        let waiting_bytes_max = (memory_bytes / 3).clamp(WAITING_BYTES_MIN, WAITING_BYTES_MAX);
-        let database = fjall::Database::builder(directory)
-            .cache_size(memory_bytes / 3)
-            .max_journaling_size(JOURNALS_BYTES)
-            .manual_journal_persist(true)
-            .worker_threads(1)
-            .open()
-            .map_err(&failed)?;
-        let table_bytes = memory_bytes.clamp(TABLE_BYTES_MIN, TABLE_BYTES_MAX);
-        let waiting = |bytes: u64| move || options(bytes, table_bytes);
-        let progress = database.keyspace("progress", waiting(PROGRESS_BYTES)).map_err(&failed)?;
-        let current = progress.get(CURRENT_KEY).map_err(&failed)?;
-        let current = current.map_or_else(|| FIRST_VERSIONS.to_owned(), |name| String::from_utf8_lossy(&name).into());
-        let versions = database.keyspace(&current, waiting(waiting_bytes_max)).map_err(&failed)?;
-        // A state that was received in part only, or one that another has taken the place of.
-        for name in database.list_keyspace_names() {
-            if name.starts_with(FIRST_VERSIONS) && *name != *current {
-                let left = database.keyspace(&name, waiting(waiting_bytes_max)).map_err(&failed)?;
-                database.delete_keyspace(left).map_err(&failed)?;
+        let setup = TreeSetup {
+            cache: Arc::new(Cache::with_capacity_bytes(memory_bytes / 3)),
+            table_bytes: memory_bytes.clamp(TABLE_BYTES_MIN, TABLE_BYTES_MAX),
+        };
+        let (tree, number) = match manifest::read(directory)? {
+            Some(number) => (VersionTree::open(directory, number, &setup)?, number),
+            None => {
+                manifest::make_directory(directory)?;
+                manifest::remove_other_trees(directory, 0)?;
+                let tree = VersionTree::open(directory, FIRST_TREE, &setup)?;
+                manifest::write(directory, FIRST_TREE)?;
+                (tree, FIRST_TREE)
             }
-        }
-        let directory = directory.to_owned();
-        let (versions, other) = (RwLock::new(versions), Mutex::default());
-        let is_at_rest = RwLock::new(false);
-        let left = ImageFiles::new(directory.with_extension("left"));
-        let may_be_left = AtomicBool::new(true);
-        Ok(LsmStore {
-            database,
-            versions,
-            other,
-            progress,
-            directory,
-            waiting_bytes_max,
-            table_bytes,
-            is_at_rest,
-            left,
-            may_be_left,
-        })
+        };
+        let Progress { applied, name } = tree.progress()?;
+        // One that was received in part only, or one that another has taken the place of.
+        manifest::remove_other_trees(directory, number)?;
+        let tree = Arc::new(tree);
+        let work = Arc::new(TableWork::new(tree.clone(), applied));
+        let mut store = LsmStore {
+            directory: directory.to_owned(),
+            setup,
+            memtable_bytes_max: (memory_bytes / 3).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX),
+            current: RwLock::new(tree),
+            name: Mutex::new(name),
+            other: Mutex::default(),
+            work,
+            threads: Vec::new(),
+            open_bytes: AtomicU64::new(0),
+            image: ImageFiles::new(directory.with_extension("left")),
+            may_have_image: AtomicBool::new(true),
+        };
+        store.begin_threads()?;
+        Ok(store)
     }
 
-    fn versions(&self) -> fjall::Keyspace {
-        self.versions.read().clone()
+    fn begin_threads(&mut self) -> Result<(), Fault> {
+        let (tables, merges) = (self.work.clone(), self.work.clone());
+        self.begin_thread("store-tables", move || tables.write_tables())?;
+        self.begin_thread("store-merges", move || merges.merge_tables())
     }
 
-    fn keyspace(&self, name: &str) -> fjall::Result<fjall::Keyspace> {
-        self.database.keyspace(name, || options(self.waiting_bytes_max, self.table_bytes))
+    fn begin_thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Fault> {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+        self.threads.push(thread.map_err(|error| system_fault("beginning threads", error))?);
+        Ok(())
     }
 
-    /// To be held while something is committed.
-    fn committing(&self) -> Result<RwLockReadGuard<'_, bool>, Fault> {
-        let is_at_rest = self.is_at_rest.read();
-        match *is_at_rest {
-            false => Ok(is_at_rest),
-            true => {
-                Err(Fault::new(Reason::Internal, "the namespace's store is at rest: nothing is committed any more"))
-            }
-        }
+    fn tree(&self) -> Arc<VersionTree> {
+        self.current.read().clone()
     }
 
-    /// Which state this is. The number of the last change rises with every one, also with those of an older server,
-    /// which knows nothing of what is left.
-    fn state(&self) -> Result<ImageStamp, Fault> {
-        let change = self.versions().tree.get_highest_seqno().unwrap_or(0);
-        Ok(ImageStamp { applied: self.applied()?.0, change })
+    /// Which state the tables are; `None` if they are not all that there is. The number of the last change rises with
+    /// every table.
+    fn image_stamp(&self) -> Option<ImageStamp> {
+        let change = self.tree().last_change()?;
+        Some(ImageStamp { applied: self.work.applied().0, change })
     }
 
     fn remove_clean_start_image(&self) {
-        if self.may_be_left.swap(false, Ordering::Relaxed)
-            && let Err(error) = self.left.remove()
+        if self.may_have_image.swap(false, Ordering::Relaxed)
+            && let Err(error) = self.image.remove()
         {
-            tracing::debug!("what was left for a start cannot be removed: {error}");
+            tracing::debug!("the image of an earlier start cannot be removed: {error}");
         }
     }
 
-    /// Waits until tables hold all of a keyspace. False if that takes too long: the disk is full, or fails.
-    fn write_out(&self, keyspace: &fjall::Keyspace) -> Result<bool, Fault> {
-        keyspace.rotate_memtable().map_err(store_fault("writing tables"))?;
-        for _ in 0..WRITING_OUT_MAX.as_millis() / WRITING_OUT_LOOKS.as_millis() {
-            if keyspace.tree.get_highest_memtable_seqno().is_none() {
-                return Ok(true);
-            }
-            // The database has no callback for a table that was written.
-            thread::park_timeout(WRITING_OUT_LOOKS);
-        }
-        Ok(false)
+    /// All of a received state that is in memory becomes a table, on this thread.
+    fn write_other(&self, other: &VersionTree, progress: &Progress) -> Result<(), Fault> {
+        let sealed = other.seal(&StoreBatch::default(), progress);
+        let first = other.next_table();
+        other.write_table(&sealed).and_then(|()| other.merge()).inspect_err(|_| {
+            // A state that cannot be received is removed as a whole; its files take no room until then.
+            let _removed_with_it = other.sweep(first);
+        })
     }
+}
 
-    /// The database has a bound of its own, which stays what it was when the store was made. One at a time: what is on
-    /// its way to the disk counts too.
-    ///
-    /// The applied index of each commit leaves with the versions of that commit. It is a small piece of memory between
-    /// theirs: what they leave free around it would stay in parts for as long as it waits, and 13,000 of them are what
-    /// the store counts as 1 MiB. It would also hold back their journal.
-    fn keep_waiting_few(&self, versions: &fjall::Keyspace) -> Result<(), Fault> {
-        let failed = store_fault("writing tables");
-        if self.database.write_buffer_size() > self.waiting_bytes_max && versions.sealed_memtable_count() == 0 {
-            versions.rotate_memtable().map_err(&failed)?;
+impl Drop for LsmStore {
+    fn drop(&mut self) {
+        self.work.close();
+        for thread in self.threads.drain(..) {
+            // One that panicked has said so.
+            let _ended = thread.join();
         }
-        // A commit has at least one version: if fewer of those wait, they were taken away since.
-        if self.progress.tree.active_memtable().len() > versions.tree.active_memtable().len() {
-            self.progress.rotate_memtable().map_err(&failed)?;
+        if let Some(other) = self.other.get_mut().take() {
+            other.remove();
         }
-        Ok(())
     }
 }
 
 impl VersionStore for LsmStore {
+    fn begin(&self) -> Result<LogIndex, Fault> {
+        let tree = self.tree();
+        if tree.last_change().is_none() {
+            // Memtables of an earlier use: the tables alone count.
+            let number = tree.number;
+            self.work.pause();
+            let mut current = self.current.write();
+            let again = Arc::new(VersionTree::open(&self.directory, number, &self.setup)?);
+            let progress = again.progress()?;
+            self.work.replace(again.clone(), progress.applied);
+            *self.name.lock() = progress.name;
+            *current = again;
+        }
+        self.open_bytes.store(0, Ordering::Release);
+        Ok(self.work.applied())
+    }
+
     fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault> {
-        let Some(guard) = self.versions().range(from.to_vec()..=to.to_vec()).next_back() else {
-            return Ok(None);
-        };
-        let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
-        Ok(Some((key.to_vec(), value.to_vec())))
+        self.tree().items(from, to).next_back().transpose()
     }
 
     fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
-        Box::new(self.versions().range(from.to_vec()..=to.to_vec()).map(|guard| {
-            let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
-            Ok((key.to_vec(), value.to_vec()))
-        }))
+        Box::new(self.tree().items(from, to))
     }
 
     fn visit(&self, from: &[u8], to: &[u8], visit: &mut VisitItem<'_>) -> Result<(), Fault> {
-        visit_all(self.versions().range(from.to_vec()..=to.to_vec()), visit)
+        self.tree().items(from, to).visit(visit)
     }
 
     fn read_both(&self, one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
@@ -226,29 +202,41 @@ impl VersionStore for LsmStore {
         });
     }
 
-    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
-        let _committing = self.committing()?;
+    fn insert(&self, batch: &StoreBatch) -> u64 {
+        let bytes = self.tree().insert(batch);
+        self.open_bytes.store(bytes, Ordering::Release);
+        bytes
+    }
+
+    fn memtable_bytes_max(&self) -> u64 {
+        self.memtable_bytes_max
+    }
+
+    fn seal(&self, batch: &StoreBatch, through: LogIndex) {
         self.remove_clean_start_image();
-        let versions = self.versions();
-        let mut batch = self.database.batch();
-        for (key, value) in puts {
-            batch.insert(&versions, key, value);
-        }
-        for key in removals {
-            batch.remove(&versions, key);
-        }
-        batch.insert(&self.progress, APPLIED_KEY, applied.0.to_be_bytes());
-        batch.commit().map_err(store_fault("committing"))?;
-        self.keep_waiting_few(&versions)
+        let name = self.name.lock().clone();
+        self.work.push(self.tree().seal(batch, &Progress { applied: through, name }));
+        self.open_bytes.store(0, Ordering::Release);
+    }
+
+    fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
+        self.work.settle(durable)
     }
 
     fn applied(&self) -> Result<LogIndex, Fault> {
-        let stored = self.progress.get(APPLIED_KEY).map_err(store_fault("reading"))?;
-        let Some(stored) = stored else { return Ok(LogIndex(0)) };
-        let bytes: [u8; 8] = stored.as_ref().try_into().map_err(|_| {
-            Fault::new(Reason::Corrupt, "the namespace's store holds a malformed applied index".to_owned())
-        })?;
-        Ok(LogIndex(u64::from_be_bytes(bytes)))
+        Ok(self.work.applied())
+    }
+
+    fn persist(&self) -> Result<(), Fault> {
+        self.work.drain()
+    }
+
+    fn check_room(&self) -> Result<(), Fault> {
+        self.work.check_room(MEMTABLES_MAX * self.memtable_bytes_max, &self.open_bytes)
+    }
+
+    fn is_overfull(&self) -> bool {
+        self.work.sealed_bytes() >= MEMTABLES_OVERFULL * self.memtable_bytes_max
     }
 
     fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
@@ -263,120 +251,74 @@ impl VersionStore for LsmStore {
         }
     }
 
-    fn persist(&self) -> Result<(), Fault> {
-        self.database.persist(fjall::PersistMode::SyncAll).map_err(store_fault("persisting"))
-    }
-
-    fn rest(&self) -> Result<(), Fault> {
-        let mut is_at_rest = self.is_at_rest.write();
-        *is_at_rest = true;
-        // What was received in part is thrown away by the next start, which has to find it for that.
-        if self.other.lock().is_some() {
-            return Ok(());
-        }
-        for keyspace in [&self.versions(), &self.progress] {
-            if !self.write_out(keyspace)? {
-                return Ok(());
-            }
-        }
-        // Tables hold all that there is, durably. The database would read its journals all the same at its next start,
-        // up to 128 MB of them, entry by entry. It takes an empty one for what it is: the numbers to go on with are in
-        // the tables.
-        let failed = |error: io::Error| store_fault("emptying its journals")(error.into());
-        for file in fs::read_dir(&self.directory).map_err(failed)? {
-            let path = file.map_err(failed)?.path();
-            if path.extension().is_none_or(|extension| extension != JOURNAL_EXTENSION) {
-                continue;
-            }
-            let emptied = fs::OpenOptions::new().write(true).open(&path).and_then(|journal| {
-                journal.set_len(0)?;
-                journal.sync_all()
-            });
-            match emptied {
-                // The database has just removed it itself.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                emptied => emptied.map_err(failed)?,
-            }
-        }
-        Ok(())
+    fn rest(&self) {
+        self.work.rest();
     }
 
     fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
-        let is_at_rest = self.is_at_rest.read();
-        // What waits in memory is written by the next start, under a number that is not known yet.
-        let is_written = self.versions().tree.get_highest_memtable_seqno().is_none();
-        if !*is_at_rest || !is_written {
-            return Ok(());
-        }
-        let failed = |error: io::Error| store_fault("leaving names for the next start")(error.into());
-        self.left.put(self.state()?, newest).map_err(failed)
+        let Some(stamp) = self.image_stamp() else { return Ok(()) };
+        let failed = |error: io::Error| system_fault("leaving names for the next start", error);
+        self.image.put(stamp, newest).map_err(failed)
     }
 
     fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
-        Ok(self.left.clean_start_image(self.state()?))
+        Ok(self.image_stamp().and_then(|stamp| self.image.clean_start_image(stamp)))
     }
 
     fn view(&self) -> Result<Box<dyn StoreView>, Fault> {
-        Ok(Box::new(LsmView { snapshot: self.database.snapshot(), versions: self.versions() }))
+        Ok(Box::new(self.tree().view()))
     }
 
     fn begin_snapshot(&self) -> Result<(), Fault> {
-        let failed = store_fault("receiving a state");
-        let _committing = self.committing()?;
         let mut other = self.other.lock();
+        let mut number = self.current.read().number + 1;
         if let Some(left) = other.take() {
-            self.database.delete_keyspace(left).map_err(&failed)?;
+            left.remove();
+            number = left.number + 1;
         }
-        let current = self.versions().name().to_string();
-        let number = current.rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(0u64);
-        let mut names = (number + 1..).map(|number| format!("{FIRST_VERSIONS}-{number}"));
-        let free = names.find(|name| !self.database.keyspace_exists(name)).expect("numbers do not end");
-        *other = Some(self.keyspace(&free).map_err(&failed)?);
+        // A reader of an earlier state may keep its directory.
+        while manifest::tree_directory(&self.directory, number).exists() {
+            number += 1;
+        }
+        *other = Some(Arc::new(VersionTree::open(&self.directory, number, &self.setup)?));
         Ok(())
     }
 
     fn put_snapshot(&self, items: Vec<StoreItem>) -> Result<(), Fault> {
-        let _committing = self.committing()?;
         let other = self.other.lock();
         let other = other.as_ref().ok_or_else(not_begun)?;
-        let mut batch = self.database.batch();
-        for (key, value) in items {
-            batch.insert(other, key, value);
+        let mut batch = StoreBatch::default();
+        items.iter().for_each(|(key, value)| batch.put(key, value));
+        match other.insert(&batch) >= self.memtable_bytes_max {
+            true => self.write_other(other, &Progress::default()),
+            false => Ok(()),
         }
-        batch.commit().map_err(store_fault("receiving a state"))?;
-        self.keep_waiting_few(other)
     }
 
     fn received_snapshot(&self) -> Result<Box<dyn StoreView>, Fault> {
         let other = self.other.lock();
-        let versions = other.as_ref().ok_or_else(not_begun)?.clone();
-        Ok(Box::new(LsmView { snapshot: self.database.snapshot(), versions }))
+        Ok(Box::new(other.as_ref().ok_or_else(not_begun)?.view()))
     }
 
     fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
-        let failed = store_fault("taking over a state");
-        let _committing = self.committing()?;
         self.remove_clean_start_image();
         let mut other = self.other.lock();
         let next = other.as_ref().ok_or_else(not_begun)?.clone();
         // All of it before what makes it count.
-        self.persist()?;
-        let mut batch = self.database.batch();
-        batch.insert(&self.progress, APPLIED_KEY, applied.0.to_be_bytes());
-        batch.insert(&self.progress, CURRENT_KEY, next.name().as_bytes());
-        batch.insert(&self.progress, NAME_KEY, name);
-        batch.commit().map_err(&failed)?;
-        self.persist()?;
+        self.write_other(&next, &Progress { applied, name: Some(name.to_vec()) })?;
+        manifest::write(&self.directory, next.number)?;
         *other = None;
-        let old = std::mem::replace(&mut *self.versions.write(), next);
+        *self.name.lock() = Some(name.to_vec());
+        let mut current = self.current.write();
+        self.work.replace(next.clone(), applied);
+        self.open_bytes.store(0, Ordering::Release);
         // Its files go when the last reader drops them; if that fails, the next start removes them.
-        let _later = self.database.delete_keyspace(old);
+        std::mem::replace(&mut *current, next).remove();
         Ok(())
     }
 
     fn name(&self) -> Result<Option<Vec<u8>>, Fault> {
-        let name = self.progress.get(NAME_KEY).map_err(store_fault("reading"))?;
-        Ok(name.map(|name| name.to_vec()))
+        Ok(self.name.lock().clone())
     }
 }
 
@@ -384,96 +326,5 @@ fn not_begun() -> Fault {
     Fault::new(Reason::Internal, "no state is being received")
 }
 
-struct LsmView {
-    snapshot: fjall::Snapshot,
-    versions: fjall::Keyspace,
-}
-
-impl StoreView for LsmView {
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
-        Box::new(self.snapshot.range(&self.versions, from.to_vec()..=to.to_vec()).map(|guard| {
-            let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
-            Ok((key.to_vec(), value.to_vec()))
-        }))
-    }
-
-    fn visit(&self, from: &[u8], to: &[u8], visit: &mut VisitItem<'_>) -> Result<(), Fault> {
-        visit_all(self.snapshot.range(&self.versions, from.to_vec()..=to.to_vec()), visit)
-    }
-}
-
-fn visit_all(mut items: impl Iterator<Item = fjall::Guard>, visit: &mut VisitItem<'_>) -> Result<(), Fault> {
-    items.try_for_each(|guard| {
-        let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
-        visit(&key, &value)
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use frieze_base::Rng;
-
-    use super::*;
-
-    #[test]
-    fn the_applied_index_of_a_commit_waits_no_longer_than_its_versions() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
-        let commit = |index: u64| {
-            let put = (index.to_be_bytes().to_vec(), b"version".to_vec());
-            store.commit(vec![put], Vec::new(), LogIndex(index)).expect("commits");
-        };
-        (1..=500).for_each(commit);
-        assert_eq!(store.progress.tree.active_memtable().len(), 500);
-        // As the store does by itself when enough wait.
-        assert_eq!(store.versions().rotate_memtable().map_err(|error| error.to_string()), Ok(true));
-        commit(501);
-        commit(502);
-        assert!(store.progress.tree.active_memtable().len() <= 2);
-        assert_eq!(store.applied(), Ok(LogIndex(502)));
-        drop(store);
-        let store = LsmStore::open(directory.path(), 32 << 20).expect("opens again");
-        assert_eq!(store.applied(), Ok(LogIndex(502)));
-        assert_eq!(store.items(&[], &[0xff; 9]).count(), 502);
-    }
-
-    #[test]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the store merges on a thread of its own: the test waits until it has"
-    )]
-    fn a_store_of_little_memory_merges_into_tables_of_little_size() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let store = LsmStore::open(directory.path(), TABLE_BYTES_MIN).expect("opens");
-        let mut rng = Rng::new(20_261_124);
-        let wait = |until: &dyn Fn() -> bool| {
-            let began = Instant::now();
-            while !until() {
-                assert!(began.elapsed() < Duration::from_secs(60), "the store writes and merges no tables");
-                std::thread::park_timeout(Duration::from_millis(1));
-            }
-        };
-        for index in 1..=400 {
-            let puts = (0..64).map(|_| {
-                let mut value = vec![0; 1000];
-                rng.fill(&mut value);
-                (rng.next().to_be_bytes().to_vec(), value)
-            });
-            store.commit(puts.collect(), Vec::new(), LogIndex(index)).expect("commits");
-            wait(&|| store.versions().sealed_memtable_count() == 0);
-        }
-        let merged = || (1..7).map(|level| store.versions().tree.level_table_count(level).unwrap_or(0)).sum::<usize>();
-        wait(&|| store.versions().tree.l0_run_count() < 4 && merged() > 0);
-        let bytes = |entry: std::io::Result<std::fs::DirEntry>| {
-            entry.and_then(|entry| entry.metadata()).map_or(0, |meta| meta.len())
-        };
-        let keyspaces = std::fs::read_dir(directory.path().join("keyspaces")).expect("lists").flatten();
-        let tables =
-            keyspaces.flat_map(|keyspace| std::fs::read_dir(keyspace.path().join("tables")).expect("lists")).map(bytes);
-        let tables: Vec<u64> = tables.collect();
-        assert!(tables.iter().sum::<u64>() > 4 * TABLE_BYTES_MIN, "{tables:?}");
-        assert!(tables.iter().all(|bytes| *bytes < 2 * TABLE_BYTES_MIN), "{tables:?}");
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use frieze_base::{Fault, LogIndex};
 use frieze_namespace::keeps_versions;
 
 use super::load::{LoadPart, load_newest};
-use super::overlay::{NameVersions, UnsettledChanges};
+use super::name_versions::{NameVersions, YoungVersions};
 use super::time_index::TIMES;
 use super::version_store::{LoadVersion, StoreItem, StoreView};
 
@@ -15,15 +15,13 @@ use super::version_store::{LoadVersion, StoreItem, StoreView};
 const LAST_KEY: [u8; 320] = [0xff; 320];
 
 impl NameVersions {
-    /// The store as it is after the entry `through`, which has been executed and is durable, as are all before it.
+    /// The store as it is after the entry `through`, which has been executed, as have all before it and none after it.
     ///
     /// # Errors
     /// The store's.
     pub(crate) fn view(&self, through: LogIndex) -> Result<Box<dyn StoreView>, Fault> {
-        let _one = self.settling.lock();
-        let settled = self.settle_locked(through)?;
-        assert!(settled <= through, "the store holds entry {settled}, which comes after {through}");
-        self.store.view()
+        // A memtable that is sealed holds what otherwise waits in memory.
+        self.sealed_at(through, |store| store.view())
     }
 
     /// Begins to receive another state.
@@ -51,16 +49,14 @@ impl NameVersions {
         load_newest(part, &|from, to, visit| other.visit(from, to, visit), load)
     }
 
-    /// Puts the other state in the place of this one. Readers find the one or the other: the store is changed before
-    /// what waits in RAM goes, and they look the other way round.
+    /// Puts the other state in the place of this one. Readers find the one or the other.
     ///
     /// # Errors
     /// The store's: it is as before.
     pub(crate) fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
-        let _one = self.settling.lock();
+        let mut young = self.lock_young();
         self.store.install_snapshot(applied, name)?;
-        *self.waiting.lock() = UnsettledChanges::default();
-        self.overlay.write().clear();
+        *young = YoungVersions::read(&*self.store)?;
         Ok(())
     }
 
@@ -72,24 +68,23 @@ impl NameVersions {
         self.store.name()
     }
 
-    /// A number that is the same for equal histories, whatever of them is in the store already.
+    /// A number that is the same for equal histories, whatever of them is in tables already.
     ///
     /// # Errors
     /// The store's.
     pub(crate) fn digest(&self) -> Result<u64, Fault> {
         let mut hasher = blake3::Hasher::new();
-        let mut add = |key: &[u8], value: &[u8]| {
-            // How changes lie in the pages of the index of time depends on when they were settled; outcomes are kept in
-            // place, and are in the namespace too.
+        self.store.visit(&[], &LAST_KEY, &mut |key, value| {
+            // How changes lie in the pages of the index of time depends on when memtables were sealed; outcomes are
+            // kept in place, and are in the namespace too.
             if key.first() != Some(&TIMES) && keeps_versions(key) {
                 for part in [key, value] {
                     hasher.update(&(part.len() as u64).to_le_bytes());
                     hasher.update(part);
                 }
             }
-            true
-        };
-        self.merged(&[], &LAST_KEY, &mut add)?;
+            Ok(())
+        })?;
         let digest = hasher.finalize();
         Ok(u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("eight of 32 bytes")))
     }
@@ -120,7 +115,7 @@ pub(crate) fn page_of(view: &dyn StoreView, after: &[u8], bytes_max: usize) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{MemoryStore, VersionStore};
+    use crate::store::{MemoryStore, StoreBatch, VersionStore};
 
     fn item(number: u8) -> StoreItem {
         (vec![number; 3], vec![number; 10])
@@ -129,9 +124,14 @@ mod tests {
     #[test]
     fn a_view_shows_what_was_there_when_it_was_taken_page_by_page() {
         let store = MemoryStore::default();
-        store.commit((1..=9).map(item).collect(), Vec::new(), LogIndex(1)).unwrap();
+        let mut batch = StoreBatch::default();
+        (1..=9).map(item).for_each(|(key, value)| batch.put(&key, &value));
+        store.insert(&batch);
         let view = store.view().unwrap();
-        store.commit(vec![item(10)], vec![item(3).0], LogIndex(2)).unwrap();
+        batch.clear();
+        batch.put(&item(10).0, &item(10).1);
+        batch.remove(&item(3).0);
+        store.insert(&batch);
         let (mut found, mut after) = (Vec::new(), Vec::new());
         loop {
             let page = page_of(&*view, &after, 30).unwrap();

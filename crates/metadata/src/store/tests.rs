@@ -20,27 +20,59 @@ fn scan(versions: &NameVersions, prefix: &[u8], after: &[u8], at: u64) -> Vec<(V
     found
 }
 
+/// Both stores, with all in a memtable and with all in tables.
 fn both(test: impl Fn(NameVersions)) {
-    test(NameVersions::new(Box::new(MemoryStore::default())));
+    test(NameVersions::open(Box::<MemoryStore>::default()).expect("opens"));
+    // Each entry is a memtable.
+    let memory = MemoryStore::default();
+    memory.set_memtable_bytes_max(1);
+    test(NameVersions::open(Box::new(memory)).expect("opens"));
     let directory = tempfile::tempdir().expect("a directory");
-    test(NameVersions::new(Box::new(LsmStore::open(directory.path(), 32 << 20).expect("opens"))));
+    test(NameVersions::open(Box::new(LsmStore::open(directory.path(), 32 << 20).expect("opens"))).expect("opens"));
+}
+
+/// All that was added comes into tables.
+fn into_tables(versions: &NameVersions, through: u64) {
+    versions.settle(LogIndex(through)).expect("settles");
+    versions.persist().expect("persists");
+    assert_eq!(versions.applied(), Ok(LogIndex(through)));
+}
+
+/// The store of a process that ended, to which another comes.
+fn begin_again(store: Box<dyn VersionStore>) -> NameVersions {
+    NameVersions::open(store).expect("opens")
+}
+
+fn add_items(store: &dyn VersionStore, items: &[StoreItem], removals: &[&[u8]]) {
+    let mut batch = StoreBatch::default();
+    items.iter().for_each(|(key, value)| batch.put(key, value));
+    removals.iter().for_each(|key| batch.remove(key));
+    store.insert(&batch);
+}
+
+fn put_into_tables(store: &dyn VersionStore, items: &[StoreItem], removals: &[&[u8]], through: u64) {
+    add_items(store, items, removals);
+    store.seal(&StoreBatch::default(), LogIndex(through));
+    store.settle(LogIndex(through)).expect("settles");
+    store.persist().expect("persists");
 }
 
 #[test]
 fn a_version_is_found_at_every_instant_wherever_it_is_kept() {
     both(|versions| {
         versions.add(LogIndex(1), vec![change(b"E\0a", 10, Some("one"))]);
-        versions.settle(LogIndex(1)).expect("settles");
+        into_tables(&versions, 1);
         versions.add(LogIndex(2), vec![change(b"E\0a", 20, Some("two"))]);
         versions.add(LogIndex(3), vec![change(b"E\0a", 30, None)]);
-        versions.settle(LogIndex(2)).expect("settles");
+        assert_eq!((versions.applied(), versions.unsettled()), (Ok(LogIndex(1)), 2));
         let at = |t| versions.newest(b"E\0a", Hlc(t)).expect("reads").map(|(s, v)| (s.0, v));
         assert_eq!(at(9), None);
         assert_eq!(at(10), Some((10, Some(b"one".to_vec()))));
         assert_eq!(at(29), Some((20, Some(b"two".to_vec()))));
         assert_eq!(at(30), Some((30, None)));
-        assert_eq!(versions.applied(), Ok(LogIndex(2)));
-        assert_eq!(versions.waiting(), 1);
+        into_tables(&versions, 3);
+        assert_eq!((at(29), at(30)), (Some((20, Some(b"two".to_vec()))), Some((30, None))));
+        assert_eq!(versions.unsettled(), 0);
     });
 }
 
@@ -48,7 +80,7 @@ fn a_version_is_found_at_every_instant_wherever_it_is_kept() {
 fn a_scan_merges_ram_and_disk_in_key_order() {
     both(|versions| {
         versions.add(LogIndex(1), vec![change(b"Ea", 10, Some("a1")), change(b"Eb", 10, Some("b1"))]);
-        versions.settle(LogIndex(1)).expect("settles");
+        into_tables(&versions, 1);
         versions.add(LogIndex(2), vec![change(b"Ea\0", 11, Some("a0")), change(b"Eaa", 12, Some("aa"))]);
         versions.add(LogIndex(3), vec![change(b"Eb", 13, None), change(b"F", 13, Some("no"))]);
         let names = |at, after: &[u8]| scan(&versions, b"E", after, at).into_iter().map(|(k, _)| k).collect::<Vec<_>>();
@@ -59,19 +91,106 @@ fn a_scan_merges_ram_and_disk_in_key_order() {
     });
 }
 
+fn last_part(versions: &NameVersions) -> Vec<(Vec<u8>, Hlc)> {
+    let mut loaded = Vec::new();
+    versions.load(&LoadPart::Last, &mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
+    loaded
+}
+
 #[test]
-fn outcomes_keep_no_history_and_go_when_acknowledged() {
+fn an_outcome_that_is_acknowledged_before_its_memtable_is_sealed_is_never_stored() {
     both(|versions| {
-        versions.add(LogIndex(1), vec![change(b"R1", 10, Some("ok")), change(b"S1", 10, Some("open"))]);
-        versions.add(LogIndex(2), vec![change(b"R1", 11, None)]);
-        versions.settle(LogIndex(1)).expect("settles");
-        let mut loaded = Vec::new();
-        versions.load(&LoadPart::Last, &mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
-        assert_eq!(loaded, [(b"R1".to_vec(), Hlc(10)), (b"S1".to_vec(), Hlc(10))]);
-        versions.settle(LogIndex(2)).expect("settles");
-        loaded.clear();
-        versions.load(&LoadPart::Last, &mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
-        assert_eq!(loaded, [(b"S1".to_vec(), Hlc(10))]);
+        versions.add(LogIndex(1), vec![change(b"R1", 10, Some("ok")), change(b"R2", 10, Some("ok"))]);
+        versions.add(LogIndex(2), vec![change(b"R1", 11, None), change(b"S1", 11, Some("open"))]);
+        into_tables(&versions, 2);
+        assert_eq!(last_part(&versions), [(b"R2".to_vec(), Hlc(10)), (b"S1".to_vec(), Hlc(11))]);
+    });
+}
+
+#[test]
+fn outcomes_and_the_control_state_are_kept_in_place_and_go_when_they_are_removed() {
+    both(|versions| {
+        versions.add(LogIndex(1), vec![change(b"R1", 10, Some("ok")), change(b"C", 10, Some("first"))]);
+        into_tables(&versions, 1);
+        assert_eq!(last_part(&versions), [(b"R1".to_vec(), Hlc(10))]);
+        // A process that begins knows that the tables have the outcome.
+        let versions = begin_again(versions.into_store());
+        versions.add(LogIndex(2), vec![change(b"R1", 11, None), change(b"C", 11, Some("second"))]);
+        into_tables(&versions, 2);
+        assert_eq!(last_part(&versions), []);
+        let mut control = Vec::new();
+        let part = LoadPart::First(vec![b'I' + 1]);
+        versions
+            .load(&part, &mut |key, stamp, value| control.push((key.to_vec(), stamp, value.to_vec())))
+            .expect("loads");
+        assert_eq!(control, [(b"C".to_vec(), Hlc(11), b"second".to_vec())]);
+    });
+}
+
+#[test]
+fn what_is_in_no_table_is_lost_with_the_process_and_nothing_else() {
+    both(|versions| {
+        let all =
+            |index| vec![change(format!("E{index}").as_bytes(), index, Some("x")), change(b"R1", index, Some("y"))];
+        versions.add(LogIndex(1), all(1));
+        into_tables(&versions, 1);
+        // A memtable that is sealed, and not durable in the log, and one that is open.
+        versions.add(LogIndex(2), all(2));
+        drop(versions.view(LogIndex(2)).expect("views"));
+        versions.add(LogIndex(3), all(3));
+        let versions = begin_again(versions.into_store());
+        assert_eq!(versions.applied(), Ok(LogIndex(1)));
+        assert_eq!(scan(&versions, b"E", b"", 9), [(b"E1".to_vec(), "x".to_owned())]);
+        assert_eq!(changed(&versions, 0, 9), [(1, "E1".to_owned())]);
+        assert_eq!(last_part(&versions), [(b"R1".to_vec(), Hlc(1))]);
+        // The log is replayed.
+        versions.add(LogIndex(2), all(2));
+        versions.add(LogIndex(3), all(3));
+        into_tables(&versions, 3);
+        let versions = begin_again(versions.into_store());
+        assert_eq!(changed(&versions, 0, 9), [(1, "E1".to_owned()), (2, "E2".to_owned()), (3, "E3".to_owned())]);
+    });
+}
+
+#[test]
+fn a_memtable_is_no_table_before_the_log_is_durable_up_to_its_entry() {
+    both(|versions| {
+        versions.add(LogIndex(1), vec![change(b"E1", 1, Some("x"))]);
+        drop(versions.view(LogIndex(1)).expect("views"));
+        versions.add(LogIndex(2), vec![change(b"E2", 2, Some("x"))]);
+        assert_eq!(versions.settle(LogIndex(1)).map(|applied| applied <= LogIndex(1)), Ok(true));
+        versions.persist().expect("nothing that may not be written is waited for");
+        assert_eq!(versions.applied(), Ok(LogIndex(1)), "the second is not durable in the log");
+        into_tables(&versions, 2);
+    });
+}
+
+#[test]
+fn a_version_is_written_again_under_its_old_stamp_and_the_index_of_time_names_it_once() {
+    both(|versions| {
+        let at = |versions: &NameVersions, t| {
+            versions.newest(b"Ia", Hlc(t)).expect("reads").map(|(s, v)| (s.0, v.expect("there")))
+        };
+        versions.add(LogIndex(1), vec![change(b"Ia", 10, Some("first")), change(b"Ib", 10, Some("b"))]);
+        versions.add(LogIndex(2), vec![change(b"Ia", 20, Some("later"))]);
+        versions.add(LogIndex(3), vec![change(b"Ia", 10, Some("again"))]);
+        let check = |versions: &NameVersions, young: &[u8]| {
+            assert_eq!(at(versions, 19), Some((10, young.to_vec())));
+            assert_eq!(at(versions, 20), Some((20, b"later".to_vec())));
+            let named = [(10, "Ia".to_owned()), (10, "Ib".to_owned()), (20, "Ia".to_owned())];
+            assert_eq!(changed(versions, 0, 99), named);
+        };
+        check(&versions, b"again");
+        into_tables(&versions, 3);
+        check(&versions, b"again");
+        // Where the older value is in a table already, and in the process after that.
+        versions.add(LogIndex(4), vec![change(b"Ia", 10, Some("once more"))]);
+        check(&versions, b"once more");
+        into_tables(&versions, 4);
+        let versions = begin_again(versions.into_store());
+        check(&versions, b"once more");
+        versions.add(LogIndex(5), vec![change(b"Ia", 20, Some("later")), change(b"Ib", 10, Some("b"))]);
+        check(&versions, b"once more");
     });
 }
 
@@ -81,7 +200,7 @@ fn versions_come_in_order_within_their_interval() {
         for stamp in 1..=5 {
             versions.add(LogIndex(stamp), vec![change(b"I7", stamp * 10, Some("x"))]);
         }
-        versions.settle(LogIndex(3)).expect("settles");
+        into_tables(&versions, 5);
         let mut stamps = Vec::new();
         versions
             .versions(b"I7", b"", Hlc(10), Hlc(40), &mut |_, stamp, _| {
@@ -91,20 +210,6 @@ fn versions_come_in_order_within_their_interval() {
             .expect("reads");
         assert_eq!(stamps, [20, 30, 40]);
     });
-}
-
-#[test]
-fn a_store_that_lost_power_is_at_its_last_persist() {
-    let store = MemoryStore::default();
-    let versions = NameVersions::new(Box::new(store.clone()));
-    versions.add(LogIndex(1), vec![change(b"A", 1, Some("kept"))]);
-    versions.settle(LogIndex(1)).expect("settles");
-    versions.persist().expect("persists");
-    versions.add(LogIndex(2), vec![change(b"B", 2, Some("lost"))]);
-    versions.settle(LogIndex(2)).expect("settles");
-    store.lose_power();
-    assert_eq!(store.applied(), Ok(LogIndex(1)));
-    assert_eq!(store.last_in(&stored_key(b"B", Hlc(0)), &stored_key(b"B", Hlc::MAX)), Ok(None));
 }
 
 fn changed(versions: &NameVersions, after: u64, upto: u64) -> Vec<(u64, String)> {
@@ -128,7 +233,7 @@ fn the_changes_of_an_interval_are_found_wherever_they_are_kept() {
             versions.add(LogIndex(index), changes);
             expect.push((stamp, name));
             if index % 190 == 0 {
-                versions.settle(LogIndex(index - 5)).expect("settles");
+                into_tables(&versions, index);
             }
         }
         for (after, upto) in [(0, 7000), (0, 10), (9, 10), (10, 10), (10, 20), (1000, 1010), (2555, 5333), (6999, 9999)]
@@ -153,28 +258,31 @@ fn others() -> [Vec<StoreItem>; 2] {
 
 #[test]
 fn a_view_stays_what_it_was_and_another_state_takes_the_place_of_this_one_at_once() {
+    let item = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
     let of = |store: Box<dyn VersionStore>| {
-        store.commit(vec![(b"old".to_vec(), b"1".to_vec())], Vec::new(), LogIndex(3)).expect("commits");
+        put_into_tables(&*store, &[item(b"old", b"1")], &[], 3);
         let before = store.view().expect("views");
-        store.commit(vec![(b"older".to_vec(), b"2".to_vec())], vec![b"old".to_vec()], LogIndex(4)).expect("commits");
-        assert_eq!(all(&*before), [(b"old".to_vec(), b"1".to_vec())]);
+        put_into_tables(&*store, &[item(b"older", b"2")], &[b"old"], 4);
+        assert_eq!(all(&*before), [item(b"old", b"1")]);
         // One that was broken off leaves nothing.
         store.begin_snapshot().expect("begins");
         store.put_snapshot(vec![(b"broken off".to_vec(), vec![1])]).expect("puts");
         store.begin_snapshot().expect("begins");
         for part in others() {
             store.put_snapshot(part).expect("puts");
-            assert_eq!(store.last_in(&[], &[0xff]).expect("reads"), Some((b"older".to_vec(), b"2".to_vec())));
+            assert_eq!(store.last_in(&[], &[0xff]).expect("reads"), Some(item(b"older", b"2")));
         }
         let whole = others().concat();
         assert_eq!(all(&*store.received_snapshot().expect("views")), whole);
         assert_eq!((store.name(), store.applied()), (Ok(None), Ok(LogIndex(4))));
+        // What lies in memtables goes with the state.
+        add_items(&*store, &[item(b"in memory", b"3")], &[]);
         store.install_snapshot(LogIndex(9), b"name").expect("takes");
         assert_eq!((store.name(), store.applied()), (Ok(Some(b"name".to_vec())), Ok(LogIndex(9))));
         assert_eq!(all(&*store.view().expect("views")), whole);
         // A reader from before still reads the old one.
-        assert_eq!(all(&*before), [(b"old".to_vec(), b"1".to_vec())]);
-        store.commit(vec![(b"new".to_vec(), b"3".to_vec())], Vec::new(), LogIndex(10)).expect("commits");
+        assert_eq!(all(&*before), [item(b"old", b"1")]);
+        put_into_tables(&*store, &[item(b"new", b"3")], &[], 10);
         assert_eq!(all(&*store.view().expect("views")).len(), whole.len() + 1);
     };
     of(Box::<MemoryStore>::default());
@@ -186,76 +294,22 @@ fn a_view_stays_what_it_was_and_another_state_takes_the_place_of_this_one_at_onc
 }
 
 #[test]
-fn a_state_that_was_received_in_part_is_gone_after_a_start() {
-    let directory = tempfile::tempdir().expect("a directory");
-    for _ in 0..3 {
-        let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
-        store.commit(vec![(b"old".to_vec(), b"1".to_vec())], Vec::new(), LogIndex(3)).expect("commits");
-        store.begin_snapshot().expect("begins");
-        store.put_snapshot(others().concat()).expect("puts");
-        store.persist().expect("persists");
-    }
-    let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
-    assert_eq!(all(&*store.view().expect("views")), [(b"old".to_vec(), b"1".to_vec())]);
-    assert_eq!(store.name(), Ok(None));
-    store.begin_snapshot().expect("begins");
-    assert_eq!(all(&*store.received_snapshot().expect("views")), []);
-}
-
-/// Bytes in the journals of a store.
-fn journal_bytes(directory: &std::path::Path) -> u64 {
-    let files = std::fs::read_dir(directory).expect("a directory").map(|file| file.expect("a file"));
-    let journals = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "jnl"));
-    let lens: Vec<u64> = journals.map(|file| file.metadata().expect("its length").len()).collect();
-    assert!(!lens.is_empty(), "a store has a journal");
-    lens.iter().sum()
-}
-
-#[test]
-fn a_store_that_rested_leaves_no_journal_to_be_read_and_goes_on_where_it_was() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let item = |n: u64| (n.to_be_bytes().to_vec(), vec![n as u8; 100]);
-    let mut expected = Vec::new();
-    for life in 0..4 {
-        let store = LsmStore::open(directory.path(), 3 << 20).expect("opens");
-        assert_eq!((all(&*store.view().expect("views")), store.applied()), (expected.clone(), Ok(LogIndex(life))));
-        // More than waits in memory, and some that does.
-        for part in 0..10 {
-            let items: Vec<StoreItem> = (0..2000).map(|n| item(life * 100_000 + part * 2000 + n)).collect();
-            expected.extend(items.clone());
-            store.commit(items, Vec::new(), LogIndex(life + 1)).expect("commits");
-        }
-        // Of the versions of one key the newest counts, whichever life it is from.
-        expected.retain(|(key, _)| *key != 7_u64.to_be_bytes());
-        let again = (7_u64.to_be_bytes().to_vec(), vec![life as u8]);
-        expected.push(again.clone());
-        expected.sort();
-        store.commit(vec![again], Vec::new(), LogIndex(life + 1)).expect("commits");
-        store.persist().expect("persists");
-        if life == 2 {
-            // This one is killed.
-            continue;
-        }
-        store.rest().expect("rests");
-        assert_eq!(journal_bytes(directory.path()), 0);
-        assert!(store.commit(vec![item(1)], Vec::new(), LogIndex(99)).is_err(), "it would be lost");
-    }
-}
-
-#[test]
-fn a_store_that_rests_while_a_state_is_received_throws_that_away_at_its_next_start() {
-    let directory = tempfile::tempdir().expect("a directory");
-    {
-        let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
-        store.commit(vec![(b"old".to_vec(), b"1".to_vec())], Vec::new(), LogIndex(3)).expect("commits");
-        store.begin_snapshot().expect("begins");
-        store.put_snapshot(others().concat()).expect("puts");
-        store.persist().expect("persists");
-        store.rest().expect("rests");
-    }
-    let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
-    assert_eq!(all(&*store.view().expect("views")), [(b"old".to_vec(), b"1".to_vec())]);
-    assert_eq!(store.applied(), Ok(LogIndex(3)));
+fn the_history_of_a_received_state_takes_the_place_of_all_that_waits_in_memory() {
+    both(|versions| {
+        versions.add(LogIndex(1), vec![change(b"Eold", 10, Some("x")), change(b"R1", 10, Some("y"))]);
+        versions.begin_snapshot().expect("begins");
+        let other = NameVersions::open(Box::<MemoryStore>::default()).expect("opens");
+        other.add(LogIndex(7), vec![change(b"Enew", 20, Some("x")), change(b"R2", 20, Some("y"))]);
+        versions.put_snapshot(all(&*other.view(LogIndex(7)).expect("views"))).expect("puts");
+        versions.install_snapshot(LogIndex(7), b"name").expect("takes");
+        assert_eq!(changed(&versions, 0, 99), [(20, "Enew".to_owned())]);
+        assert_eq!(last_part(&versions), [(b"R2".to_vec(), Hlc(20))]);
+        assert_eq!(versions.digest(), other.digest());
+        // The outcome that came with it goes from it.
+        versions.add(LogIndex(8), vec![change(b"R2", 21, None)]);
+        into_tables(&versions, 8);
+        assert_eq!(last_part(&versions), []);
+    });
 }
 
 #[test]
@@ -274,7 +328,7 @@ fn a_restart_reads_every_key_of_now_in_one_of_its_parts() {
         // As they happened.
         changes.sort_by_key(|change| change.stamp);
         versions.add(LogIndex(1), changes);
-        versions.settle(LogIndex(1)).expect("settles");
+        into_tables(&versions, 1);
         let load = |part: LoadPart| {
             let mut loaded = Vec::new();
             let mut add = |key: &[u8], stamp: Hlc, value: &[u8]| {
@@ -304,84 +358,8 @@ fn a_restart_reads_every_key_of_now_in_one_of_its_parts() {
     both(|versions| assert_eq!(versions.inode_between(), Ok(vec![b'I' + 1]), "there is none"));
 }
 
-/// Leaves one entry and one inode.
-fn leave(store: &LsmStore) {
-    let newest = CurrentVersions {
-        last_id: 9,
-        entries: &|take| take(b"E1", Hlc(5), b"entry"),
-        inodes: &|take| take(b"I1", Hlc(6), b"inode"),
-    };
-    store.write_clean_start_image(&newest).expect("leaves");
-}
-
-fn is_left(store: &LsmStore) -> bool {
-    let Some(mut left) = store.clean_start_image().expect("looks") else { return false };
-    let mut found = Vec::new();
-    (left.entries)(&mut |key, stamp, value| found.push((key.to_vec(), stamp, value.to_vec()))).expect("reads");
-    (left.inodes)(&mut |key, stamp, value| found.push((key.to_vec(), stamp, value.to_vec()))).expect("reads");
-    assert_eq!(left.last_id, 9);
-    assert_eq!(found, [(b"E1".to_vec(), Hlc(5), b"entry".to_vec()), (b"I1".to_vec(), Hlc(6), b"inode".to_vec())]);
-    true
-}
-
 #[test]
-fn what_is_left_for_a_start_is_there_until_something_is_committed_by_whomever() {
-    let parent = tempfile::tempdir().expect("a directory");
-    let directory = parent.path().join("namespace");
-    let open = || LsmStore::open(&directory, 32 << 20).expect("opens");
-    let put = |store: &LsmStore, key: u64, applied: u64| {
-        let item = (key.to_be_bytes().to_vec(), b"value".to_vec());
-        store.commit(vec![item], Vec::new(), LogIndex(applied)).expect("commits");
-        store.persist().expect("persists");
-    };
-    let rest = |store: &LsmStore| {
-        store.rest().expect("rests");
-        leave(store);
-    };
-    let store = open();
-    (0..500).for_each(|key| put(&store, key, 3));
-    leave(&store);
-    assert!(!is_left(&store), "it goes on");
-    rest(&store);
-    drop(store);
-    for _ in 0..3 {
-        // A start that commits nothing leaves it as it is.
-        let store = open();
-        assert!(is_left(&store));
-        rest(&store);
-    }
-    let store = open();
-    put(&store, 7, 3);
-    assert!(!is_left(&store), "an index that was applied says nothing of what it is of");
-    drop(store);
-    let store = open();
-    assert!(!is_left(&store));
-    rest(&store);
-    drop(store);
-    assert!(is_left(&open()));
-    {
-        // An older server, which does not know of it.
-        let database = fjall::Database::builder(&directory).open().expect("opens");
-        let versions = database.keyspace("versions", fjall::KeyspaceCreateOptions::default).expect("opens");
-        versions.insert(b"other", b"value").expect("commits");
-        database.persist(fjall::PersistMode::SyncAll).expect("persists");
-    }
-    assert!(!is_left(&open()));
-    let store = open();
-    rest(&store);
-    drop(store);
-    let store = open();
-    assert!(is_left(&store));
-    store.begin_snapshot().expect("begins");
-    store.put_snapshot(vec![(b"else".to_vec(), b"2".to_vec())]).expect("puts");
-    store.install_snapshot(LogIndex(3), b"name").expect("takes");
-    assert!(!is_left(&store), "another state is in its place");
-    drop(store);
-    assert!(!is_left(&open()));
-}
-
-#[test]
-fn the_version_of_a_session_is_written_again_in_its_place_and_erased_whatever_is_settled_meanwhile() {
+fn the_version_of_a_session_is_written_again_in_its_place_and_erased_whatever_is_in_tables_meanwhile() {
     let key = [&b"S"[..], &7u64.to_be_bytes()].concat();
     both(|versions| {
         let found = || {
@@ -399,28 +377,26 @@ fn the_version_of_a_session_is_written_again_in_its_place_and_erased_whatever_is
         versions.add(LogIndex(1), vec![change(&key, 7, Some("open"))]);
         versions.add(LogIndex(2), vec![change(&key, 7, Some("ended"))]);
         assert_eq!(found(), ["ended"]);
-        versions.settle(LogIndex(1)).expect("settles");
-        assert_eq!(found(), ["ended"], "the store has the older one, and memory the younger");
-        versions.settle(LogIndex(2)).expect("settles");
+        into_tables(&versions, 2);
         assert_eq!(found(), ["ended"]);
         // A name that changed in the same entry is found by its time, whatever stamp comes last.
         versions.add(LogIndex(3), vec![change(b"E\0\0\0\0\0\0\0\x01a", 20, Some("x")), change(&key, 7, None)]);
         assert_eq!(changed(&versions, 19, 21).len(), 1);
         assert_eq!(found(), [""; 0]);
         let digest = versions.digest().expect("reads");
-        versions.settle(LogIndex(3)).expect("settles");
+        into_tables(&versions, 3);
         assert_eq!(found(), [""; 0]);
-        assert_eq!(versions.digest(), Ok(digest), "servers that have settled it and that have not hold the same");
+        assert_eq!(versions.digest(), Ok(digest), "it says nothing of memtables and tables");
         assert_eq!(versions.newest(&key, Hlc::MAX), Ok(None));
         let (from, to) = (stored_key(&key, Hlc::ZERO), stored_key(&key, Hlc::MAX));
         assert_eq!(versions.into_store().items(&from, &to).count(), 0, "nothing of it is left");
     });
-    // All of it settled at once.
+    // All of it in one table.
     both(|versions| {
         versions.add(LogIndex(1), vec![change(&key, 7, Some("open")), change(b"S12345678", 8, Some("one"))]);
         versions.add(LogIndex(2), vec![change(&key, 7, Some("ended")), change(b"S12345678", 8, Some("two"))]);
         versions.add(LogIndex(3), vec![change(&key, 7, None)]);
-        versions.settle(LogIndex(3)).expect("settles");
+        into_tables(&versions, 3);
         assert_eq!(versions.newest(&key, Hlc::MAX), Ok(None));
         assert_eq!(versions.newest(b"S12345678", Hlc::MAX), Ok(Some((Hlc(8), Some(b"two".to_vec())))));
     });

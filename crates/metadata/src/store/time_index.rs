@@ -1,36 +1,28 @@
 //! The index of time in the store: pages of (stamp, key) in the order of their stamps.
 //!
-//! Whatever is settled at once becomes pages of at most 256 changes, keyed `T` and the stamp of the first: a flush
-//! costs one item more, however many names it brings. Changes that wait in RAM need none: they lie in order of stamp
-//! anyway. Values of a page: for each change the stamp as a difference to the one before (the first: to the key) and
-//! the length of the key, both as variable-length integers, then the key.
+//! Changes gather in memory, in order of stamp, until 256 of them become a page, keyed `T` and the stamp of the first;
+//! what has gathered when a memtable is sealed becomes a page, too. Values of a page: for each change the stamp as a
+//! difference to the one before (the first: to the key) and the length of the key, both as variable-length integers,
+//! then the key.
 
 use frieze_base::varint::{put, take, take_bytes};
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{KeyVersion, is_timed};
 
 use super::version_store::StoreItem;
 
 /// First byte of the keys of pages.
 pub(super) const TIMES: u8 = b'T';
 /// Changes in a page: more cost a look at a short interval, fewer cost items.
-const PAGE_CHANGES: usize = 256;
+pub(super) const PAGE_CHANGES: usize = 256;
 
 /// The key of the page whose first change is stamped `stamp`.
 pub(super) fn page_key(stamp: Hlc) -> Vec<u8> {
     [&[TIMES][..], &stamp.0.to_be_bytes()].concat()
 }
 
-/// The pages of changes that come in order of stamp.
-pub(super) fn pages<'a>(changes: impl Iterator<Item = &'a KeyVersion>) -> Vec<StoreItem> {
-    let timed: Vec<(Hlc, &[u8])> =
-        changes.filter(|change| is_timed(&change.key)).map(|change| (change.stamp, change.key.as_slice())).collect();
-    pages_of(&timed)
-}
-
-/// As [`pages`], of stamps and keys.
-pub(super) fn pages_of(timed: &[(Hlc, &[u8])]) -> Vec<StoreItem> {
+/// The pages of changes, as stamps and keys, that come in order of stamp.
+pub(super) fn pages_of<K: AsRef<[u8]>>(timed: &[(Hlc, K)]) -> Vec<StoreItem> {
     let mut items: Vec<StoreItem> = Vec::new();
     let mut rest = timed;
     while let Some((first, _)) = rest.first() {
@@ -42,6 +34,7 @@ pub(super) fn pages_of(timed: &[(Hlc, &[u8])]) -> Vec<StoreItem> {
         let mut value = Vec::with_capacity(count * 32);
         let mut last = *first;
         for (stamp, key) in &rest[..count] {
+            let key = key.as_ref();
             put(&mut value, stamp.0 - last.0);
             put(&mut value, key.len() as u64);
             value.extend_from_slice(key);
@@ -51,6 +44,19 @@ pub(super) fn pages_of(timed: &[(Hlc, &[u8])]) -> Vec<StoreItem> {
         rest = &rest[count..];
     }
     items
+}
+
+/// Stamp of the last change of a page.
+///
+/// # Errors
+/// `Corrupt`: the page is malformed.
+pub(super) fn last_stamp(item: &StoreItem) -> Result<Hlc, Fault> {
+    let mut last = Hlc::ZERO;
+    read(item, &mut |stamp, _| {
+        last = stamp;
+        true
+    })?;
+    Ok(last)
 }
 
 /// Shows every change of a page to `visit` until it answers false. Returns false if it did, and the changes read.
@@ -98,12 +104,12 @@ mod tests {
         assert!(items.len() >= 2000 / (PAGE_CHANGES + 3), "{} pages", items.len());
         assert!(items.windows(2).all(|pair| pair[0].0 < pair[1].0), "each page has a key of its own");
         assert_eq!(all(&items), keys);
-        assert_eq!(pages_of(&[]), []);
+        assert_eq!(pages_of::<&[u8]>(&[]), []);
     }
 
     #[test]
     fn golden_bytes_of_a_page() {
-        let items = pages_of(&[(Hlc(0x0102), b"Ia"), (Hlc(0x0302), b"X")]);
+        let items = pages_of(&[(Hlc(0x0102), &b"Ia"[..]), (Hlc(0x0302), b"X")]);
         assert_eq!(items, [(b"T\0\0\0\0\0\0\x01\x02".to_vec(), b"\0\x02Ia\x80\x04\x01X".to_vec())]);
     }
 
@@ -123,7 +129,7 @@ mod tests {
 
     #[test]
     fn any_bytes_are_a_page_or_corrupt() {
-        let seed = pages_of(&[(Hlc(0x0102), b"Ia"), (Hlc(0x0302), b"X"), (Hlc(0x0302), b"")]).remove(0).1;
+        let seed = pages_of(&[(Hlc(0x0102), &b"Ia"[..]), (Hlc(0x0302), b"X"), (Hlc(0x0302), b"")]).remove(0).1;
         frieze_harness::fuzz!([seed], |bytes: &[u8]| {
             let item = (page_key(Hlc(0x0102)), bytes.to_vec());
             let mut found = Vec::new();

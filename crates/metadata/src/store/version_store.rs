@@ -1,10 +1,26 @@
-//! The seam under the history: a sorted map on stable storage.
+//! The seam under the history: a sorted map of which the log is the journal.
 
 use frieze_base::{Fault, LogIndex, Reason};
 use frieze_hlc::Hlc;
 
-/// A sorted map on stable storage, the seam under the namespace's history.
+use super::batch::StoreBatch;
+
+/// A sorted map, the seam under the namespace's history. The metalog is its journal.
+///
+/// What is inserted lies in a memtable: readable at once, and lost with the process. [`VersionStore::seal`] closes a
+/// memtable behind an entry of the log. Once the log is durable up to that entry ([`VersionStore::settle`]), the store
+/// writes the memtable into a table, durably, with the index of the entry. So the tables are the state after some
+/// durable entry, all of it and nothing more, and a start replays the log from there.
+///
+/// An item may be inserted again under its key: the younger one counts, wherever the older one lies. So a version may
+/// be written again in its place, under its old stamp.
 pub trait VersionStore: Send + Sync {
+    /// A process begins with the store: memtables of an earlier use are dropped. Returns the entry up to which the
+    /// tables are complete.
+    ///
+    /// # Errors
+    /// `Corrupt`: a file is damaged, and the fault names it. The disk's.
+    fn begin(&self) -> Result<LogIndex, Fault>;
     /// The last item with a key in `from..=to`.
     fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault>;
     /// All items with a key in `from..=to`, in order.
@@ -18,21 +34,43 @@ pub trait VersionStore: Send + Sync {
         one();
         other();
     }
-    /// Adds `puts`, removes `removals` and records that the metalog is applied up to `applied`: all or nothing.
-    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault>;
-    /// The index of the last commit.
-    fn applied(&self) -> Result<LogIndex, Fault>;
-    /// Makes every commit so far durable.
-    fn persist(&self) -> Result<(), Fault>;
-    /// Nothing is committed any more, and every commit is durable: what the next start would read one by one is put
-    /// where it need not. Whether that succeeds changes only how long the next start takes.
+    /// Adds a batch to the open memtable: a reader finds all of it or nothing. Returns the bytes of the memtable.
+    fn insert(&self, batch: &StoreBatch) -> u64;
+    /// Bytes of a memtable at which it is sealed.
+    fn memtable_bytes_max(&self) -> u64;
+    /// Adds a batch to the open memtable and closes it: the store has all entries up to `through` and nothing of a
+    /// later one.
+    fn seal(&self, batch: &StoreBatch, through: LogIndex);
+    /// The log is durable up to `durable`: memtables sealed at or below become tables from now on. Returns the entry up
+    /// to which the tables are complete, durably: the log is needed from there.
     ///
     /// # Errors
-    /// The store's.
-    fn rest(&self) -> Result<(), Fault> {
+    /// What kept a memtable from becoming a table. The memtable stays, and the store tries again.
+    fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault>;
+    /// The entry up to which the tables are complete.
+    fn applied(&self) -> Result<LogIndex, Fault>;
+    /// Waits until every memtable is a table that is sealed at or below the entry of the last
+    /// [`VersionStore::settle`].
+    ///
+    /// # Errors
+    /// As [`VersionStore::settle`]; `Unavailable`: the disk takes too long.
+    fn persist(&self) -> Result<(), Fault>;
+    /// Waits for room for more memtables, a few seconds at most. To be called without locks, before a change is
+    /// ordered.
+    ///
+    /// # Errors
+    /// `NoSpace`: the disk is full, and memory is for memtables that have no room there. `Overloaded`: the disk is too
+    /// slow. Nothing was changed: ask again later.
+    fn check_room(&self) -> Result<(), Fault> {
         Ok(())
     }
-    /// Leaves the newest versions of entries and inodes for the next start, after [`VersionStore::rest`]. Whether that
+    /// True if memtables take so much memory that not even what was ordered already fits.
+    fn is_overfull(&self) -> bool {
+        false
+    }
+    /// The server stops: nothing is rearranged on the disk any more, so that an image stays valid.
+    fn rest(&self) {}
+    /// Leaves the newest versions of entries and inodes for the next start, if the tables hold all. Whether that
     /// succeeds changes only how long it takes.
     ///
     /// # Errors
@@ -41,8 +79,8 @@ pub trait VersionStore: Send + Sync {
         let _ = newest;
         Ok(())
     }
-    /// What was left, if nothing has been committed since. What fails its checksum there is an error: the versions are
-    /// here, too.
+    /// What was left, if no table was added since. What fails its checksum there is an error: the versions are here,
+    /// too.
     fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
         Ok(None)
     }
@@ -53,12 +91,12 @@ pub trait VersionStore: Send + Sync {
         Ok(0)
     }
 
-    /// The store as it is now, whatever is committed afterwards.
+    /// The store as it is now, whatever is inserted afterwards.
     fn view(&self) -> Result<Box<dyn StoreView>, Fault> {
         Err(no_snapshots())
     }
 
-    /// Begins to take in another state beside this one. What there is of an earlier other one goes.
+    /// Begins to receive another state beside this one. What there is of an earlier other one goes.
     fn begin_snapshot(&self) -> Result<(), Fault> {
         Err(no_snapshots())
     }
@@ -75,7 +113,7 @@ pub trait VersionStore: Send + Sync {
     }
 
     /// Puts the other state in the place of this one, complete up to `applied` and under `name`: all at once, and
-    /// durably.
+    /// durably. Memtables of this one are dropped.
     fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
         let _ = (applied, name);
         Err(no_snapshots())

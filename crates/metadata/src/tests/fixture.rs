@@ -179,7 +179,7 @@ fn open(id: NodeId, standing: MetalogRole, time: &SimTime, way: Arc<dyn Peers>) 
         lease: Duration::from_secs(1),
         segment_bytes: 1 << 20,
     };
-    let versions = NameVersions::new(Box::new(MemoryStore::default()));
+    let versions = NameVersions::open(Box::new(MemoryStore::default())).expect("an empty store");
     let upto = RecoverUpto { durable: LogIndex(0), serve_damaged: false };
     Metadata::recover(host, versions, DataEnd::default(), &upto).expect("an empty directory").0
 }

@@ -428,7 +428,7 @@ fn changes_of_an_interval_come_by_subject_and_by_transaction() {
 }
 
 #[test]
-fn an_answer_at_an_instant_stays_when_versions_are_settled() {
+fn an_answer_at_an_instant_stays_when_versions_come_into_tables() {
     let example = Example::new();
     let (metadata, before) = (&example.metadata, example.before);
     let ask = || {
@@ -439,8 +439,9 @@ fn an_answer_at_an_instant_stays_when_versions_are_settled() {
     assert!(metadata.unsettled_versions() > 0);
     let mark = metadata.mark();
     metadata.sync(mark).expect("the disk is whole");
-    assert_eq!(metadata.settle_versions(mark.index), Ok(metadata.appended()));
+    metadata.settle_versions(mark.index).expect("the store is whole");
     metadata.persist_versions().expect("the store is whole");
+    assert_eq!(metadata.settle_versions(mark.index), Ok(metadata.appended()));
     assert_eq!(metadata.unsettled_versions(), 0);
     assert_eq!(ask(), first);
 }

@@ -27,8 +27,24 @@ impl VersionStore for Counting {
         }))
     }
 
-    fn commit(&self, puts: Vec<StoredItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
-        self.store.commit(puts, removals, applied)
+    fn begin(&self) -> Result<LogIndex, Fault> {
+        self.store.begin()
+    }
+
+    fn insert(&self, batch: &StoreBatch) -> u64 {
+        self.store.insert(batch)
+    }
+
+    fn memtable_bytes_max(&self) -> u64 {
+        self.store.memtable_bytes_max()
+    }
+
+    fn seal(&self, batch: &StoreBatch, through: LogIndex) {
+        self.store.seal(batch, through);
+    }
+
+    fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
+        self.store.settle(durable)
     }
 
     fn applied(&self) -> Result<LogIndex, Fault> {

@@ -232,7 +232,7 @@ fn without_a_loss_of_power_everything_is_whole_up_to_now() {
     assert_eq!(client.at("/f", whole).unwrap(), b"here");
 }
 
-/// A store that loses what is not durable when it is put to rest.
+/// A store that loses what is in no table when the last of it is to become one.
 struct RestingStore(MemoryStore, Arc<AtomicU32>);
 
 impl VersionStore for RestingStore {
@@ -244,9 +244,24 @@ impl VersionStore for RestingStore {
         self.0.items(from, to)
     }
 
-    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
-        assert_eq!(self.1.load(Ordering::Relaxed), 0, "nothing is committed to a store at rest");
-        self.0.commit(puts, removals, applied)
+    fn begin(&self) -> Result<LogIndex, Fault> {
+        self.0.begin()
+    }
+
+    fn insert(&self, batch: &StoreBatch) -> u64 {
+        self.0.insert(batch)
+    }
+
+    fn memtable_bytes_max(&self) -> u64 {
+        self.0.memtable_bytes_max()
+    }
+
+    fn seal(&self, batch: &StoreBatch, through: LogIndex) {
+        self.0.seal(batch, through);
+    }
+
+    fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
+        self.0.settle(durable)
     }
 
     fn applied(&self) -> Result<LogIndex, Fault> {
@@ -254,12 +269,8 @@ impl VersionStore for RestingStore {
     }
 
     fn persist(&self) -> Result<(), Fault> {
-        self.0.persist()
-    }
-
-    fn rest(&self) -> Result<(), Fault> {
         self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.lose_power();
+        self.0.lose_memory();
         Err(Fault::new(Reason::InputOutput, "the disk is slow today"))
     }
 }
@@ -290,8 +301,24 @@ impl VersionStore for LeavingStore {
         self.store.items(from, to)
     }
 
-    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
-        self.store.commit(puts, removals, applied)
+    fn begin(&self) -> Result<LogIndex, Fault> {
+        self.store.begin()
+    }
+
+    fn insert(&self, batch: &StoreBatch) -> u64 {
+        self.store.insert(batch)
+    }
+
+    fn memtable_bytes_max(&self) -> u64 {
+        self.store.memtable_bytes_max()
+    }
+
+    fn seal(&self, batch: &StoreBatch, through: LogIndex) {
+        self.store.seal(batch, through);
+    }
+
+    fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
+        self.store.settle(durable)
     }
 
     fn applied(&self) -> Result<LogIndex, Fault> {
@@ -374,7 +401,7 @@ fn a_start_takes_names_from_what_was_left_and_where_that_is_damaged_from_the_sto
 }
 
 #[test]
-fn a_server_that_stops_puts_its_store_to_rest_when_all_of_it_is_durable_and_needs_no_luck_for_that() {
+fn a_server_that_stops_brings_all_into_tables_and_needs_no_luck_for_that() {
     let machine = SimMachine::new(7);
     let rests = Arc::new(AtomicU32::new(0));
     let server = machine.open(Box::new(RestingStore(machine.store.clone(), rests.clone()))).unwrap();

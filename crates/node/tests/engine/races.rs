@@ -48,8 +48,24 @@ impl VersionStore for HookedStore {
         self.0.items(from, to)
     }
 
-    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
-        self.0.commit(puts, removals, applied)
+    fn begin(&self) -> Result<LogIndex, Fault> {
+        self.0.begin()
+    }
+
+    fn insert(&self, batch: &StoreBatch) -> u64 {
+        self.0.insert(batch)
+    }
+
+    fn memtable_bytes_max(&self) -> u64 {
+        self.0.memtable_bytes_max()
+    }
+
+    fn seal(&self, batch: &StoreBatch, through: LogIndex) {
+        self.0.seal(batch, through);
+    }
+
+    fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
+        self.0.settle(durable)
     }
 
     fn applied(&self) -> Result<LogIndex, Fault> {

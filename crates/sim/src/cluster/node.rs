@@ -287,9 +287,9 @@ impl SimNode {
         self.serves = false;
         self.life += 1;
         self.disk.crash(kind);
+        self.store.lose_memory();
         if kind == CrashKind::Power {
             self.boot += 1;
-            self.store.lose_power();
         }
         self.disk.fail_syncs(0);
         self.disk.restart();

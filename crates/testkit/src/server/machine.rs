@@ -109,8 +109,8 @@ impl SimMachine {
     pub fn crash(&mut self, kind: CrashKind) {
         self.disk.crash(kind);
         self.disk.restart();
+        self.store.lose_memory();
         if kind == CrashKind::Power {
-            self.store.lose_power();
             self.boot += 1;
         }
     }
