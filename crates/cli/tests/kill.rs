@@ -22,9 +22,10 @@ mod past;
 use frieze_testkit::bytes::random_bytes;
 
 /// Small chunks and segments, so that groups of records and changes of segment are frequent; little memory for the
-/// index, so that shelves are made, merged and read under the kills.
+/// index, so that shelves are made, merged and read under the kills; little memory at all, so that memtables of the
+/// store of names become tables.
 const SETTINGS: &str = "chunk_bytes = 65536\nsegment_bytes = 8388608\nindex_bytes_max = 262144\nshelve_segments = \
-    2\nsession_timeout = \"20m\"\n";
+    2\nmemory_bytes_max = 115343360\nsession_timeout = \"20m\"\n";
 
 fn seed() -> u64 {
     let seed = std::env::var("FRIEZE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_121);
