@@ -9,6 +9,7 @@
 //! block (as in LMDB and `BTRFS`), so blocks are full then.
 
 use std::fmt;
+use std::hint::black_box;
 use std::sync::Arc;
 
 use super::block_parts::compare;
@@ -372,6 +373,10 @@ fn group_of(groups: &[NameGroup], name: &[u8]) -> usize {
 
 /// The block that has a name, if any has.
 fn block_of(blocks: &[DividedBlock], name: &[u8]) -> usize {
+    if blocks.len() > 4 {
+        // As [`super::bytes::PackedBytes::fetched`].
+        black_box(blocks.iter().step_by(2).fold(false, |all, divided| all | divided.first.is_long()));
+    }
     blocks[1..].partition_point(|divided| compare(divided.first.bytes(), name).is_le())
 }
 

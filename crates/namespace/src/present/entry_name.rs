@@ -21,6 +21,10 @@ impl EntryName {
         EntryName::Short { len: name.len() as u8, bytes }
     }
 
+    pub(super) fn is_long(&self) -> bool {
+        matches!(self, EntryName::Long(_))
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             EntryName::Short { len, bytes } => &bytes[..usize::from(*len)],

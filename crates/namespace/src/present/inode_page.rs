@@ -110,7 +110,7 @@ impl InodePage {
     /// The inode at `index`, which is here.
     #[inline]
     pub(super) fn get(&self, index: u32) -> PlainInode {
-        self.parts().record(index)
+        PageParts::read(self.0.fetched()).expect("a page holds what was packed").record(index)
     }
 
     /// The bytes of the page.

@@ -105,7 +105,8 @@ impl NameBlock {
     /// # Cost
     /// A binary search among the runs, and half a run.
     pub(super) fn get(&self, name: &[u8]) -> Option<NameEntry> {
-        let place = self.parts().find(name);
+        let parts = BlockParts::read(self.0.fetched()).expect("a block holds what was packed");
+        let place = parts.find(name);
         place.found.map(|found| found.entry(place.base))
     }
 
@@ -116,7 +117,7 @@ impl NameBlock {
         entry: NameEntry,
         scratch: &mut BlockScratch,
     ) -> (Option<NameEntry>, BlockChange) {
-        let parts = self.parts();
+        let parts = BlockParts::read(self.0.fetched()).expect("a block holds what was packed");
         let place = parts.find(name);
         let (run, run_names) = (place.run, parts.run_names(place.run));
         let BlockScratch { block: scratch, patch } = scratch;
