@@ -141,8 +141,9 @@ impl DirectoryNames {
                 let found = groups[at].remove(name, scratch)?;
                 if groups[at].blocks.is_empty() {
                     groups.remove(at);
-                } else if at + 1 < groups.len() {
+                } else {
                     join_groups(groups, at);
+                    join_groups(groups, at.wrapping_sub(1));
                 }
                 if let [NameGroup { blocks, .. }] = groups.as_slice()
                     && let [DividedBlock { block, .. }] = blocks.as_slice()
@@ -387,9 +388,10 @@ fn split_block(blocks: &mut Vec<DividedBlock>, at: usize, scratch: &mut BlockScr
     blocks.insert(at + 1, DividedBlock { first: EntryName::new(&first), block: right });
 }
 
-/// Makes a group and the next one, if they have few blocks.
+/// Makes one group of a group and the next, if both are there and have few blocks.
 fn join_groups(groups: &mut Vec<NameGroup>, at: usize) {
-    if groups[at].blocks.len() + groups[at + 1].blocks.len() <= GROUP_BLOCKS_JOINED {
+    let Some([one, two]) = groups.get(at..at.saturating_add(2)) else { return };
+    if one.blocks.len() + two.blocks.len() <= GROUP_BLOCKS_JOINED {
         let next = groups.remove(at + 1);
         let first = next.first;
         let mut next = Arc::unwrap_or_clone(next.blocks);

@@ -105,7 +105,7 @@ impl NameBlock {
     /// # Cost
     /// A binary search among the runs, and half a run.
     pub(super) fn get(&self, name: &[u8]) -> Option<NameEntry> {
-        let parts = BlockParts::read(self.0.fetched()).expect("a block holds what was packed");
+        let parts = self.fetched_parts();
         let place = parts.find(name);
         place.found.map(|found| found.entry(place.base))
     }
@@ -117,7 +117,7 @@ impl NameBlock {
         entry: NameEntry,
         scratch: &mut BlockScratch,
     ) -> (Option<NameEntry>, BlockChange) {
-        let parts = BlockParts::read(self.0.fetched()).expect("a block holds what was packed");
+        let parts = self.fetched_parts();
         let place = parts.find(name);
         let (run, run_names) = (place.run, parts.run_names(place.run));
         let BlockScratch { block: scratch, patch } = scratch;
@@ -227,12 +227,12 @@ impl NameBlock {
 
     /// The names of the block, in order.
     pub(super) fn cursor(&self) -> BlockCursor<'_> {
-        BlockCursor { block: self.parts(), run: 0, walk: RunWalk::EMPTY, name: Vec::new() }
+        BlockCursor { block: self.fetched_parts(), run: 0, walk: RunWalk::EMPTY, name: Vec::new() }
     }
 
     /// The names from the run on in which `name` is, or would be.
     pub(super) fn cursor_near(&self, name: &[u8]) -> BlockCursor<'_> {
-        let block = self.parts();
+        let block = self.fetched_parts();
         BlockCursor { run: block.run_of(name), block, walk: RunWalk::EMPTY, name: Vec::new() }
     }
 
@@ -298,6 +298,11 @@ impl NameBlock {
         builder.push_all(self);
         builder.write(scratch);
         self.0.store(scratch);
+    }
+
+    #[inline]
+    fn fetched_parts(&self) -> BlockParts<'_> {
+        BlockParts::read(self.0.fetched()).expect("a block holds what was packed")
     }
 
     #[inline]

@@ -157,3 +157,52 @@ fn looking_a_name_up_allocates_nothing() {
     let peak = frieze_harness::peak_bytes(|| assert!(names.iter().all(|name| directory.get(name).is_some())));
     assert_eq!(peak, 0);
 }
+
+#[test]
+fn a_directory_that_grows_and_shrinks_is_what_was_put_into_it() {
+    let (mut rng, mut scratch) = (Rng::new(9), BlockScratch::default());
+    let names: Vec<Vec<u8>> = (0..20_000).map(|number| format!("file-{number:08}").into_bytes()).collect();
+    let mut directory = DirectoryNames::of_one(b"always", entry(0));
+    let mut oracle = Oracle::from([(b"always".to_vec(), entry(0))]);
+    for phase in 0..8 {
+        // Names are taken out in stretches, so that whole blocks and groups become empty, and some come between.
+        let (steps, removed) = if phase % 2 == 0 { (20_000, 1) } else { (40_000, 9) };
+        let mut at = 0;
+        for step in 0..steps {
+            let is_removed = rng.below(10) < removed;
+            at = if is_removed && step % 500 != 0 { (at + 1) % names.len() } else { rng.below(20_000) as usize };
+            let name = &names[at];
+            if is_removed {
+                assert_eq!(directory.remove(name, &mut scratch), oracle.remove(name));
+            } else {
+                assert_eq!(directory.set(name, entry(step), &mut scratch), oracle.insert(name.clone(), entry(step)));
+            }
+        }
+        check(&directory, &oracle);
+        assert!(names.iter().all(|name| directory.get(name) == oracle.get(name).copied()));
+    }
+}
+
+#[test]
+fn a_name_below_all_blocks_of_its_group_is_found_after_groups_join() {
+    let mut scratch = BlockScratch::default();
+    let names: Vec<Vec<u8>> = (0..20_000).map(|number| format!("file-{number:08}").into_bytes()).collect();
+    let mut builder = DirectoryBuilder::default();
+    assert!(names.iter().all(|name| builder.push(name, entry(1))));
+    let mut directory = builder.finish().unwrap();
+    let NameTree::Tree(groups) = &directory.names else { panic!("it is large") };
+    let (low, high) = (groups[1].first.bytes().to_vec(), groups[1].blocks[1].first.bytes().to_vec());
+    // The first block of the group goes, and a name of it comes back.
+    for name in names.iter().filter(|name| (&low..&high).contains(name)) {
+        assert!(directory.remove(name, &mut scratch).is_some());
+    }
+    assert_eq!(directory.set(&low, entry(2), &mut scratch), None);
+    for (_, name) in names.iter().enumerate().filter(|(at, name)| at % 100 != 0 && **name != low) {
+        directory.remove(name, &mut scratch);
+    }
+    let NameTree::Tree(groups) = &directory.names else { panic!("200 names are several blocks") };
+    assert_eq!(groups.len(), 1, "they joined");
+    assert_eq!(directory.get(&low), Some(entry(2)));
+    let kept = names.iter().step_by(100).filter(|name| !(&low..&high).contains(name));
+    assert!(kept.into_iter().all(|name| directory.get(name).is_some()));
+}
