@@ -173,8 +173,17 @@ impl Namespace {
         let TxnRun { session, caller, stamp, changes, touched, .. } = run;
         for DirtyInode { id, causes } in touched {
             let inode = self.inodes.trimmed(id).expect("what was touched is in memory");
-            let value = StoredInode::of(&inode, session, caller.uid, causes).encode_to_vec();
-            changes.push(KeyVersion { key: VersionKey::Inode(id).encode(), stamp, value: Some(value) });
+            let has_grants = !inode.grants().is_empty();
+            let stored = StoredInode::of(&inode, session, caller.uid, causes);
+            changes.push(KeyVersion {
+                key: VersionKey::Inode(id).encode(),
+                stamp,
+                value: Some(stored.encode_to_vec()),
+            });
+            if has_grants {
+                let inode = self.inodes.get_mut(id).expect("just seen");
+                inode.extra_mut().made_by = Some(Box::new(stored.into_author()));
+            }
             self.inodes.pack(id);
             self.forget_if_done(id);
         }

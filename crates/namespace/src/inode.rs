@@ -11,6 +11,7 @@ use frieze_wire::txn::Caller;
 
 use crate::error::Error;
 use crate::patch::Patch;
+use crate::stored::StoredCause;
 
 /// Bit of `check_access`: to read.
 pub const MAY_READ: u32 = 4;
@@ -112,6 +113,17 @@ pub(crate) struct Extra {
     pub(crate) acl: Option<Box<Acl>>,
     /// What is made in the directory begins with an access list, which is among the extended attributes.
     pub(crate) has_default_acl: bool,
+    /// Who made the current version, and why; known while there are grants. A grant under which nothing was written goes
+    /// from this version, so that it never was.
+    pub(crate) made_by: Option<Box<VersionAuthor>>,
+}
+
+/// The author of a version of an inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VersionAuthor {
+    pub(crate) session: SessionId,
+    pub(crate) uid: u32,
+    pub(crate) causes: Vec<StoredCause>,
 }
 
 impl Extra {
@@ -131,6 +143,7 @@ impl Extra {
             reaches_from,
             acl,
             has_default_acl,
+            made_by,
         } = self;
         patches.is_empty()
             && grants.is_empty()
@@ -141,6 +154,7 @@ impl Extra {
             && reaches_from.is_none()
             && acl.is_none()
             && !has_default_acl
+            && made_by.is_none()
     }
 }
 
@@ -267,14 +281,19 @@ impl Inode {
         self.extra.get_or_insert_default()
     }
 
-    /// True if it has a box with nothing in it.
+    /// True if it has a box with nothing in it, or an author whom nothing needs.
     pub(crate) fn is_untrimmed(&self) -> bool {
-        self.extra.as_deref().is_some_and(Extra::is_empty)
+        self.extra
+            .as_deref()
+            .is_some_and(|extra| extra.is_empty() || extra.grants.is_empty() && extra.made_by.is_some())
     }
 
     /// Gives back the box when nothing is in it: a file that was written and closed is as small as before.
     pub(crate) fn trim(&mut self) {
-        if self.is_untrimmed() {
+        if let Some(extra) = &mut self.extra {
+            extra.made_by.take_if(|_| extra.grants.is_empty());
+        }
+        if self.extra.as_deref().is_some_and(Extra::is_empty) {
             self.extra = None;
         }
     }

@@ -2,9 +2,8 @@
 //!
 //! Guarantees: a namespace that is loaded from these, the other keys of the store and [`Namespace::last_id`] is equal
 //! to this one.
-//! Leaves to others: the author and the cause of a version, which the history has.
+//! Leaves to others: the author and the cause of a version without grants, which the history has.
 
-use frieze_base::SessionId;
 use frieze_hlc::Hlc;
 use prost::Message;
 
@@ -41,7 +40,7 @@ impl Namespace {
         let mut value = Vec::new();
         for (id, inode) in self.inodes.iter() {
             value.clear();
-            StoredInode::of(&inode, SessionId(0), 0, Vec::new()).encode_raw(&mut value);
+            StoredInode::of_current(&inode).encode_raw(&mut value);
             take(&VersionKey::Inode(id).encode(), inode.from, &value);
         }
     }

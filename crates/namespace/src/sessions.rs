@@ -20,7 +20,7 @@ use crate::inode::{FileLayout, Inode, WriteGrant, without_set_id};
 use crate::key::{Cached, VersionKey};
 use crate::model::{NamedInstant, SessionState};
 use crate::namespace::Namespace;
-use crate::stored::{StoredFormat, StoredSession, StoredSnapshot};
+use crate::stored::{StoredFormat, StoredInode, StoredSession, StoredSnapshot};
 
 /// Sessions open at once.
 pub const SESSIONS_MAX: usize = 65_536;
@@ -219,6 +219,9 @@ impl Namespace {
         if inode.grants().iter().all(|grant| grant.session != session) {
             return;
         }
+        if !keeps && is_unused(&inode, settle) {
+            return self.return_unused(run, id);
+        }
         let ctime = inode.ctime;
         self.count_before(id);
         let inode = self.inodes.get_mut(id).expect("just seen");
@@ -228,17 +231,35 @@ impl Namespace {
             inode.mode = without_set_id(inode.mode);
         }
         if !keeps {
-            inode.extra_mut().grants.retain(|grant| grant.session != session);
-            if let Some(files) = self.granted.get_mut(&session) {
-                files.remove(&id);
-                if files.is_empty() {
-                    self.granted.remove(&session);
-                }
-            }
+            self.take_grant(session, id);
             changed = true;
         }
         if changed {
             self.edit(run, id);
+        }
+    }
+
+    /// A session returns a grant under which nothing was written: the version that has the grant is written again
+    /// without it. What is read at any instant stays the same, for there are no bytes that the grant let count.
+    fn return_unused(&mut self, run: &mut TxnRun<'_>, id: InodeId) {
+        self.take_grant(run.session, id);
+        let inode = self.inodes.get(id).expect("the grant was found there");
+        let (stamp, stored) = (inode.from, StoredInode::of_current(&inode));
+        let value = Some(stored.encode_to_vec());
+        run.changes.push(KeyVersion { key: VersionKey::Inode(id).encode(), stamp, value });
+        self.inodes.trimmed(id);
+        self.inodes.pack(id);
+        self.forget_if_done(id);
+    }
+
+    fn take_grant(&mut self, session: SessionId, id: InodeId) {
+        let inode = self.inodes.get_mut(id).expect("the grant was found there");
+        inode.extra_mut().grants.retain(|grant| grant.session != session);
+        if let Some(files) = self.granted.get_mut(&session) {
+            files.remove(&id);
+            if files.is_empty() {
+                self.granted.remove(&session);
+            }
         }
     }
 
@@ -312,6 +333,16 @@ impl Namespace {
         }
         Ok(OpResult::default())
     }
+}
+
+/// True if nothing was written to a file since its length was settled: the server kept writers out, and found no bytes
+/// and no time newer than those of this version.
+fn is_unused(inode: &Inode, settle: &Settle) -> bool {
+    settle.complete.is_none()
+        && settle.mtime_ns == 0
+        && settle.size == inode.size
+        && Hlc(settle.stamp) <= inode.size_as_of
+        && inode.extra.as_ref().is_some_and(|extra| extra.made_by.is_some())
 }
 
 /// The one version of a session, in the place of what it was.

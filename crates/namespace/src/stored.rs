@@ -13,7 +13,7 @@ use prost::Message;
 
 use crate::error::Error;
 use crate::horizons::{Expiry, Pins};
-use crate::inode::{Extra, FileLayout, Inode, WriteGrant};
+use crate::inode::{Extra, FileLayout, Inode, VersionAuthor, WriteGrant};
 use crate::model::{NameEntry, SessionState};
 use crate::patch::{Patch, PatchSource, lay};
 use crate::present::INODE_ID_MAX;
@@ -396,6 +396,19 @@ impl StoredInode {
         stored
     }
 
+    /// The value of the current version of an inode in memory. Its author is in it while there are grants.
+    pub(crate) fn of_current(inode: &Inode) -> StoredInode {
+        match inode.extra.as_ref().and_then(|extra| extra.made_by.as_deref()) {
+            Some(VersionAuthor { session, uid, causes }) => StoredInode::of(inode, *session, *uid, causes.clone()),
+            None => StoredInode::of(inode, SessionId(0), 0, Vec::new()),
+        }
+    }
+
+    /// Who made the version.
+    pub(crate) fn into_author(self) -> VersionAuthor {
+        VersionAuthor { session: SessionId(self.session), uid: self.by_uid, causes: self.causes }
+    }
+
     /// Reads the version stamped `from`; `share` gives one copy to all inodes of the same layout.
     pub(crate) fn read(
         from: Hlc,
@@ -433,9 +446,13 @@ impl StoredInode {
             [] => None,
             bytes => Acl::read(bytes).map_err(|_| corrupt.clone())?.map(Box::new),
         };
+        let grants: Vec<WriteGrant> =
+            stored.grants.iter().map(StoredGrant::read).collect::<Option<_>>().ok_or(corrupt)?;
+        let made_by = (!grants.is_empty()).then(|| Box::new(stored.clone().into_author()));
         let extra = Extra {
             patches,
-            grants: stored.grants.iter().map(StoredGrant::read).collect::<Option<_>>().ok_or(corrupt)?,
+            grants,
+            made_by,
             target: std::mem::take(&mut stored.target).into(),
             rdev: stored.rdev,
             also_in: stored.also_in.iter().map(|&id| InodeId(id)).collect(),

@@ -9,7 +9,7 @@ use frieze_base::{InodeId, Reason, Rng, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
     ENDED_SESSIONS_MAX, MemoryHistory, NamedInstant, Namespace, NoReadSet, OUTCOMES_REMEMBERED_MAX, PastSession, Patch,
-    visit_authors,
+    VersionHistory, author, names_at, visit_authors,
 };
 use frieze_wire::txn::{
     CloseSession, DeleteSnapshot, EraseSessions, Format, Grant, Make, MakeKind, MakeSnapshot, Op, Outcome, Remove,
@@ -212,6 +212,48 @@ fn a_length_that_was_measured_before_a_file_grew_does_not_make_it_shorter() {
     world.run(&root(), Op::Settle(measured)).unwrap();
     let inode = world.ns.current(file).unwrap();
     assert_eq!((inode.size, inode.size_as_of), (164, written));
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn an_unused_grant_leaves_no_version() {
+    let versions = |world: &NamespaceWorld, file: InodeId| {
+        let (mut found, key) = (Vec::new(), [b"I", &file.0.to_be_bytes()[..]].concat());
+        let mut visit = |_: &[u8], stamp: Hlc, _: Option<&[u8]>| {
+            found.push((stamp, author(&world.history, file, stamp).unwrap()));
+            true
+        };
+        world.history.versions_of(&key, Hlc::ZERO, Hlc::MAX, &mut visit).unwrap();
+        found
+    };
+    let mut world = NamespaceWorld::new();
+    let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
+    let made = world.stamp;
+    let by = (world.session, 0);
+    assert_eq!(versions(&world, file), [(made, by)]);
+    // The server kept writers out, and found nothing newer than the file.
+    let unused = Settle { inode: file.0, stamp: made.0, ..Settle::default() };
+    world.run(&root(), Op::Settle(unused.clone())).unwrap();
+    assert_eq!(versions(&world, file), [(made, by)], "the version of the make, by whom it was made");
+    let then = world.ns.inode(&world.history, file, Some(made)).unwrap();
+    assert_eq!((then.grants().len(), then.from), (0, made));
+    assert_eq!(names_at(&world.history, file, Hlc::MAX).unwrap()[0].name, b"f", "the cause is there");
+    assert_eq!(world.reloaded(), world.ns);
+    // Another session has a grant, which stays.
+    let two = world.open_session(0);
+    world.raw(two, 1, 0, root(), grant(file, 0, 1));
+    let granted = world.stamp;
+    world.run(&root(), grant(file, 0, 1)).unwrap();
+    let both = world.stamp;
+    world.run(&root(), Op::Settle(unused.clone())).unwrap();
+    assert_eq!(versions(&world, file), [(made, by), (granted, (two, 0)), (both, by)]);
+    assert!(world.ns.has_grant(two, file, 0) && !world.ns.has_grant(world.session, file, 0));
+    assert_eq!(world.reloaded(), world.ns);
+    // A member of a cluster cannot keep writers out.
+    let since = world.ns.current(file).unwrap().size_as_of.0;
+    let racing = Settle { complete: Some(made.0), since, ..unused };
+    world.raw(two, 2, 0, root(), Op::Settle(racing));
+    assert_eq!(versions(&world, file).len(), 4);
     assert_eq!(world.reloaded(), world.ns);
 }
 

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use frieze_base::{Fault, InodeId, SessionId, varint};
+use frieze_base::{Fault, InodeId, varint};
 use frieze_hlc::Hlc;
 use prost::Message;
 
@@ -96,7 +96,7 @@ impl PresentSnapshot {
             for (id, inode) in inodes.unpacked(*leaf) {
                 begin(&mut piece, INODE, id.0);
                 piece.extend_from_slice(&inode.from.0.to_le_bytes());
-                StoredInode::of(inode, SessionId(0), 0, Vec::new()).encode_raw(&mut piece);
+                StoredInode::of_current(inode).encode_raw(&mut piece);
                 if !visit(&piece) {
                     return false;
                 }

@@ -71,9 +71,16 @@ fn full() -> Inode {
             origin: Some((InodeId(5), Hlc(0x0065_a000_0000_0001))),
             times_after: Hlc(0x0065_c000_0000_0002),
             reaches_from: Some(0),
+            made_by: author(),
             ..Extra::default()
         })),
     }
+}
+
+/// The author that [`encoded`] gives each version: of those with grants it stays in memory.
+fn author() -> Option<Box<VersionAuthor>> {
+    let causes = vec![StoredCause::new(VersionKind::Make, b"name")];
+    Some(Box::new(VersionAuthor { session: SessionId(9), uid: 1000, causes }))
 }
 
 /// An access list as an inode keeps it.
@@ -104,6 +111,7 @@ fn what_has_any_field_that_few_inodes_have_is_not_empty() {
         reaches_from,
         acl,
         has_default_acl,
+        made_by,
     } = all;
     let some = [
         Extra { patches, ..none.clone() },
@@ -117,6 +125,7 @@ fn what_has_any_field_that_few_inodes_have_is_not_empty() {
         Extra { reaches_from, ..none.clone() },
         Extra { acl: Some(Box::new(listed())), ..none.clone() },
         Extra { has_default_acl: true, ..none.clone() },
+        Extra { made_by, ..none.clone() },
     ];
     assert!(acl.is_none() && !has_default_acl);
     drop(target);
@@ -170,8 +179,11 @@ fn golden_bytes_of_inodes() {
     assert_eq!(hex(&encoded(&with_list)), format!("{}{list}", hex(&all)).replace("fa0124", "fa012c"));
     assert_eq!(StoredInode::read(full().from, &encoded(&with_list), Arc::new).unwrap().0, with_list);
     // Sessions that are stopped from writing.
-    let extra =
-        Extra { grants: vec![WriteGrant { is_stopped: true, ..full().grants()[0].clone() }], ..Extra::default() };
+    let extra = Extra {
+        grants: vec![WriteGrant { is_stopped: true, ..full().grants()[0].clone() }],
+        made_by: author(),
+        ..Extra::default()
+    };
     let stopped = Inode { extra: Some(Box::new(extra)), ..fresh() };
     assert_eq!(StoredInode::read(stopped.from, &encoded(&stopped), Arc::new).unwrap().0, stopped);
     let writing = Extra { grants: full().grants().to_vec(), ..Extra::default() };
@@ -227,7 +239,7 @@ fn any_bytes_are_an_inode_or_corrupt() {
     frieze_harness::fuzz!([encoded(&full()), encoded(&fresh())], |bytes: &[u8]| {
         for from in [full().from, Hlc(5), Hlc::MAX] {
             let decode = |bytes: &[u8]| StoredInode::read(from, bytes, Arc::new).ok().map(|(inode, _)| inode);
-            let encode = |inode: &Inode| StoredInode::of(inode, SessionId(9), 1000, Vec::new()).encode_to_vec();
+            let encode = |inode: &Inode| StoredInode::of_current(inode).encode_to_vec();
             frieze_harness::check_stable(bytes, decode, encode);
         }
     });

@@ -7,8 +7,8 @@ use std::fmt::Write;
 use frieze_base::{InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    ENTRIES, INODES, LoadedNames, MemoryHistory, Namespace, NoReadSet, PackedInodes, PackedNames, inode_between,
-    is_rewritten,
+    ENTRIES, INODES, KeyVersion, LoadedNames, MemoryHistory, Namespace, NoReadSet, PackedInodes, PackedNames,
+    VersionHistory, inode_between, is_rewritten,
 };
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{
@@ -62,8 +62,11 @@ impl NamespaceWorld {
         let txn = Transaction { session: session.0, seq, acked, caller, must_see: 0, op: Some(op) };
         let mut changes = Vec::new();
         let outcome = self.ns.apply(&txn, self.stamp, &mut changes, &NoReadSet);
-        // The one version of a session is written again in its place.
-        assert!(changes.iter().all(|change| change.stamp == self.stamp || is_rewritten(&change.key)));
+        // The one version of a session is written again in its place, and that of an inode of which a grant was unused.
+        let is_there =
+            |change: &KeyVersion| self.history.newest(&change.key, change.stamp).unwrap().map(|(stamp, _)| stamp);
+        let is_again = |change: &KeyVersion| is_rewritten(&change.key) || is_there(change) == Some(change.stamp);
+        assert!(changes.iter().all(|change| change.stamp == self.stamp || is_again(change)));
         let mut keys: Vec<&[u8]> = changes.iter().map(|change| change.key.as_slice()).collect();
         keys.sort_unstable();
         assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "one change for each key");
