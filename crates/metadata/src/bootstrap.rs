@@ -21,6 +21,7 @@ use frieze_wire::peer::metalog::MetalogState;
 use prost::Message;
 
 use super::codec;
+use super::durable_mark::DURABLE_MARK_FILE;
 use super::host::MetadataHost;
 use super::metadata::{LogDriver, Metadata};
 use super::raft_driver::{DriverSetup, RaftDriver};
@@ -131,6 +132,7 @@ impl Metadata {
 
 /// The log of the time before the machine was a member counts for nothing.
 fn remove_lone_log(host: &MetadataHost) {
+    let _later = host.disk.remove(DURABLE_MARK_FILE);
     // What stays is removed at the next start.
     let _later = SegmentFiles::new(host.disk.clone(), single::SEGMENT_PREFIX).remove_all();
 }

@@ -36,6 +36,8 @@ pub struct MetadataHost {
 pub struct RecoverUpto {
     /// The log was on stable storage up to this entry.
     pub durable: LogIndex,
+    /// Entries are cut off on purpose: that some are missing is no damage.
+    pub is_cut: bool,
     /// Serve what is left.
     pub serve_damaged: bool,
 }

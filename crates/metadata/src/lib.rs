@@ -18,6 +18,7 @@
 mod apply_wait;
 mod bootstrap;
 mod codec;
+mod durable_mark;
 mod facts;
 mod history;
 mod horizons;

@@ -18,6 +18,7 @@ use frieze_metalog::{DataEnd, Metalog, MetalogEffect, MetalogInput, RecoverFrom}
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
+use super::durable_mark::DurableMark;
 use super::host::{MetadataHost, RecoverUpto};
 use super::observer::SharedReadSet;
 use super::pending_txns::{PendingTxn, TxnQueue};
@@ -34,6 +35,7 @@ pub(super) const SEGMENT_PREFIX: &str = "meta-";
 pub(super) struct SingleLog {
     clock: Arc<NodeClock>,
     keeper: Arc<IdentityStore>,
+    mark: DurableMark,
     device: Arc<Device>,
     /// Inode numbers up to it are left out.
     ids_above: AtomicU64,
@@ -77,6 +79,12 @@ impl SingleLog {
         reach: &RecoverUpto,
     ) -> Result<(SingleLog, Vec<String>), Fault> {
         let applied = state.versions.applied()?;
+        let mark = DurableMark::open(&*host.disk)?;
+        let durable = if reach.is_cut { LogIndex(0) } else { reach.durable.max(mark.read()?) };
+        if reach.is_cut || reach.serve_damaged {
+            // The next start must not miss what is cut off now.
+            mark.reset()?;
+        }
         let mut files = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
         let mut failed: Option<Fault> = None;
         let recovered = Metalog::recover(settings, RecoverFrom { applied, data_end }, &mut files, &mut |entry| {
@@ -91,8 +99,8 @@ impl SingleLog {
         let mut notes: Vec<String> =
             recovered.report.cut.iter().map(|cut| format!("the metalog was cut: {cut:?}")).collect();
         let last = recovered.log.last();
-        if last < reach.durable {
-            let loss = format!("it ends with entry {last}, and was on stable storage up to entry {}", reach.durable);
+        if last < durable {
+            let loss = format!("it ends with entry {last}, and was on stable storage up to entry {durable}");
             notes.push(damaged_log(reach.serve_damaged, "metalog", &loss)?);
         }
         files.mend(&recovered.mend)?;
@@ -102,6 +110,7 @@ impl SingleLog {
         let alone = SingleLog {
             clock: host.clock.clone(),
             keeper: host.keeper.clone(),
+            mark,
             device: host.device.clone(),
             ids_above: AtomicU64::new(0),
             ids_bound: AtomicU64::new(0),
@@ -266,6 +275,7 @@ impl SingleLog {
     pub(super) fn sync(&self, through: LogIndex) -> Result<(), Fault> {
         let unflushed = self.lock().files.take_unflushed();
         unflushed.flush()?;
+        self.mark.note(through)?;
         self.feed(MetalogInput::Persisted { index: through })
     }
 

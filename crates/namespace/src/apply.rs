@@ -11,6 +11,7 @@ use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::txn::{Caller, Op, Outcome, Target, Transaction};
 use prost::Message;
 
+use crate::cause::StoredCause;
 use crate::error::Error;
 use crate::history::KeyVersion;
 use crate::inode::Inode;
@@ -18,7 +19,7 @@ use crate::key::{Cached, VersionKey};
 use crate::model::NameEntry;
 use crate::namespace::Namespace;
 use crate::read_set::{NoReadSet, ReadSet};
-use crate::stored::{StoredCause, StoredEntry, StoredInode, StoredOutcome};
+use crate::stored::{StoredEntry, StoredInode, StoredOutcome};
 use crate::walk::{FinalLink, NoHistory, PathEnd, PathWalk};
 
 /// Outcomes remembered for one session that does not acknowledge them; it then has to before it goes on.

@@ -9,9 +9,9 @@ use frieze_wire::acl::{Acl, AclNamedEntry};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
 
+use crate::cause::StoredCause;
 use crate::error::Error;
 use crate::patch::Patch;
-use crate::stored::StoredCause;
 
 /// Bit of `check_access`: to read.
 pub const MAY_READ: u32 = 4;
@@ -113,7 +113,7 @@ pub(crate) struct Extra {
     pub(crate) acl: Option<Box<Acl>>,
     /// What is made in the directory begins with an access list, which is among the extended attributes.
     pub(crate) has_default_acl: bool,
-    /// Who made the current version, and why; known while there are grants. A grant under which nothing was written goes
+    /// The author of the current version; known while there are grants. A grant under which nothing was written goes
     /// from this version, so that it never was.
     pub(crate) made_by: Option<Box<VersionAuthor>>,
 }
@@ -281,7 +281,7 @@ impl Inode {
         self.extra.get_or_insert_default()
     }
 
-    /// True if it has a box with nothing in it, or an author whom nothing needs.
+    /// True if it has a box with nothing in it, or an author that nothing needs.
     pub(crate) fn is_untrimmed(&self) -> bool {
         self.extra
             .as_deref()

@@ -20,6 +20,7 @@
 mod acl;
 mod apply;
 mod attributes;
+mod cause;
 mod check;
 mod edit;
 mod ended;

@@ -8,9 +8,10 @@ use frieze_base::{InodeId, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::acl::Acl;
 use frieze_wire::forget::OwnedInodes;
-use frieze_wire::message::{FileKind, VersionKind};
+use frieze_wire::message::FileKind;
 use prost::Message;
 
+use crate::cause::StoredCause;
 use crate::error::Error;
 use crate::horizons::{Expiry, Pins};
 use crate::inode::{Extra, FileLayout, Inode, VersionAuthor, WriteGrant};
@@ -28,16 +29,6 @@ pub(crate) struct StoredEntry {
     pub(crate) session: u64,
     #[prost(uint32, tag = "4")]
     pub(crate) uid: u32,
-}
-
-/// Why a version of an inode was made, as `log` tells it. A version for bookkeeping (a grant, a settled length, an
-/// entry in a directory) has none.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct StoredCause {
-    #[prost(enumeration = "VersionKind", tag = "1")]
-    pub(crate) kind: i32,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(crate) name: Vec<u8>,
 }
 
 /// A truncate: the patch that has no end and shows a hole.
@@ -326,12 +317,6 @@ pub(crate) fn read_entry(from: Hlc, value: &[u8]) -> Result<NameEntry, Error> {
     Ok(NameEntry::new(InodeId(stored.inode), kind, from))
 }
 
-impl StoredCause {
-    pub(crate) fn new(kind: VersionKind, name: &[u8]) -> StoredCause {
-        StoredCause { kind: kind as i32, name: name.to_vec() }
-    }
-}
-
 impl StoredInode {
     /// The value of this version, which `session` made on behalf of `by_uid`.
     pub(crate) fn of(inode: &Inode, session: SessionId, by_uid: u32, causes: Vec<StoredCause>) -> StoredInode {
@@ -404,7 +389,7 @@ impl StoredInode {
         }
     }
 
-    /// Who made the version.
+    /// The author of the version.
     pub(crate) fn into_author(self) -> VersionAuthor {
         VersionAuthor { session: SessionId(self.session), uid: self.by_uid, causes: self.causes }
     }

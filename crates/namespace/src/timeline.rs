@@ -12,11 +12,12 @@ use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, VersionKind};
 
+use crate::cause::StoredCause;
 use crate::error::Error;
 use crate::history::VersionHistory;
 use crate::inode::Inode;
 use crate::key::VersionKey;
-use crate::stored::{StoredCause, StoredEntry, StoredInode, StoredXattr, decode, read_entry};
+use crate::stored::{StoredEntry, StoredInode, StoredXattr, decode, read_entry};
 
 /// What a version is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use frieze_base::{ChunkId, Fault, InodeId, LogIndex, SegmentId, SessionId};
+use frieze_base::{ChunkId, Fault, InodeId, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
 use frieze_hlc::{ClockSettings, Hlc, HlcClock, format_instant};
 use frieze_metadata::{Metadata, MetadataHost, NameVersions, RecoverUpto, VersionStore};
@@ -278,7 +278,7 @@ impl Recovery<'_> {
             NameVersions::open(store)?,
             DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
             // Cutting records off on purpose may cut off entries with them.
-            &RecoverUpto { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },
+            &RecoverUpto { durable: durable.meta, is_cut: upto != Hlc::MAX, serve_damaged },
         )?;
         notes.extend(cuts);
         let newest_record = recovered.newest;

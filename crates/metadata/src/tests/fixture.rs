@@ -180,7 +180,7 @@ fn open(id: NodeId, standing: MetalogRole, time: &SimTime, way: Arc<dyn Peers>) 
         segment_bytes: 1 << 20,
     };
     let versions = NameVersions::open(Box::new(MemoryStore::default())).expect("an empty store");
-    let upto = RecoverUpto { durable: LogIndex(0), serve_damaged: false };
+    let upto = RecoverUpto { durable: LogIndex(0), is_cut: false, serve_damaged: false };
     Metadata::recover(host, versions, DataEnd::default(), &upto).expect("an empty directory").0
 }
 

@@ -11,8 +11,9 @@
 //! | | records, by number |
 //!
 //! A record is two bytes of flags, then what the flags do not say: birth, `from`, `ctime`, stamp of the modification
-//! time, stamp of the length, stamp of the name, modification time, access time, links, directory, length, owner. Stamps are differences
-//! to the birth, in microseconds, and a counter if there is one. All integers are little-endian or varints.
+//! time, stamp of the length, stamp of the name, modification time, access time, links, directory, length, owner.
+//! Stamps are differences to the birth, in microseconds, and a counter if there is one. All integers are little-endian
+//! or varints.
 //!
 //! A file that was made and closed takes 5 to 8 bytes.
 

@@ -1,0 +1,94 @@
+//! How far the log of a lone server was flushed, noted after each flush.
+//!
+//! A log ends where no further entry is whole: a write that a loss of power tore looks like an entry that was flushed
+//! and has rotted since. The mark tells them apart. The identity has such a mark too, which is flushed and therefore
+//! seldom written; this one is not flushed. A killed process leaves it as it is; after a loss of power it may be an
+//! older one, and damage behind that is taken for a torn end.
+//!
+//! One sector of 512 bytes, which a loss of power leaves old or new: magic `FRZD`, CRC32C of the index (4), the index
+//! (8). Little-endian. What cannot be read says nothing.
+
+use std::sync::Arc;
+
+use frieze_base::{Fault, LogIndex, Reason, crc32c};
+use frieze_disk::{Disk, DiskFile};
+
+/// Its file.
+pub(crate) const DURABLE_MARK_FILE: &str = "names-durable";
+const SECTOR_BYTES: usize = 512;
+const MAGIC: [u8; 4] = *b"FRZD";
+
+/// The mark of a log.
+pub(crate) struct DurableMark(Arc<dyn DiskFile>);
+
+impl DurableMark {
+    /// The mark on `disk`, made if there is none.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn open(disk: &dyn Disk) -> Result<DurableMark, Fault> {
+        match disk.open(DURABLE_MARK_FILE).map_err(Fault::from) {
+            Err(fault) if fault.reason == Reason::NotFound => {
+                Ok(DurableMark(disk.create(DURABLE_MARK_FILE, SECTOR_BYTES as u64)?))
+            }
+            file => Ok(DurableMark(file?)),
+        }
+    }
+
+    /// The log was flushed at least up to this entry.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn read(&self) -> Result<LogIndex, Fault> {
+        let mut bytes = [0; 16];
+        self.0.read_at(0, &mut bytes)?;
+        let [magic, crc, low, high] = [0, 4, 8, 12].map(|at| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let index = [low, high];
+        let is_whole = magic == MAGIC && u32::from_le_bytes(crc) == crc32c(index.as_flattened());
+        let (low, high) = (u32::from_le_bytes(low), u32::from_le_bytes(high));
+        Ok(LogIndex(if is_whole { u64::from(low) | u64::from(high) << 32 } else { 0 }))
+    }
+
+    /// Notes that the log is flushed up to `index`.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn note(&self, index: LogIndex) -> Result<(), Fault> {
+        let index = index.0.to_le_bytes();
+        Ok(self.0.write_at(0, &[&MAGIC, &crc32c(&index).to_le_bytes(), &index])?)
+    }
+
+    /// Forgets the mark, durably: the log is about to be cut on purpose.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn reset(&self) -> Result<(), Fault> {
+        self.note(LogIndex(0))?;
+        Ok(self.0.sync()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frieze_disk::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn a_mark_is_what_was_noted_last_or_nothing() {
+        let disk = SimDisk::new(1);
+        let mark = DurableMark::open(&disk).expect("it is made");
+        assert_eq!(mark.read(), Ok(LogIndex(0)));
+        for index in [1, 1 << 40, u64::MAX] {
+            mark.note(LogIndex(index)).expect("it is written");
+            assert_eq!(DurableMark::open(&disk).and_then(|mark| mark.read()), Ok(LogIndex(index)));
+        }
+        for bit in 0..128 {
+            disk.flip_bit(DURABLE_MARK_FILE, bit / 8, (bit % 8) as u8).expect("it is there");
+            assert_eq!(mark.read(), Ok(LogIndex(0)), "a damaged mark says nothing");
+            disk.flip_bit(DURABLE_MARK_FILE, bit / 8, (bit % 8) as u8).expect("it is there");
+        }
+        mark.reset().expect("it is written");
+        assert_eq!(mark.read(), Ok(LogIndex(0)));
+    }
+}
