@@ -1,5 +1,6 @@
 use frieze_base::Seq;
 use frieze_wire::acl::AclNamedEntry;
+use frieze_wire::message::VersionKind;
 
 use super::*;
 use crate::key::VersionKey;
