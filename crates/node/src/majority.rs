@@ -40,11 +40,14 @@ impl ServerParts {
         }
     }
 
-    /// Marks the voters of the metalog, the learners, and those of them that will vote once they have caught up.
-    pub(crate) fn name_voters(&self, nodes: &mut [ClusterNodeStatus]) {
+    /// Adds what the nodes are in the metalog, and of this one the lease that it has, not the one that the log gave it.
+    pub(crate) fn complete_nodes(&self, nodes: &mut [ClusterNodeStatus]) {
         let Some(status) = self.planes.meta.status() else { return };
+        let own_ms = self.planes.data.lease().left_ns(self.planes.clock.reading().mono) / 1_000_000;
         for node in nodes {
             node.metalog = status.role_of(NodeId(node.node)).to_owned();
+            let is_own = node.node == self.planes.node().0;
+            node.lease_left_ms = node.lease_left_ms.map(|left| if is_own { left.min(own_ms) } else { left });
         }
     }
 

@@ -89,7 +89,7 @@ impl ServedCluster {
                 chain.targets.iter().filter(|target| target.state == "serving").count() == alive
                     && chain.waits.is_empty()
             };
-            // As `frieze cluster wait --for whole`: until it votes, the loss of another server may stop the cluster.
+            // Until it votes, the loss of another server may stop the cluster.
             let has_vote = |node: &frieze_client::ClusterNodeStatus| {
                 node.state != "up" || matches!(node.metalog.as_str(), "voter" | "learner")
             };

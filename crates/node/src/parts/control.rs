@@ -297,7 +297,7 @@ impl ServerParts {
         let status = self.cluster_status();
         let reply = |status: ClusterStatus| {
             let mut reply = status.to_wire(self.planes.node());
-            self.name_voters(&mut reply.nodes);
+            self.complete_nodes(&mut reply.nodes);
             reply.sync_bytes_per_s = self.planes.data.catch_up_limit();
             reply.troubles = self.troubles_of_cluster(&status).into_iter().map(ClusterTrouble::to_wire).collect();
             reply
