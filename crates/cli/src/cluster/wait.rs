@@ -120,7 +120,10 @@ fn lacking(reply: &ClusterReply, args: &WaitArgs, first: &Beats) -> Result<Optio
             }
             // A server between two leases has a trouble: "whole" is not said of it.
             let has_lease = |node: &ClusterNodeStatus| node.lease_left_ms.is_some_and(|left| left > 0);
-            let is_silent = |node: &&ClusterNodeStatus| !has_spoken(node, first) || !has_lease(node);
+            // What a server said of itself with its last heartbeat, which may be older than its lease.
+            let lacked_lease = |node: &ClusterNodeStatus| node.trouble.starts_with("no lease");
+            let is_silent =
+                |node: &&ClusterNodeStatus| !has_spoken(node, first) || !has_lease(node) || lacked_lease(node);
             let silent = reply.nodes.iter().filter(|node| node.state == "up").find(is_silent);
             Ok(silent.map(|node| format!("{} has not renewed its lease yet", node.name)))
         }
