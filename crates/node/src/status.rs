@@ -3,7 +3,7 @@
 use frieze_base::Reason;
 use frieze_cluster::ClusterTrouble;
 use frieze_service::ScrubSummary;
-use frieze_wire::message::{Gap, MemoryUse, StatusReply};
+use frieze_wire::message::{ClusterNodeStatus, Gap, MemoryUse, StatusReply};
 
 use crate::parts::{SOFTWARE, ServerParts};
 
@@ -164,7 +164,7 @@ impl ServerParts {
             match self.refused_by_leader() {
                 Some(fault) => add(format!("refused by the cluster's leader: {}", fault.message), "as it says"),
                 None if left_ns == 0 => add(
-                    "no lease: this server answers for none of its chains".to_owned(),
+                    format!("{}: this server answers for none of its chains", ClusterNodeStatus::NO_LEASE),
                     "none if it has just begun; else look at its connections to the other servers (its log names them)",
                 ),
                 None => {}

@@ -24,7 +24,6 @@ pub(super) fn wait(run: &mut CommandRun, what: &ClusterCommand, args: &WaitArgs)
     let began = frieze_client::mono();
     let mut first: Option<Beats> = None;
     let mut last = String::new();
-    let mut reached_since = None;
     loop {
         let waited = Duration::from_nanos(frieze_client::mono().since_ns(began));
         let (words, detail) = match ask(run, limit.saturating_sub(waited)) {
@@ -36,19 +35,8 @@ pub(super) fn wait(run: &mut CommandRun, what: &ClusterCommand, args: &WaitArgs)
             Ok((_, reply)) => {
                 let first = first.get_or_insert_with(|| beats(&reply));
                 match lacking(&reply, args, first)? {
-                    None if args.goal != Goal::Whole => return reached(run, args, &reply),
-                    // A server that joins may be between two leases for a moment.
-                    None => {
-                        let since = *reached_since.get_or_insert_with(frieze_client::mono);
-                        if frieze_client::mono().since_ns(since) >= STEADY.as_nanos() as u64 {
-                            return reached(run, args, &reply);
-                        }
-                        (last.clone(), String::new())
-                    }
-                    Some(words) => {
-                        reached_since = None;
-                        (words, String::new())
-                    }
+                    None => return reached(run, args, &reply),
+                    Some(words) => (words, String::new()),
                 }
             }
             Err(error) => match failure::fault_of(&error) {
@@ -76,9 +64,6 @@ pub(super) fn wait(run: &mut CommandRun, what: &ClusterCommand, args: &WaitArgs)
         std::thread::park_timeout(LOOK_EVERY);
     }
 }
-
-/// A cluster is whole when it was whole for so long.
-const STEADY: Duration = Duration::from_secs(1);
 
 /// Asks how the cluster is, within `left`; connects first if that has not been possible yet.
 fn ask(run: &mut CommandRun, left: Duration) -> Result<(Client, ClusterReply)> {
@@ -120,12 +105,18 @@ fn lacking(reply: &ClusterReply, args: &WaitArgs, first: &Beats) -> Result<Optio
             }
             // A server between two leases has a trouble: "whole" is not said of it.
             let has_lease = |node: &ClusterNodeStatus| node.lease_left_ms.is_some_and(|left| left > 0);
-            // What a server said of itself with its last heartbeat, which may be older than its lease.
-            let lacked_lease = |node: &ClusterNodeStatus| node.trouble.starts_with("no lease");
+            // By its own words, which come with its heartbeats: they may be older than its lease.
+            let lacked_lease = |node: &ClusterNodeStatus| node.trouble.contains(ClusterNodeStatus::NO_LEASE);
             let is_silent =
                 |node: &&ClusterNodeStatus| !has_spoken(node, first) || !has_lease(node) || lacked_lease(node);
             let silent = reply.nodes.iter().filter(|node| node.state == "up").find(is_silent);
-            Ok(silent.map(|node| format!("{} has not renewed its lease yet", node.name)))
+            if let Some(node) = silent {
+                return Ok(Some(format!("{} has not renewed its lease yet", node.name)));
+            }
+            // Until it votes, the cluster may not survive the loss of another server.
+            let has_no_vote_yet = |node: &&ClusterNodeStatus| matches!(node.metalog.as_str(), "" | "joining");
+            let joining = reply.nodes.iter().filter(|node| node.state == "up").find(has_no_vote_yet);
+            Ok(joining.map(|node| format!("{} has joined and does not vote yet", node.name)))
         }
         Goal::Joined => {
             if let (Some(name), None) = (name, named.peek()) {
@@ -188,6 +179,7 @@ mod tests {
             incarnation: 4,
             heartbeat,
             lease_left_ms: Some(1_500),
+            metalog: "voter".to_owned(),
             ..ClusterNodeStatus::default()
         }
     }
@@ -220,6 +212,16 @@ mod tests {
             assert_eq!(said(&now), Ok(Some("db1 has not renewed its lease yet".to_owned())));
         }
         now.nodes[0].lease_left_ms = Some(900);
+        now.nodes[0].trouble =
+            format!("a disk; {}: this server answers for none of its chains", ClusterNodeStatus::NO_LEASE);
+        assert_eq!(said(&now), Ok(Some("db1 has not renewed its lease yet".to_owned())));
+        now.nodes[0].trouble = "a disk".to_owned();
+        for before_it_votes in ["", "joining"] {
+            now.nodes[1].metalog = before_it_votes.to_owned();
+            assert_eq!(said(&now), Ok(Some("db2 has joined and does not vote yet".to_owned())));
+        }
+        now.nodes[1].metalog = "learner".to_owned();
+        assert_eq!(said(&now), Ok(None), "five others vote");
         now.whole = 7;
         assert_eq!(said(&now), Ok(Some("1 chains are not whole".to_owned())));
         (now.whole, now.told_by) = (8, 2);

@@ -232,6 +232,11 @@ pub struct ClusterNodeStatus {
     pub metalog: String,
 }
 
+impl ClusterNodeStatus {
+    /// Begins the [`trouble`](ClusterNodeStatus::trouble) of a node without a lease.
+    pub const NO_LEASE: &str = "no lease";
+}
+
 /// A chain of the cluster.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ClusterChain {
