@@ -51,6 +51,9 @@ impl Decision {
                 chain_epoch: recovered.epoch.0,
                 whole: recovered.whole.clone(),
             })),
+            Decision::LoseNames(lost) => {
+                Some(wire::DecisionKind::LoseNames(wire::LoseNames { from: lost.from, to: lost.to }))
+            }
             Decision::Unknown => None,
         };
         wire::DecisionProto { kind }
@@ -83,6 +86,9 @@ impl Decision {
             }
             wire::DecisionKind::Adjust(wire::Adjust { version, replicas: None, balance: Some(on) }) => {
                 Some(Decision::Balance { version: *version, on: *on })
+            }
+            wire::DecisionKind::LoseNames(lost) => {
+                Some(Decision::LoseNames(LostInterval { from: lost.from, to: lost.to }))
             }
             wire::DecisionKind::Adjust(_) => None,
             wire::DecisionKind::Recover(recover) => Some(Decision::Recover(ClusterRecovery {

@@ -63,6 +63,9 @@ pub enum Decision {
     },
     /// The majority is lost for good, and an operator recovers the cluster from one node: see [`ClusterRecovery`].
     Recover(ClusterRecovery),
+    /// The members of the metalog lost power together: changes of names of this interval that were on no stable storage
+    /// are lost. Every answer depends on names, so it is a gap of every chain.
+    LoseNames(LostInterval),
     /// Of a newer version: no effect.
     Unknown,
 }
@@ -198,6 +201,8 @@ pub enum ClusterChange {
     Wanted,
     /// The cluster was recovered from this node, under another identity.
     Recovered(NodeId),
+    /// Changes of names of this interval may be lost.
+    NamesLost(LostInterval),
     /// Nothing, and why.
     NoEffect(Error),
 }

@@ -105,6 +105,10 @@ impl ClusterState {
                 Ok(vec![ClusterChange::Wanted])
             }
             Decision::Recover(recovered) => self.recover(recovered, stamp),
+            Decision::LoseNames(lost) => {
+                self.chains.values_mut().for_each(|chain| chain.add_gap(*lost));
+                Ok(vec![ClusterChange::NamesLost(*lost)])
+            }
             Decision::Unknown => Err(Error::Unknown),
         }
     }

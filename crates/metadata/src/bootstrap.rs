@@ -7,11 +7,10 @@
 //! journal.
 //!
 //! *Inode numbers.* Each member gives the next number while it executes, so the log decides. A lone machine that loses
-//! power may lose entries with the numbers that they gave, and leaves those out (`ids_above` of a batch). An entry of a
-//! group is executed only when a majority has it on stable storage: no number that a client has seen is ever lost, and
-//! the next leader has executed the entry. So nothing is left out any more but what the founder left out, up to a bound
-//! that goes with the state to every member: with it the next number is the same after a restart, and after the state
-//! was received, as without.
+//! power may lose entries with the numbers that they gave, and leaves those out (`ids_above` of a batch). So does a
+//! group whose members lose power together: a leader whose election may have lost entries leaves out as many numbers as
+//! can lie in entries that are not durable (`raft_driver/losses.rs`). The bound goes with the state to every member:
+//! with it the next number is the same after a restart, and after the state was received, as without.
 
 use std::sync::{Arc, OnceLock};
 
@@ -57,7 +56,7 @@ impl Metadata {
         let meta = SnapshotMeta { index, term, stamp, members };
         let settings = self.host.member_settings();
         let begin = self.begin(&settings, index, ids_above);
-        let (member, effects) = RaftMember::found(id, settings, self.host.seed, meta);
+        let (member, effects) = RaftMember::found(id, settings, (self.host.seed, self.host.life), meta);
         let raft = RaftDriver::begin(begin, member, journal, LogIndex(0), effects, &self.state);
         raft.flush(&self.state, None)?;
         let said = self.host.keeper.update(|identity| {
@@ -88,8 +87,9 @@ impl Metadata {
     /// The disk's.
     pub(super) fn recover_member(host: MetadataHost, versions: NameVersions) -> Result<Metadata, Fault> {
         let state = AppliedState::load(versions)?;
-        let (id, standing, ids_above) =
-            host.keeper.with(|identity| (identity.node_id(), identity.standing(), identity.ids_above));
+        let (id, standing, ids_above) = host
+            .keeper
+            .with(|identity| (identity.node_id(), identity.standing(), identity.ids_above.max(identity.ids_left_out)));
         let name = match state.versions.name()? {
             Some(bytes) => Some(MetalogState::decode(bytes.as_slice()).map_err(|error| {
                 Fault::new(Reason::Corrupt, format!("the name of the state received last cannot be read: {error}"))
@@ -103,7 +103,8 @@ impl Metadata {
         let settings = host.member_settings();
         let (unflushed, idle) = (Arc::default(), Arc::new(OnceLock::new()));
         let begin = host.begin(&settings, applied, ids_above, &unflushed, &idle);
-        let from = MemberFrom { id, seed: host.seed, applied, installed };
+        let MetadataHost { seed, life, kept_memory, stamp_bound, .. } = host;
+        let from = MemberFrom { id, seed, life, kept_memory, stamp_bound, applied, installed };
         let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
         let raft = match RaftMember::recover(settings.clone(), &from, &mut journal) {
             Ok(recovered) => {
@@ -116,7 +117,7 @@ impl Metadata {
             Err(Error::NeverBegun) if standing == MetalogRole::Joining => {
                 let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
                 journal.remove_all()?;
-                let (member, effects) = RaftMember::join(id, settings, host.seed);
+                let (member, effects) = RaftMember::join(id, settings, (host.seed, host.life));
                 RaftDriver::begin(begin, member, journal, LogIndex(0), effects, &state)
             }
             Err(error) => return Err(error.into()),

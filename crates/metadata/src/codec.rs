@@ -14,7 +14,7 @@ const PART_BYTES: usize = 1 << 20;
 /// Bytes of a message in parts: entries of one message and one more of the largest kind, and room.
 const PARTED_BYTES_MAX: usize = 40 << 20;
 
-const KINDS: [(PeerKind, MetalogKind); 12] = [
+const KINDS: [(PeerKind, MetalogKind); 16] = [
     (PeerKind::Append, MetalogKind::Append),
     (PeerKind::Appended, MetalogKind::Appended),
     (PeerKind::AskVote, MetalogKind::AskVote),
@@ -27,6 +27,10 @@ const KINDS: [(PeerKind, MetalogKind); 12] = [
     (PeerKind::TimeoutNow, MetalogKind::TimeoutNow),
     (PeerKind::AskReadIndex, MetalogKind::AskReadIndex),
     (PeerKind::ReadIndex, MetalogKind::ReadIndex),
+    (PeerKind::UpToDate, MetalogKind::UpToDate),
+    (PeerKind::Flushed, MetalogKind::Flushed),
+    (PeerKind::Durable, MetalogKind::Durable),
+    (PeerKind::FlushNow, MetalogKind::FlushNow),
 ];
 
 /// Sends messages, those that are too long for a frame in parts.
@@ -117,6 +121,11 @@ pub(super) fn to_wire(message: &PeerMessage, ids_above: u64) -> (MetalogMessage,
         context: message.context.to_vec(),
         entries: message.entries.iter().map(entry).collect(),
         state: message.snapshot.as_ref().map(|meta| state_to_wire(meta, ids_above)),
+        life: message.life,
+        returning: message.returning,
+        for_life: message.for_life,
+        newest: message.newest.0,
+        votes: message.votes,
         ..MetalogMessage::default()
     };
     let bytes = match message.entries.as_slice() {
@@ -160,6 +169,11 @@ fn from_wire((from, to): (NodeId, NodeId), said: MetalogMessage, mut bytes: Byte
         context: said.context.into(),
         entries,
         snapshot: said.state.as_ref().map(|state| state_from_wire(state).0),
+        life: said.life,
+        returning: said.returning,
+        for_life: said.for_life,
+        newest: Hlc(said.newest),
+        votes: said.votes,
     })
 }
 

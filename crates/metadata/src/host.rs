@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use frieze_base::LogIndex;
 use frieze_disk::Disk;
+use frieze_hlc::Hlc;
 use frieze_metalog::MemberSettings;
 
 use super::raft_driver::DriverSetup;
@@ -30,6 +31,14 @@ pub struct MetadataHost {
     pub lease: Duration,
     /// Length of a segment of the log in bytes.
     pub segment_bytes: u64,
+    /// Number of this process among those of the directory.
+    pub life: u64,
+    /// False if a loss of power took what earlier processes had in memory.
+    pub kept_memory: bool,
+    /// No stamp of an earlier process lies above it.
+    pub stamp_bound: Hlc,
+    /// Called when more of the log has become durable. Must not block.
+    pub wake: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// How far recovery is to reach.
@@ -49,6 +58,13 @@ pub struct FlushMark {
     pub index: LogIndex,
     /// Of a member: the last record of its journal.
     pub(super) record: LogIndex,
+}
+
+impl FlushMark {
+    /// The mark of a flush that has covered everything up to this entry.
+    pub fn of(index: LogIndex) -> FlushMark {
+        FlushMark { index, record: LogIndex(0) }
+    }
 }
 
 /// An election begins 10 to 20 ticks after the last sign of life of a leader, and ends within half a lease.
@@ -83,6 +99,8 @@ impl MetadataHost {
             tick_us: settings.tick_us,
             seed: self.seed,
             idle: idle.clone(),
+            keeper: self.keeper.clone(),
+            wake: self.wake.clone(),
         }
     }
 }

@@ -39,7 +39,7 @@ mod writers;
 
 pub use facts::{ChunkLayout, FileChunks, InodeHome, MissingGrant, OpenSessions, OtherWriter, TreeNode, WriteTarget};
 pub use history::{NameHistory, VisitAuthorship, VisitName, WantsSubject};
-pub use host::{MetadataHost, RecoverUpto};
+pub use host::{FlushMark, MetadataHost, RecoverUpto};
 pub use metadata::{Metadata, PeerMetalog};
 pub use observer::{ChangeObserver, SharedReadSet};
 pub use raft_driver::MetalogStatus;

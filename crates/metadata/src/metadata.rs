@@ -127,9 +127,9 @@ impl Metadata {
         !self.is_member() && self.format().is_none()
     }
 
-    /// A grant given up to this stamp is known here, whatever a power loss took. A member knows all that it ever gave:
-    /// a grant is on stable storage here before any client gets it, and the other members know whether it was
-    /// committed. A lone server flushes its log after it has answered: it knows those in the log.
+    /// A grant given up to this stamp is known here, whatever a power loss took. A lone server flushes its log after it
+    /// has answered: it knows those in the log. What a member lacks, the others may have: it gets the log from them,
+    /// and what all of them lost is declared lost ([`frieze_cluster::Decision::LoseNames`]).
     pub fn grants_kept_upto(&self) -> Hlc {
         match self.order() {
             LogDriver::Single(single) => single.newest(),
@@ -209,6 +209,23 @@ impl Metadata {
         match self.order() {
             LogDriver::Single(single) => FlushMark { index: single.appended(), record: LogIndex(0) },
             LogDriver::Raft(raft) => FlushMark { index: raft.applied(), record: raft.written() },
+        }
+    }
+
+    /// How far the log is durable: entries up to there survive a loss of power at all servers that runs into no more
+    /// disk failures than are survived. A lone server's are on its stable storage; of a member's a majority of the
+    /// voters has them there.
+    pub fn durable_upto(&self, mark: &FlushMark) -> LogIndex {
+        match self.order() {
+            LogDriver::Single(_) => mark.index,
+            LogDriver::Raft(raft) => raft.durable(),
+        }
+    }
+
+    /// Asks the other members to flush their logs: a client waits until the log is durable. Never waits.
+    pub fn flush_others(&self) {
+        if let Some(raft) = self.raft.get() {
+            raft.flush_all(&self.state);
         }
     }
 

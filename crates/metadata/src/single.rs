@@ -355,7 +355,7 @@ impl SingleCore {
 }
 
 /// Most inodes that a batch can make.
-fn new_inodes(batch: &Batch) -> usize {
+pub(super) fn new_inodes(batch: &Batch) -> usize {
     let made = |transaction: &Transaction| match &transaction.op {
         Some(Op::Edit(edit)) => edit.new.len(),
         _ => 1,

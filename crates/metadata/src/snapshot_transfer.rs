@@ -59,6 +59,12 @@ pub(super) struct OutgoingSnapshot {
     pub(super) over: bool,
 }
 
+/// What of the group decides how far a state may be sent.
+pub(super) struct GroupView {
+    pub(super) learners: Vec<NodeId>,
+    pub(super) durable: LogIndex,
+}
+
 /// A state that is coming.
 #[derive(Default)]
 pub(super) struct IncomingSnapshot {
@@ -137,12 +143,14 @@ impl SnapshotTransfers {
 }
 
 impl OutgoingSnapshot {
-    /// Reads ahead, as far as there is room, and tells what is new.
-    pub(super) fn fill(&mut self, way: &dyn Peers) -> Result<(), Fault> {
+    /// Reads ahead, as far as there is room, and tells what is new. The last piece goes to a learner only when the
+    /// state is durable: a learner could not go back if the voters lost the end of it.
+    pub(super) fn fill(&mut self, way: &dyn Peers, group: &GroupView) -> Result<(), Fault> {
         while self.window.len() < WINDOW && !self.at_end {
             let items = page_of(&*self.view, &self.after, PIECE_BYTES)?;
             match items.last() {
                 Some((key, _)) => self.after.clone_from(key),
+                None if group.learners.contains(&self.to) && group.durable < self.index => return Ok(()),
                 None => self.at_end = true,
             }
             let bytes = encode(&items);

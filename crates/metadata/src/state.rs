@@ -33,6 +33,8 @@ pub(super) struct AppliedState {
     /// Every transaction stamped up to it has been executed, as far as that is known: what was in the store at the
     /// start counts as nothing.
     executed: AtomicU64,
+    /// The bound up to which executed batches leave inode numbers out.
+    ids_left_out: AtomicU64,
     /// Count of entries executed and states received, changed under the lock of the namespace.
     change_count: AtomicU64,
 }
@@ -54,6 +56,7 @@ impl AppliedState {
             observer: OnceLock::new(),
             control: RwLock::new(control),
             news: Mutex::default(),
+            ids_left_out: AtomicU64::new(0),
             executed: AtomicU64::new(0),
             change_count: AtomicU64::new(0),
         })
@@ -93,6 +96,11 @@ impl AppliedState {
             }
         }
         changes.push(KeyVersion { key: vec![CONTROL], stamp, value: Some(control.encode()) });
+    }
+
+    /// The bound up to which executed batches leave inode numbers out; 0 if none does.
+    pub(super) fn ids_left_out(&self) -> u64 {
+        self.ids_left_out.load(Ordering::Acquire)
     }
 
     /// The namespace as it is now.
@@ -146,6 +154,7 @@ impl AppliedState {
     ) -> Vec<Outcome> {
         let mut changes: Vec<KeyVersion> = Vec::new();
         namespace.skip_ids(InodeId(batch.ids_above));
+        self.ids_left_out.fetch_max(batch.ids_above, Ordering::AcqRel);
         let outcomes = batch
             .transactions
             .iter()

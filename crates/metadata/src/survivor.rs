@@ -42,7 +42,15 @@ impl SurvivorStore {
             None => None,
         };
         // Nothing is drawn: no election is held while it is read.
-        Ok(SurvivorStore(MemberFrom { id, seed: 0, applied: versions.applied()?, installed }))
+        Ok(SurvivorStore(MemberFrom {
+            id,
+            seed: 0,
+            life: 0,
+            kept_memory: true,
+            stamp_bound: Hlc::ZERO,
+            applied: versions.applied()?,
+            installed,
+        }))
     }
 }
 

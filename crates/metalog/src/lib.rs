@@ -43,8 +43,9 @@ pub use format::{ENTRY_HEADER_BYTES, EntryHeader, FORMAT_VERSION, JournalHeader,
 pub use log::Metalog;
 pub use message::{DataEnd, JournalSegment, LogEntry, MetalogEffect, MetalogInput};
 pub use raft::{
-    EntryKind, MemberChange, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members,
-    PeerEntry, PeerKind, PeerMessage, RECORD_VERSION, RaftMember, RaftRole, SnapshotMeta, SoleMember, Survivor,
+    BatchDurability, EntryKind, MemberChange, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings,
+    Members, PeerEntry, PeerKind, PeerMessage, RECORD_VERSION, RaftMember, RaftRole, SnapshotMeta, SoleMember,
+    Survivor,
 };
 pub use recover::{Mend, MetalogCut, MetalogCutReason, MetalogReport, RecoverFrom, RecoveredMetalog, SegmentSource};
 pub use settings::MetalogSettings;

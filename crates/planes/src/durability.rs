@@ -3,12 +3,13 @@
 //! Guarantees: data first, then the metadata that names it; a waiter is answered only when everything before its
 //! request is durable; after a failed flush the server accepts no more changes and answers no waiter with success.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frieze_base::{Fault, LogIndex, MonoTime};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, RwLock, levels};
-use frieze_metadata::Metadata;
+use frieze_metadata::{FlushMark, Metadata};
 use frieze_replication::DataPlane;
 use frieze_storage::{NodeClock, Ticket};
 
@@ -22,11 +23,13 @@ const UNSETTLED_MAX: usize = 4096;
 pub struct Durability {
     state: Mutex<levels::FlushState, FlushState>,
     waiters: Mutex<levels::FlushWaiters, Vec<(Ticket, DurableReply)>>,
+    /// A request waits for a flush that has not begun.
+    wanted: Arc<AtomicBool>,
     failed: RwLock<levels::FlushFailure, Option<Fault>>,
     store_trouble: Mutex<levels::StoreTrouble, Option<Fault>>,
     /// Monotonic time at which the running flush began; 0 if none runs.
     flushing_since: AtomicU64,
-    wake: Box<dyn Fn() + Send + Sync>,
+    wake: Arc<dyn Fn() + Send + Sync>,
     durable: Mutex<levels::DurableEnd, Durable>,
 }
 
@@ -47,11 +50,12 @@ struct Durable {
 }
 
 impl Durability {
-    /// A flusher that calls `wake` when a request waits for a flush.
-    pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Durability {
+    /// A flusher that sets `wanted` and calls `wake` when a request waits for a flush. Others may set it, too.
+    pub fn new(wake: Arc<dyn Fn() + Send + Sync>, wanted: Arc<AtomicBool>) -> Durability {
         Durability {
             state: Mutex::default(),
             waiters: Mutex::default(),
+            wanted,
             failed: RwLock::default(),
             store_trouble: Mutex::default(),
             flushing_since: AtomicU64::new(0),
@@ -66,11 +70,12 @@ impl Durability {
             return reply(Err(fault));
         }
         self.waiters.lock().push((ticket, reply));
-        (self.wake)();
+        self.hurry();
     }
 
     /// Wakes the flusher for a request that waits another way (a `sync` write in its chain).
     pub fn hurry(&self) {
+        self.wanted.store(true, Ordering::Release);
         (self.wake)();
     }
 
@@ -88,8 +93,12 @@ impl Durability {
         if let Some(fault) = self.failure() {
             return Err(fault);
         }
+        self.wanted.store(false, Ordering::Release);
         // Taken before the flush, so they are covered by it; later ones wait for the next.
         let waiting = std::mem::take(&mut *self.waiters.lock());
+        if !waiting.is_empty() {
+            meta.flush_others();
+        }
         self.flushing_since.store(clock.reading().mono.0.max(1), Ordering::Relaxed);
         let result = self.flush_locked(&mut state, clock, data, meta);
         self.flushing_since.store(0, Ordering::Relaxed);
@@ -111,6 +120,17 @@ impl Durability {
                 Err(fault)
             }
         }
+    }
+
+    /// Answers the requests for which both logs are durable by now: a majority of the members of the metalog has
+    /// flushed since. To be called when the metalog says that more is durable.
+    pub fn reply_durable(&self, meta: &Metadata) {
+        let flushed = self.durable.lock().ticket;
+        let reached = meta.durable_upto(&FlushMark::of(flushed.meta));
+        let is_covered =
+            |(ticket, _): &mut (Ticket, DurableReply)| ticket.data <= flushed.data && ticket.meta <= reached;
+        let covered: Vec<_> = self.waiters.lock().extract_if(.., is_covered).collect();
+        covered.into_iter().for_each(|(_, reply)| reply(Ok(())));
     }
 
     /// From now on nothing changes, and every waiter gets the fault.
@@ -186,9 +206,8 @@ impl Durability {
         *self.store_trouble.lock() =
             self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spares()).err();
         data.device().keep_young(end);
-        let reached = Ticket { data: end, meta: index };
-        clock.look(stamp, reached)?;
-        Ok(reached)
+        clock.look(stamp, Ticket { data: end, meta: index })?;
+        Ok(Ticket { data: end, meta: meta.durable_upto(&mark) })
     }
 
     /// Says to the store how far the metalog is durable, and cuts the metalog as far as the tables of the store are
@@ -221,10 +240,11 @@ impl Durability {
     /// # Errors
     /// The disk's.
     pub fn finish(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
-        let reached = self.flush(clock, data, meta)?;
-        data.device().checkpoint(reached.data)?;
+        self.flush(clock, data, meta)?;
+        let flushed = self.durable_ticket();
+        data.device().checkpoint(flushed.data)?;
         data.device().flush()?;
-        if let Err(fault) = self.rest(meta, reached.meta, &|bytes| data.device().has_room(bytes)) {
+        if let Err(fault) = self.rest(meta, flushed.meta, &|bytes| data.device().has_room(bytes)) {
             // The metalog holds what is in no table.
             tracing::warn!("the next start takes longer: {fault}");
         }
@@ -241,13 +261,19 @@ impl Durability {
         meta.write_clean_start_image(has_room)
     }
 
+    /// True if a request waits for a flush that has not begun.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire)
+    }
+
     /// True if something waits to be flushed.
     pub fn is_dirty(&self, data: &DataPlane, meta: &Metadata) -> bool {
         let ticket = self.durable.lock().ticket;
         data.device().dirty_bytes() > 0
             || meta.appended() > ticket.meta
             || meta.unsettled_versions() > UNSETTLED_MAX
-            || !self.waiters.lock().is_empty()
+            || self.is_wanted()
+            || self.waiters.lock().iter().any(|(waits, _)| waits.data > ticket.data || waits.meta > ticket.meta)
     }
 
     /// Notes at `now` whether something is dirty, and returns for how long something has been, in nanoseconds.

@@ -98,6 +98,11 @@ impl Planes {
         Ok(())
     }
 
+    /// Answers the requests that waited for other members of the metalog, and have what they waited for.
+    pub fn reply_durable(&self) {
+        self.durability.reply_durable(&self.meta);
+    }
+
     /// True if something waits to be flushed.
     pub fn is_dirty(&self) -> bool {
         let dirty = self.durability.is_dirty(&self.data, &self.meta);

@@ -4,6 +4,7 @@
 //! crash of the machine may have lost is a gap, and listed. Leaves to others: sessions (`frieze_service`), the start of
 //! a cluster (`frieze_node`).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frieze_base::{ChunkId, Fault, InodeId, SegmentId, SessionId};
@@ -15,7 +16,8 @@ use frieze_multilog::{LogSettings, RecoveredItem};
 use frieze_net::PeersCell;
 use frieze_replication::{self as data, ClosedRecord, ConfigStore, DataPlane};
 use frieze_storage::{
-    Budget, Device, FORMAT_VERSION, Identity, IdentityStore, ImageBudget, NodeClock, RecoveryLimits, STATE_FILE, Ticket,
+    Budget, Device, FORMAT_VERSION, Identity, IdentityStore, ImageBudget, MetalogRole, NodeClock, RecoveryLimits,
+    STATE_FILE, Ticket,
 };
 
 use crate::durability::Durability;
@@ -68,6 +70,14 @@ impl Planes {
         let clock_bound = Hlc(identity.clock_bound);
         let roles = ConfigStore::load(disk.clone())?;
         let way = Arc::new(PeersCell::default());
+        let wanted = Arc::new(AtomicBool::new(false));
+        let hurry: Arc<dyn Fn() + Send + Sync> = {
+            let (wanted, wake) = (wanted.clone(), wake.clone());
+            Arc::new(move || {
+                wanted.store(true, Ordering::Release);
+                wake();
+            })
+        };
         let mut recovery = Recovery {
             roles: &roles,
             settings: &settings,
@@ -78,6 +88,7 @@ impl Planes {
             clock_bound,
             way: way.clone(),
             seed: u64::from_le_bytes(entropy[56..64].try_into().expect("eight bytes")),
+            wake: wake.clone(),
         };
         let mut logs = recovery.recover(&disk, &time, store, Hlc::MAX)?;
         if logs.meta.awaits_format() {
@@ -113,8 +124,7 @@ impl Planes {
                 roles.record_lost(&lost)?;
             }
         }
-        let data =
-            DataPlane::new(device, clock.clone(), chains, (identity.node_id(), roles), way.clone(), wake.clone());
+        let data = DataPlane::new(device, clock.clone(), chains, (identity.node_id(), roles), way.clone(), hurry);
         data.set_idle(meta.idle().clone());
         data.limit_catch_up(settings.sync_bytes_per_s);
         let remembered = Arc::new(ClosedRecord::load(disk.clone())?);
@@ -126,6 +136,7 @@ impl Planes {
                 let frontier = Hlc(identity.frontier);
                 let whole = if settings.serve_damaged { frontier } else { frontier.max(newest_whole) };
                 identity.inode_floor = identity.inode_bound;
+                identity.is_returning = identity.standing() != MetalogRole::Alone;
                 let (from, to) = (format_instant(whole), format_instant(bound));
                 if is_shared {
                     notes.push(format!(
@@ -159,7 +170,7 @@ impl Planes {
             data,
             remembered,
             meta,
-            durability: Durability::new(Box::new(move || wake())),
+            durability: Durability::new(wake, wanted),
             peers: way,
             peer_rpc: Arc::new(PeerRpc::new(open)),
             gc: GcState::default(),
@@ -185,6 +196,8 @@ struct Recovery<'a> {
     way: Arc<PeersCell>,
     /// Seed for the randomness of a member of the metalog.
     seed: u64,
+    /// Wakes the thread that flushes.
+    wake: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// Both logs as recovery found them.
@@ -269,6 +282,10 @@ impl Recovery<'_> {
             disk: disk.clone(),
             way: self.way.clone(),
             seed: self.seed,
+            life: self.identity.incarnation + 1,
+            kept_memory: !self.went_down && !self.identity.is_returning,
+            stamp_bound: self.clock_bound,
+            wake: self.wake.clone(),
             lease: self.settings.lease,
             // If there is little room for one log there is little for the other.
             segment_bytes: MetalogSettings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),

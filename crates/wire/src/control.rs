@@ -241,13 +241,27 @@ pub enum DecisionKind {
     /// Of one node that is left.
     #[prost(message, tag = "15")]
     Recover(Recover),
+    /// Of names that a loss of power took.
+    #[prost(message, tag = "16")]
+    LoseNames(LoseNames),
+}
+
+/// The members of the metalog lost power together.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct LoseNames {
+    /// Changes stamped above it may be lost.
+    #[prost(uint64, tag = "1")]
+    pub from: u64,
+    /// Nothing is lost that is stamped at or above it.
+    #[prost(uint64, tag = "2")]
+    pub to: u64,
 }
 
 /// A decision of the control plane.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct DecisionProto {
     /// The decision; absent if it is of a newer version.
-    #[prost(oneof = "DecisionKind", tags = "10, 11, 12, 13, 14, 15")]
+    #[prost(oneof = "DecisionKind", tags = "10, 11, 12, 13, 14, 15, 16")]
     pub kind: Option<DecisionKind>,
 }
 

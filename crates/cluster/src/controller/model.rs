@@ -74,6 +74,7 @@ impl ChainScope {
             | ClusterChange::Joined(_)
             | ClusterChange::Node(_)
             | ClusterChange::Removed(_)
+            | ClusterChange::NamesLost(_)
             | ClusterChange::Wanted => None,
         });
         changed.collect::<Option<_>>().map_or(ChainScope::All, ChainScope::At)

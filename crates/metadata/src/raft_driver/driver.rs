@@ -8,7 +8,7 @@ use std::time::Duration;
 use frieze_base::{Fault, LogIndex, MonoTime, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, MutexGuard, levels};
-use frieze_metalog::{DataEnd, MemberEffect, MemberInput, RaftMember};
+use frieze_metalog::{DataEnd, MemberEffect, MemberInput, PeerEntry, RaftMember};
 use frieze_wire::peer::metalog::MetalogMessage;
 use frieze_wire::txn::Batch;
 
@@ -20,7 +20,9 @@ use super::super::segments::SegmentFiles;
 use super::super::snapshot_transfer::{ReceivedSnapshot, SnapshotTransfers};
 use super::super::state::AppliedState;
 use frieze_net::{Idle, PEER_WAIT_MAX, Peers};
-use frieze_storage::{Device, NodeClock, Wake};
+use frieze_storage::{Device, IdentityStore, NodeClock, Wake};
+
+use super::losses::UnsafeIds;
 
 /// The driver of one member; see [`crate::raft_driver`].
 pub(crate) struct RaftDriver {
@@ -39,6 +41,9 @@ pub(crate) struct RaftDriver {
     pub(super) transfers: SnapshotTransfers,
     /// Inode numbers up to it are left out, by every member.
     pub(super) ids_above: AtomicU64,
+    pub(super) keeper: Arc<IdentityStore>,
+    /// Called when more of the log has become durable.
+    pub(super) wake: Arc<dyn Fn() + Send + Sync>,
     pub(super) ticked: Mutex<levels::RaftTick, Option<MonoTime>>,
     pub(super) tick_ns: u64,
 }
@@ -48,6 +53,8 @@ pub(crate) struct RaftDriver {
 pub(super) struct PublishedState {
     pub(super) applied: AtomicU64,
     pub(super) closed: AtomicU64,
+    /// A majority of the voters has the log on stable storage up to this entry.
+    pub(super) durable: AtomicU64,
     /// It leads, and holds everything that was committed before.
     pub(super) leads: AtomicBool,
     /// How often it began to.
@@ -88,6 +95,10 @@ pub(super) struct RaftCore {
     pub(super) outgoing: RaftSender,
     pub(super) incoming: BTreeMap<NodeId, RaftReceiver>,
     pub(super) failed: Option<Fault>,
+    /// This leader's election may have lost what is stamped above this: it says so before it orders anything else.
+    pub(super) lost_after: Option<Hlc>,
+    /// Inode numbers that entries give which are not known to be durable.
+    pub(super) new_ids: UnsafeIds,
 }
 
 /// A batch on its way.
@@ -119,6 +130,8 @@ pub(crate) struct DriverSetup {
     /// Names the transfers of this life.
     pub(crate) seed: u64,
     pub(crate) idle: Idle,
+    pub(crate) keeper: Arc<IdentityStore>,
+    pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl RaftDriver {
@@ -151,6 +164,8 @@ impl RaftDriver {
             outgoing: RaftSender::default(),
             incoming: BTreeMap::new(),
             failed: None,
+            lost_after: None,
+            new_ids: UnsafeIds::default(),
         };
         let group = RaftDriver {
             id: begin.id,
@@ -165,6 +180,8 @@ impl RaftDriver {
             unflushed: begin.unflushed,
             transfers: SnapshotTransfers::new(begin.seed),
             ids_above: AtomicU64::new(begin.ids_above),
+            keeper: begin.keeper,
+            wake: begin.wake,
             ticked: Mutex::default(),
             tick_ns: begin.tick_us * 1000,
         };
@@ -240,11 +257,30 @@ impl RaftDriver {
             // A state comes in pieces, and its message with the last of them.
             Some(message) if message.snapshot.is_some() => Err(codec::bad(from, "its state is missing")),
             Some(message) => {
+                let newest = message.entries.iter().filter_map(PeerEntry::newest).max();
+                if let Some(newest) = newest {
+                    self.cover(newest)?;
+                }
                 self.feed(&mut core, state, MemberInput::Receive(message));
                 Ok(())
             }
             None => Ok(()),
         }
+    }
+
+    /// Makes the durable bound of stamps cover `newest`, so that it stays below all stamps of a later leader if all
+    /// members lose it.
+    fn cover(&self, newest: Hlc) -> Result<(), Fault> {
+        if self.clock.adopt(newest).is_ok() {
+            return Ok(());
+        }
+        // The clock here cannot follow. The stamp is in the log all the same.
+        self.keeper.update(|identity| identity.clock_bound = identity.clock_bound.max(newest.0))
+    }
+
+    /// Asks all members to flush what they have: a client waits until it is durable.
+    pub(crate) fn flush_all(&self, state: &AppliedState) {
+        self.feed(&mut self.lock(), state, MemberInput::FlushAll);
     }
 
     /// Another member has ended its connections.

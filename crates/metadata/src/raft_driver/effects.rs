@@ -24,7 +24,7 @@ impl RaftDriver {
     ) {
         for effect in effects {
             match effect {
-                MemberEffect::Append { record, roll, segment, offset, bytes } => {
+                MemberEffect::Append { record, roll, segment, offset, bytes, urgent } => {
                     match core.journal.write(roll, segment, offset, &bytes) {
                         Ok(()) => {
                             core.written = record;
@@ -32,7 +32,9 @@ impl RaftDriver {
                                 core.names_data = record;
                             }
                             inputs.push_back(MemberInput::Appended { record });
-                            self.unflushed.wake();
+                            if urgent {
+                                self.unflushed.wake();
+                            }
                         }
                         Err(fault) => {
                             inputs.push_back(MemberInput::AppendFailed { record, reason: fault.reason });
@@ -90,7 +92,13 @@ impl RaftDriver {
                 MemberEffect::Closed { .. } | MemberEffect::NotClosed { .. } => core.closing = None,
                 MemberEffect::ReadAt { token, index } => core.questions.answered(token, Ok(index)),
                 MemberEffect::ReadFailed { token, error } => core.questions.answered(token, Err(error.into())),
-                MemberEffect::Role { role, leader, .. } => self.on_role(core, state, role, leader),
+                MemberEffect::Role { role, leader, lost_after, .. } => {
+                    core.lost_after = lost_after;
+                    self.on_role(core, state, role, leader);
+                }
+                MemberEffect::Durable { index } => self.on_durable(core, index),
+                MemberEffect::FlushNow => self.unflushed.wake(),
+                MemberEffect::UpToDate => self.on_up_to_date(),
                 MemberEffect::Changed { .. } => {}
                 MemberEffect::Failed(error) => self.on_failed(core, error.into()),
             }
@@ -108,6 +116,8 @@ impl RaftDriver {
         if role == RaftRole::Leader {
             // The first entry of its term is in its log already.
             core.serves_from.get_or_insert(core.member.last());
+            core.new_ids.begin_after(core.member.last());
+            self.unflushed.wake();
             return;
         }
         core.serves_from = None;

@@ -2,14 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use frieze_base::{Fault, NodeId, Reason};
+use frieze_base::{Fault, LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_metalog::{DataEnd, Error, MemberChange, MemberInput, RaftRole};
+use frieze_metalog::{BatchDurability, DataEnd, Error, MemberChange, MemberInput, RaftRole};
 use frieze_wire::control::DecisionProto;
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
 use super::super::observer::SharedReadSet;
+use super::super::single::new_inodes;
 use super::super::state::AppliedState;
 use super::driver::{InputReply, RaftCore, RaftDriver, fail};
 
@@ -47,7 +48,14 @@ impl RaftDriver {
 
     /// Orders what waits, as far as there is room.
     pub(super) fn propose_waiting(&self, core: &mut RaftCore, state: &AppliedState) {
-        while core.proposed.len() < IN_FLIGHT_MAX {
+        if core.member.is_changing() {
+            // Nothing is ordered behind a change of members before it is executed.
+            return;
+        }
+        if core.lost_after.is_some() && !self.declare_loss(core, state) {
+            return;
+        }
+        while core.proposed.len() < IN_FLIGHT_MAX && core.new_ids.have_room() {
             let slots = self.queue.take();
             if !self.leads() || core.decided_in != core.member.term() {
                 // What was known in an older term may have been overtaken.
@@ -65,13 +73,15 @@ impl RaftDriver {
                 return;
             }
             let transactions: Vec<Transaction> = slots.iter().map(|slot| slot.start()).collect();
-            // Every member left the same numbers out when it began.
-            let batch = Batch { transactions, ids_above: 0, decisions };
+            let ids_above = self.ids_above.load(Ordering::Acquire);
+            let batch = Batch { transactions, ids_above, decisions };
             let count = batch.transactions.len().max(1) as u32;
             match self.stamp(core, count) {
                 Ok(stamp) => {
                     let data_end = if names_data(&batch) { self.data_end() } else { DataEnd::default() };
-                    let input = MemberInput::Propose { body: batch.encode_to_vec(), count, data_end };
+                    let durability = durability_of(&batch);
+                    let input = MemberInput::Propose { body: batch.encode_to_vec(), count, data_end, durability };
+                    core.new_ids.add(LogIndex(core.member.last().0 + 1), new_inodes(&batch));
                     self.step(core, state, stamp, input, InputReply::Batch(batch, slots));
                 }
                 Err(fault) => fail(&slots, &fault),
@@ -177,6 +187,11 @@ impl RaftDriver {
         core.questions.fail(&Reason::Unavailable.into());
         self.progress.changed();
     }
+}
+
+/// What servers do by decisions of the control plane cannot be undone.
+fn durability_of(batch: &Batch) -> BatchDurability {
+    if batch.decisions.is_empty() { BatchDurability::Memory } else { BatchDurability::Stable }
 }
 
 /// True if what a batch changes may rest on bytes of files that were written before: then those come to stable storage

@@ -56,6 +56,11 @@ impl RaftDriver {
         LogIndex(self.seen.applied.load(Ordering::Acquire))
     }
 
+    /// A majority of the voters has the log on stable storage up to this entry, and this server knows.
+    pub(crate) fn durable(&self) -> LogIndex {
+        LogIndex(self.seen.durable.load(Ordering::Acquire))
+    }
+
     pub(crate) fn closed(&self) -> Hlc {
         Hlc(self.seen.closed.load(Ordering::Acquire))
     }

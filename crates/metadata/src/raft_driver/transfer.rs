@@ -8,7 +8,7 @@ use frieze_wire::peer::metalog::{MetalogHeld, MetalogMessage, MetalogPiece};
 
 use super::super::codec::{self, RaftReceiver};
 use super::super::snapshot_transfer::{
-    AGAIN_TICKS, IncomingSnapshot, OutgoingSnapshot, PATIENCE_TICKS, ReceivedSnapshot, decode, send_piece,
+    AGAIN_TICKS, GroupView, IncomingSnapshot, OutgoingSnapshot, PATIENCE_TICKS, ReceivedSnapshot, decode, send_piece,
 };
 use super::super::state::AppliedState;
 use super::driver::RaftDriver;
@@ -18,6 +18,10 @@ impl RaftDriver {
     /// Looks after what is on its way: begins, says it again, or gives up.
     pub(super) fn tick_snapshots(&self, state: &AppliedState) {
         let all: Vec<_> = self.transfers.sending().values().cloned().collect();
+        if all.is_empty() {
+            return;
+        }
+        let group = self.group_view();
         for one in all {
             let mut sending = one.lock();
             sending.ticks += 1;
@@ -25,7 +29,7 @@ impl RaftDriver {
                 None
             } else if sending.ticks.is_multiple_of(AGAIN_TICKS) {
                 sending.window.iter().for_each(|(piece, bytes)| send_piece(&*self.way, sending.to, piece, bytes));
-                sending.fill(&*self.way).ok()
+                sending.fill(&*self.way, &group).ok()
             } else {
                 Some(())
             };
@@ -35,9 +39,15 @@ impl RaftDriver {
         }
     }
 
+    fn group_view(&self) -> GroupView {
+        let core = self.lock();
+        GroupView { learners: core.member.members().learners.clone(), durable: core.member.durable() }
+    }
+
     /// A receiver tells how far it is.
     pub(crate) fn on_snapshot_progress(&self, state: &AppliedState, from: NodeId, held: MetalogHeld) {
         let Some(one) = self.transfers.sending().get(&from).cloned() else { return };
+        let group = self.group_view();
         let mut sending = one.lock();
         if held.transfer != sending.transfer || sending.over {
             return;
@@ -53,7 +63,7 @@ impl RaftDriver {
         if held.next > first {
             sending.ticks = 0;
             while sending.window.pop_front_if(|(piece, _)| piece.number < held.next).is_some() {}
-            if sending.fill(&*self.way).is_err() {
+            if sending.fill(&*self.way, &group).is_err() {
                 self.finish_sending(state, sending, false);
             }
         }

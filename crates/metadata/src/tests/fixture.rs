@@ -178,6 +178,10 @@ fn open(id: NodeId, standing: MetalogRole, time: &SimTime, way: Arc<dyn Peers>) 
         seed: id.0.into(),
         lease: Duration::from_secs(1),
         segment_bytes: 1 << 20,
+        life: 1,
+        kept_memory: true,
+        stamp_bound: Hlc::ZERO,
+        wake: Arc::new(|| {}),
     };
     let versions = NameVersions::open(Box::new(MemoryStore::default())).expect("an empty store");
     let upto = RecoverUpto { durable: LogIndex(0), is_cut: false, serve_damaged: false };

@@ -8,13 +8,16 @@ use std::collections::VecDeque;
 use frieze_base::LogIndex;
 use frieze_hlc::Hlc;
 
-use super::message::{MemberEffect, PeerEntry};
+use super::message::{BatchDurability, MemberEffect, PeerEntry};
 use super::record::{JournalBase, JournalRecord};
 use super::settings::MemberSettings;
 use crate::error::Error;
 use crate::log::Metalog;
 use crate::message::{DataEnd, MetalogEffect, MetalogInput};
 use crate::settings::MetalogSettings;
+
+/// Records that are on no stable storage, from which on a flush waits for nothing.
+const URGENT_RECORDS: u64 = 512;
 
 /// The records of one member.
 #[derive(Debug)]
@@ -46,6 +49,18 @@ impl RaftJournal {
         self.segments.last().0
     }
 
+    /// Number of the last record that is whole in its file.
+    pub(super) fn written(&self) -> u64 {
+        self.segments.committed().0
+    }
+
+    /// The last entry on stable storage with all before it; 0 if no entry of the journal is.
+    pub(super) fn durable_entry(&self) -> u64 {
+        let durable = self.durable();
+        let count = self.places.partition_point(|(_, record)| *record <= durable);
+        count.checked_sub(1).map_or(0, |last| self.places[last].0)
+    }
+
     /// Number of the last record on stable storage.
     pub(super) fn durable(&self) -> u64 {
         self.segments.durable().0
@@ -61,6 +76,9 @@ impl RaftJournal {
             self.forget_before(base);
             base.needed = self.places.front().map_or(number, |(_, place)| *place).min(number);
         }
+        let urgent = number - self.durable() >= URGENT_RECORDS
+            || record.base.as_ref().is_some_and(|base| base.anew)
+            || record.entries.iter().any(|entry| entry.durability() != BatchDurability::Memory);
         self.claims.push_back((number, self.durable()));
         // A record's number is its stamp: the segments want stamps that rise, and those of batches can come twice.
         let proposal = MetalogInput::Propose { body: record.encode(), count: 1, data_end: DataEnd::default() };
@@ -68,7 +86,7 @@ impl RaftJournal {
         for place in self.places_out.drain(..) {
             match place {
                 MetalogEffect::Append { index, roll, segment, offset, bytes, .. } => {
-                    out.push(MemberEffect::Append { record: index, roll, segment, offset, bytes });
+                    out.push(MemberEffect::Append { record: index, roll, segment, offset, bytes, urgent });
                 }
                 MetalogEffect::Refused(fault) => return Err(Error::DeviceFailed { reason: fault.reason }),
                 _ => {}

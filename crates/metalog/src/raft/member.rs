@@ -8,7 +8,10 @@ use frieze_hlc::Hlc;
 use raft::{ProgressState, RawNode, StateRole, Storage};
 
 use super::journal::RaftJournal;
-use super::message::{MemberEffect, MemberInput, Members, PeerKind, PeerMessage, RaftRole, SnapshotMeta};
+use super::memory::{LifeStart, MemberMemory};
+use super::message::{
+    BatchDurability, MemberEffect, MemberInput, Members, PeerKind, PeerMessage, RaftRole, SnapshotMeta,
+};
 use super::peer::{self, KnownLog};
 use super::record::{self, JournalBase, JournalRecord};
 use super::settings::MemberSettings;
@@ -32,8 +35,14 @@ pub struct RaftMember {
     /// Term, role and ticks without a leader when it was last looked at.
     looked: (u64, StateRole, usize),
 
-    /// What may be said only when records are on stable storage, oldest first.
+    /// What may be said only when records are written or on stable storage, oldest first.
     pub(super) held_back: VecDeque<HeldBack>,
+    /// The newest record that has to be on stable storage before anything more is said: one with a term, a vote, a
+    /// received state, or an entry that is acknowledged from stable storage.
+    pub(super) stable_first: u64,
+    /// Term and vote in the last record.
+    pub(super) recorded_vote: (u64, u64),
+    pub(super) memory: MemberMemory,
     /// Newest stamp in the log, those of entries that were replaced included.
     pub(super) newest: Hlc,
     /// Newest stamp of a committed entry.
@@ -49,17 +58,21 @@ pub struct RaftMember {
     pub(super) last_read: u64,
     /// The commit index in the journal's last record.
     recorded_commit: u64,
+    /// Ticks of this life.
+    ticks: u32,
     /// Ticks since the last record.
     ticks_without_record: u32,
 }
 
-/// What waits for a flush.
+/// What waits for a record.
 #[derive(Debug)]
 pub(super) struct HeldBack {
     /// The library's name for it.
     pub(super) number: u64,
-    /// It waits for this record.
-    pub(super) record: u64,
+    /// It waits until this record is written,
+    pub(super) written: u64,
+    /// and this one is on stable storage.
+    pub(super) stable: u64,
     pub(super) messages: Vec<PeerMessage>,
     /// A state was installed with it: the last entry in it.
     pub(super) installed: Option<u64>,
@@ -75,9 +88,9 @@ pub(super) struct ReadRequest {
 impl RaftMember {
     /// The parts put together; see `recover` for the ways to get one.
     pub(super) fn assemble(
-        id: NodeId,
+        (id, seed): (NodeId, u64),
+        start: &LifeStart,
         settings: MemberSettings,
-        seed: u64,
         node: RawNode<Store>,
         journal: RaftJournal,
         newest: Hlc,
@@ -86,7 +99,8 @@ impl RaftMember {
         let read_salt = rng.next();
         let looked = (node.raft.term, node.raft.state, 0);
         let committed_stamp = node.store().base().stamp;
-        let recorded_commit = node.raft.hard_state().commit;
+        let state = node.raft.hard_state();
+        let (recorded_commit, recorded_vote) = (state.commit, (state.term, state.vote));
         let mut member = RaftMember {
             id,
             settings,
@@ -97,6 +111,9 @@ impl RaftMember {
             timeout: 0,
             looked,
             held_back: VecDeque::new(),
+            stable_first: 0,
+            recorded_vote,
+            memory: MemberMemory::begin(start),
             newest,
             committed_stamp,
             applied_before: 0,
@@ -105,6 +122,7 @@ impl RaftMember {
             read_salt,
             last_read: 0,
             recorded_commit,
+            ticks: 0,
             ticks_without_record: 0,
         };
         member.draw_timeout();
@@ -137,17 +155,22 @@ impl RaftMember {
                 self.on_tick(out);
                 self.record_commit(out)
             }
-            MemberInput::Receive(message) => self.on_receive(&message),
-            MemberInput::Propose { body, count, data_end } => {
+            MemberInput::Receive(message) => self.on_receive(&message, out),
+            MemberInput::Propose { body, count, data_end, durability } => {
                 assert!(count > 0, "a batch holds at least one transaction");
-                self.propose(at, &body, count, data_end).map(|proposed| out.push(proposed))
+                self.propose(at, &body, count, data_end, durability).map(|proposed| out.push(proposed))
             }
             MemberInput::Appended { record } => {
                 self.journal.on_appended(record);
                 Ok(())
             }
+            MemberInput::FlushAll => {
+                self.on_flush_all(None, out);
+                Ok(())
+            }
             MemberInput::Persisted { record } => {
                 self.journal.on_persisted(record, out);
+                self.report_flushed(false, out);
                 Ok(())
             }
             MemberInput::AppendFailed { reason, .. } => Err(Error::AppendFailed { reason }),
@@ -185,6 +208,7 @@ impl RaftMember {
             self.failed = Some(error.clone());
             out.push(MemberEffect::Failed(error));
         }
+        self.settle_memory(out);
         self.settle_timeout();
         self.assert_whole();
     }
@@ -250,6 +274,11 @@ impl RaftMember {
         self.committed_stamp
     }
 
+    /// True if a change of members is in the log that is not executed yet: a leader takes no proposal meanwhile.
+    pub fn is_changing(&self) -> bool {
+        self.leads() && self.node.raft.has_pending_conf()
+    }
+
     /// Voters that there may be.
     pub fn voters_max(&self) -> usize {
         self.settings.voters_max
@@ -271,7 +300,7 @@ impl RaftMember {
         if self.leads() { self.members().learners.iter().filter(is_near).copied().collect() } else { Vec::new() }
     }
 
-    fn leads(&self) -> bool {
+    pub(super) fn leads(&self) -> bool {
         self.node.raft.state == StateRole::Leader
     }
 
@@ -307,6 +336,7 @@ impl RaftMember {
         body: &[u8],
         count: u32,
         data_end: DataEnd,
+        durability: BatchDurability,
     ) -> Result<MemberEffect, Error> {
         self.check_leads()?;
         self.check_room()?;
@@ -314,16 +344,21 @@ impl RaftMember {
         if body.len() as u64 > max {
             return Err(Error::BatchTooLarge { len: body.len() as u64, max });
         }
+        if self.is_changing() {
+            return Err(Error::Changing);
+        }
         assert!(stamp > self.newest, "stamp {stamp} is not above {}, the newest of the log", self.newest);
-        self.node.propose(Vec::new(), record::encode_batch(stamp, count, data_end, body)).map_err(|_| {
-            let max = self.settings.uncommitted_bytes_max;
-            Error::Overloaded { what: "bytes of metadata on their way to a majority", max }
-        })?;
+        self.node.propose(Vec::new(), record::encode_batch(stamp, count, data_end, durability, body)).map_err(
+            |_| {
+                let max = self.settings.uncommitted_bytes_max;
+                Error::Overloaded { what: "bytes of metadata on their way to a majority", max }
+            },
+        )?;
         self.newest = crate::format::last_stamp(stamp, count);
         Ok(MemberEffect::Proposed { index: self.last(), term: self.term() })
     }
 
-    fn on_receive(&mut self, message: &PeerMessage) -> Result<(), Error> {
+    fn on_receive(&mut self, message: &PeerMessage, out: &mut Vec<MemberEffect>) -> Result<(), Error> {
         let raft = &self.node.raft;
         let seen = KnownLog {
             me: self.id,
@@ -335,7 +370,14 @@ impl RaftMember {
             message_bytes: self.settings.message_bytes.into(),
             term_at: &|index| self.term_at(LogIndex(index)),
         };
+        // The commit of a heartbeat is that of a log that the receiver has acknowledged: an earlier life, perhaps.
+        let is_for_other = message.kind == PeerKind::Heartbeat && message.for_life != self.memory.life;
+        let without = is_for_other.then(|| PeerMessage { commit: LogIndex(0), ..message.clone() });
+        let message = without.as_ref().unwrap_or(message);
         peer::check(message, &seen)?;
+        if !self.observe_life(message, out) {
+            return Ok(());
+        }
         if matches!(message.kind, PeerKind::Append | PeerKind::Snapshot) {
             // The leader sends it again.
             self.check_room()?;
@@ -346,8 +388,31 @@ impl RaftMember {
             // It asks only when what it has is durable; to lead before that would end it.
             return Err(Error::BadMessage { from: message.from, what: "it votes for one who has not asked" });
         }
-        if message.kind == PeerKind::TimeoutNow && self.waits_for_disk() {
-            return Ok(());
+        match message.kind {
+            PeerKind::TimeoutNow if self.waits_for_disk() => return Ok(()),
+            PeerKind::UpToDate => {
+                self.on_goal(message);
+                return Ok(());
+            }
+            PeerKind::Flushed => {
+                self.on_flushed(message);
+                return Ok(());
+            }
+            PeerKind::Durable => {
+                self.on_durable(message);
+                return Ok(());
+            }
+            PeerKind::FlushNow => {
+                self.on_flush_all(Some(message.from), out);
+                return Ok(());
+            }
+            _ if self.awaits_vote(message) => {
+                for vote in self.count_vote(message) {
+                    let _ = self.node.step(peer::message_in(&vote));
+                }
+                return Ok(());
+            }
+            _ => {}
         }
         // Those from nodes that are no members, or not any more, are refused: they change nothing.
         let _ = self.node.step(peer::message_in(message));
@@ -365,6 +430,10 @@ impl RaftMember {
     fn on_tick(&mut self, out: &mut Vec<MemberEffect>) {
         if self.leads() || !self.waits_for_disk() {
             self.node.tick();
+        }
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(self.settings.heartbeat_ticks) {
+            self.repeat_durable(out);
         }
         let mut again = Vec::new();
         for (number, question) in &mut self.reads {
@@ -427,7 +496,7 @@ impl RaftMember {
     }
 
     /// Newest stamp of the entries in `after..=through`.
-    fn newest_stamp(&self, after: u64, through: u64) -> Hlc {
+    pub(super) fn newest_stamp(&self, after: u64, through: u64) -> Hlc {
         let store = self.node.store();
         let data = (after + 1..=through).filter_map(|index| store.entry(index));
         data.filter_map(|entry| record::stamp_of(&entry.data)).max().unwrap_or(Hlc::ZERO)
@@ -451,6 +520,7 @@ impl RaftMember {
         let state = self.node.raft.hard_state();
         let whole = JournalRecord { term: state.term, vote: state.vote, commit: state.commit, ..record };
         (self.recorded_commit, self.ticks_without_record) = (whole.commit, 0);
+        self.recorded_vote = (whole.term, whole.vote);
         self.journal.append(whole, out).map(|_| ())
     }
 

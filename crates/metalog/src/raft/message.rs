@@ -49,6 +49,16 @@ pub enum MemberChange {
     Remove(NodeId),
 }
 
+/// When a batch is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BatchDurability {
+    /// When a majority has it in memory.
+    #[default]
+    Memory,
+    /// When a majority has it on stable storage: what servers do by it must never be undone.
+    Stable,
+}
+
 /// What a member is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RaftRole {
@@ -77,7 +87,11 @@ pub enum MemberInput {
         count: u32,
         /// End of the proposer's data log now.
         data_end: DataEnd,
+        /// When members acknowledge it.
+        durability: BatchDurability,
     },
+    /// A client waits until what is in the log is durable: all members flush theirs soon.
+    FlushAll,
     /// The bytes of this record (and of its new segment, if it had one) are whole in the file. Records complete in
     /// order.
     Appended {
@@ -169,6 +183,8 @@ pub enum MemberEffect {
         offset: u64,
         /// Header, body and padding.
         bytes: Vec<u8>,
+        /// Something waits for it: flush it at once, not when more has gathered.
+        urgent: bool,
     },
     /// Remove this file, if it is there.
     Remove {
@@ -191,7 +207,7 @@ pub enum MemberEffect {
         /// Its name.
         meta: SnapshotMeta,
     },
-    /// These entries are committed: on stable storage here and on a majority. Apply them in order, then report
+    /// These entries are committed: in memory here and on a majority. Apply them in order, then report
     /// [`MemberInput::Applied`] with `through`.
     Committed {
         /// The last entry; those left out of `entries` hold no transaction.
@@ -199,6 +215,16 @@ pub enum MemberEffect {
         /// What to execute.
         entries: Vec<LogEntry>,
     },
+    /// Entries up to this one are on stable storage at a majority of the voters.
+    Durable {
+        /// The last of them.
+        index: LogIndex,
+    },
+    /// This member lost its memory, and has again what it lacked: it is no returning member any more, not even if it
+    /// stops now.
+    UpToDate,
+    /// Flush the journal at once, if something of it is not on stable storage.
+    FlushNow,
     /// The proposal of this step has this place, if it is ever committed: it is if [`MemberEffect::Committed`] shows an
     /// entry of this term there; it is not if it shows one of another.
     Proposed {
@@ -244,6 +270,9 @@ pub enum MemberEffect {
         term: u64,
         /// The member that a client may ask.
         leader: Option<NodeId>,
+        /// This member leads, and too few of those that elected it kept their memory: entries stamped above this may be
+        /// lost that were acknowledged and on no stable storage. Its first batch says so.
+        lost_after: Option<Hlc>,
     },
     /// The members from this entry on.
     Changed {
@@ -261,7 +290,7 @@ pub enum MemberEffect {
 pub enum PeerKind {
     /// Entries, or none to probe.
     Append,
-    /// They are on stable storage, or do not fit.
+    /// They are in memory, or do not fit.
     Appended,
     /// Vote for me.
     AskVote,
@@ -283,6 +312,14 @@ pub enum PeerKind {
     AskReadIndex,
     /// So far.
     ReadIndex,
+    /// You are up to date with this entry.
+    UpToDate,
+    /// My log is on stable storage up to here.
+    Flushed,
+    /// A majority has the log on stable storage up to here.
+    Durable,
+    /// A client waits for what is on no stable storage.
+    FlushNow,
 }
 
 /// What an entry on its way between members holds.
@@ -328,7 +365,7 @@ pub struct PeerMessage {
     pub commit_term: u64,
     /// No.
     pub reject: bool,
-    /// Where to try next.
+    /// Where to try next; with [`PeerKind::UpToDate`] the receiver's life that is meant.
     pub hint: LogIndex,
     /// Names a question about reads; `CampaignTransfer` with a vote that was asked for by the leader.
     pub context: Bytes,
@@ -336,4 +373,14 @@ pub struct PeerMessage {
     pub entries: Vec<PeerEntry>,
     /// With [`PeerKind::Snapshot`].
     pub snapshot: Option<SnapshotMeta>,
+    /// Number of the sender's process among those of its node.
+    pub life: u64,
+    /// What the sender had in memory is lost, and it is not up to date yet.
+    pub returning: bool,
+    /// The newest life of the receiver that the sender knows; 0 for none.
+    pub for_life: u64,
+    /// With votes: no entry that the sender ever acknowledged is stamped above it.
+    pub newest: Hlc,
+    /// The sender is a voter, as far as it knows.
+    pub votes: bool,
 }

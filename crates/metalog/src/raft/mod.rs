@@ -35,6 +35,7 @@
 
 mod journal;
 mod member;
+mod memory;
 mod message;
 mod peer;
 mod ready;
@@ -49,8 +50,8 @@ mod tests;
 
 pub use member::RaftMember;
 pub use message::{
-    EntryKind, MemberChange, MemberEffect, MemberInput, Members, PeerEntry, PeerKind, PeerMessage, RaftRole,
-    SnapshotMeta,
+    BatchDurability, EntryKind, MemberChange, MemberEffect, MemberInput, Members, PeerEntry, PeerKind, PeerMessage,
+    RaftRole, SnapshotMeta,
 };
 pub use record::RECORD_VERSION;
 pub use recover::{MemberFrom, MemberRecovered};

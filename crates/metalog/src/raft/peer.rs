@@ -163,6 +163,11 @@ pub(super) fn message_out(message: &Message) -> Option<PeerMessage> {
         context: message.context.clone(),
         entries: message.get_entries().iter().map(entry_out).collect(),
         snapshot: message.has_snapshot().then(|| meta_of(message.get_snapshot())),
+        life: 0,
+        returning: false,
+        for_life: 0,
+        newest: Hlc::ZERO,
+        votes: false,
     })
 }
 

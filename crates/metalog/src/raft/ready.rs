@@ -9,7 +9,7 @@ use raft::eraftpb::{Entry as RaftEntry, EntryType, Message};
 use raft::{Ready, StateRole};
 
 use super::member::{HeldBack, RaftMember};
-use super::message::{MemberEffect, PeerEntry, PeerMessage};
+use super::message::{BatchDurability, MemberEffect, PeerEntry, PeerMessage};
 use super::peer;
 use super::record::{self, EntryData, JournalBase, JournalRecord};
 use crate::error::Error;
@@ -25,8 +25,9 @@ impl RaftMember {
                 let ready = self.node.ready();
                 self.take(ready, out, &mut last)?;
             }
-            let durable = self.journal.durable();
-            let Some(held) = self.held_back.pop_front_if(|held| held.record <= durable) else { break };
+            let (written, stable) = (self.journal.written(), self.journal.durable());
+            let is_due = |held: &mut HeldBack| held.written <= written && held.stable <= stable;
+            let Some(held) = self.held_back.pop_front_if(is_due) else { break };
             self.node.on_persist_ready(held.number);
             if let Some(index) = held.installed {
                 self.node.advance_apply_to(index);
@@ -76,11 +77,20 @@ impl RaftMember {
         }
         record.entries = entries.iter().map(peer::entry_out).collect::<Vec<PeerEntry>>();
         if ready.must_sync() {
+            let state = self.node.raft.hard_state();
+            let is_stable_first = (state.term, state.vote) != self.recorded_vote
+                || installed.is_some()
+                || record.entries.iter().any(|entry| entry.durability() == BatchDurability::Stable);
             self.write(record, out)?;
+            if is_stable_first {
+                self.stable_first = self.journal.last();
+            }
         }
         // Without a record of its own it waits for those before it: what it says may rest on them.
-        let messages = messages_out(ready.take_persisted_messages());
-        let held = HeldBack { number: ready.number(), record: self.journal.last(), messages, installed };
+        let mut messages = messages_out(ready.take_persisted_messages());
+        self.ask_voters_to_be(&mut messages);
+        let (written, stable) = (self.journal.last(), self.stable_first);
+        let held = HeldBack { number: ready.number(), written, stable, messages, installed };
         self.held_back.push_back(held);
 
         let committed = ready.take_committed_entries();
@@ -88,7 +98,8 @@ impl RaftMember {
         self.commit(&committed, last)
     }
 
-    fn send(&self, message: PeerMessage, out: &mut Vec<MemberEffect>) {
+    pub(super) fn send(&self, mut message: PeerMessage, out: &mut Vec<MemberEffect>) {
+        self.sign(&mut message);
         out.push(match message.snapshot.clone() {
             Some(meta) => MemberEffect::SendSnapshot { meta, message },
             None => MemberEffect::Send(message),
@@ -96,7 +107,9 @@ impl RaftMember {
     }
 
     fn on_role(&mut self, out: &mut Vec<MemberEffect>) {
-        out.push(MemberEffect::Role { role: self.role(), term: self.term(), leader: self.leader() });
+        let lost_after = if self.leads() { self.begin_leading(out) } else { None };
+        out.push(MemberEffect::Role { role: self.role(), term: self.term(), leader: self.leader(), lost_after });
+        self.report_flushed(false, out);
         if self.node.raft.state != StateRole::Leader {
             let error = Error::NotLeader { leader: self.leader() };
             out.extend(self.closing.drain(..).map(|at| MemberEffect::NotClosed { at, error: error.clone() }));
@@ -108,6 +121,9 @@ impl RaftMember {
         let mut entries = Vec::new();
         let mut changes = Vec::new();
         for entry in committed {
+            if peer::entry_out(entry).durability() == BatchDurability::Stable {
+                self.memory.stable = entry.index;
+            }
             match entry.get_entry_type() {
                 EntryType::EntryNormal => match record::decode_batch(entry.index, entry.term, &entry.data) {
                     EntryData::Nothing => {}

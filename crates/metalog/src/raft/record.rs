@@ -33,6 +33,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 1 | version |
+//! | 1 | when it is acknowledged: 0 from memory, 1 from stable storage |
 //! | 8 | stamp of the first transaction |
 //! | 4 | number of transactions, 0 for an instant that was closed |
 //! | 8 + 8 | end of the proposer's data log: segment, offset |
@@ -42,7 +43,7 @@ use bytes::Bytes;
 use frieze_base::{LogIndex, NodeId, SegmentId};
 use frieze_hlc::Hlc;
 
-use super::message::{EntryKind, Members, PeerEntry, SnapshotMeta};
+use super::message::{BatchDurability, EntryKind, Members, PeerEntry, SnapshotMeta};
 use crate::message::{DataEnd, LogEntry};
 
 const MAGIC: [u8; 4] = *b"FRZR";
@@ -52,7 +53,7 @@ const DATA_VERSION: u8 = 1;
 /// Why a record is refused whose checksum is right and whose version is not.
 pub(super) const OTHER_BUILD: &str = "another build of frieze wrote it: read it with that build";
 /// Bytes of an entry's data before its batch.
-pub(super) const DATA_HEADER_BYTES: usize = 29;
+pub(super) const DATA_HEADER_BYTES: usize = 30;
 
 const HAS_BASE: u8 = 1;
 const STARTS_ANEW: u8 = 2;
@@ -149,9 +150,15 @@ impl JournalRecord {
 }
 
 /// The data of a normal entry.
-pub(super) fn encode_batch(stamp: Hlc, count: u32, data_end: DataEnd, body: &[u8]) -> Vec<u8> {
+pub(super) fn encode_batch(
+    stamp: Hlc,
+    count: u32,
+    data_end: DataEnd,
+    durability: BatchDurability,
+    body: &[u8],
+) -> Vec<u8> {
     let mut into = Vec::with_capacity(DATA_HEADER_BYTES + body.len());
-    into.push(DATA_VERSION);
+    into.extend_from_slice(&[DATA_VERSION, durability as u8]);
     into.extend_from_slice(&stamp.0.to_le_bytes());
     into.extend_from_slice(&count.to_le_bytes());
     into.extend_from_slice(&data_end.segment.0.to_le_bytes());
@@ -161,13 +168,27 @@ pub(super) fn encode_batch(stamp: Hlc, count: u32, data_end: DataEnd, body: &[u8
 }
 
 impl PeerEntry {
+    /// When members acknowledge this entry. Changes of members, and the first entry of a leader, which is empty, are
+    /// acknowledged from stable storage.
+    pub fn durability(&self) -> BatchDurability {
+        match (self.kind, self.data.get(1)) {
+            (EntryKind::Normal, Some(0)) => BatchDurability::Memory,
+            _ => BatchDurability::Stable,
+        }
+    }
+
+    /// Newest stamp of its transactions; `None` if it has none.
+    pub fn newest(&self) -> Option<Hlc> {
+        if self.kind == EntryKind::Normal { stamp_of(&self.data) } else { None }
+    }
+
     /// The end of the proposer's data log that came with this batch; `None` if it is none.
     pub fn data_end(&self) -> Option<DataEnd> {
         let mut rest = ByteReader(self.data.as_ref());
         if self.kind != EntryKind::Normal || rest.take(1)? != [DATA_VERSION] {
             return None;
         }
-        rest.take(12)?;
+        rest.take(13)?;
         Some(DataEnd { segment: SegmentId(rest.long()?), offset: rest.long()? })
     }
 }
@@ -189,7 +210,7 @@ pub(super) fn decode_batch(index: u64, term: u64, data: &[u8]) -> EntryData {
     }
     let read = || {
         let mut rest = ByteReader(data);
-        if rest.take(1)? != [DATA_VERSION] {
+        if rest.take(1)? != [DATA_VERSION] || rest.take(1)?[0] > BatchDurability::Stable as u8 {
             return None;
         }
         let (stamp, count) = (Hlc(rest.long()?), rest.word()?);
@@ -201,7 +222,7 @@ pub(super) fn decode_batch(index: u64, term: u64, data: &[u8]) -> EntryData {
 
 /// Newest stamp in the data of a normal entry; `None` if it has none.
 pub(super) fn stamp_of(data: &[u8]) -> Option<Hlc> {
-    let mut rest = ByteReader(data.get(1..)?);
+    let mut rest = ByteReader(data.get(2..)?);
     let (stamp, count) = (Hlc(rest.long()?), rest.word()?);
     Some(crate::format::last_stamp(stamp, count))
 }

@@ -14,7 +14,8 @@ use raft::{Config, RawNode};
 
 use super::journal::{self, RaftJournal};
 use super::member::RaftMember;
-use super::message::{MemberEffect, SnapshotMeta};
+use super::memory::LifeStart;
+use super::message::{EntryKind, MemberEffect, Members, SnapshotMeta};
 use super::peer;
 use super::record::{self, JournalBase, JournalRecord};
 use super::settings::MemberSettings;
@@ -32,6 +33,13 @@ pub struct MemberFrom {
     pub id: NodeId,
     /// Election timeouts and the names of questions are drawn from it: another one at every start.
     pub seed: u64,
+    /// Number of this process among those of the node: it rises with each start.
+    pub life: u64,
+    /// False after a loss of power, and until [`MemberEffect::UpToDate`] after it: what the journal had not flushed is
+    /// lost.
+    pub kept_memory: bool,
+    /// No entry that an earlier process acknowledged is stamped above it.
+    pub stamp_bound: Hlc,
     /// Last entry whose effects the store holds durably; 0 for none.
     pub applied: LogIndex,
     /// The state installed last, as the store keeps it with its name; `None` if it never installed one.
@@ -61,27 +69,41 @@ impl RaftMember {
     pub fn found(
         id: NodeId,
         settings: MemberSettings,
-        seed: u64,
+        (seed, life): (u64, u64),
         from: SnapshotMeta,
     ) -> (RaftMember, Vec<MemberEffect>) {
         assert!(from.index > LogIndex(0) && from.term > 0, "a founder begins after an entry");
         assert!(from.members.voters.contains(&id), "a founder is a voter");
-        RaftMember::begin(id, settings, seed, from)
+        RaftMember::begin(id, settings, (seed, life), from)
     }
 
     /// A member that others will add: it waits for the state.
-    pub fn join(id: NodeId, settings: MemberSettings, seed: u64) -> (RaftMember, Vec<MemberEffect>) {
-        RaftMember::begin(id, settings, seed, SnapshotMeta::default())
+    pub fn join(id: NodeId, settings: MemberSettings, (seed, life): (u64, u64)) -> (RaftMember, Vec<MemberEffect>) {
+        RaftMember::begin(id, settings, (seed, life), SnapshotMeta::default())
     }
 
-    fn begin(id: NodeId, settings: MemberSettings, seed: u64, base: SnapshotMeta) -> (RaftMember, Vec<MemberEffect>) {
+    fn begin(
+        id: NodeId,
+        settings: MemberSettings,
+        (seed, life): (u64, u64),
+        base: SnapshotMeta,
+    ) -> (RaftMember, Vec<MemberEffect>) {
         let journal = RaftJournal::new(&settings);
         let found = JournalContents {
             base: Some(JournalBase { meta: base, anew: true, needed: 1 }),
             ..JournalContents::default()
         };
         let mut effects = Vec::new();
-        let member = build(id, settings, seed, LogIndex(0), journal, found, true, &mut effects);
+        let from = MemberFrom {
+            id,
+            seed,
+            life,
+            kept_memory: true,
+            stamp_bound: Hlc::ZERO,
+            applied: LogIndex(0),
+            installed: None,
+        };
+        let member = build(settings, &from, journal, found, true, &mut effects);
         (member.expect("an empty journal takes its first record"), effects)
     }
 
@@ -98,7 +120,7 @@ impl RaftMember {
         source: &mut dyn SegmentSource,
     ) -> Result<MemberRecovered, Error> {
         let JournalRead { journal, found, anew, report, mend, mut effects } = JournalRead::of(&settings, from, source)?;
-        let member = build(from.id, settings, from.seed, from.applied, journal, found, anew, &mut effects)?;
+        let member = build(settings, from, journal, found, anew, &mut effects)?;
         Ok(MemberRecovered { member, report, mend, effects })
     }
 }
@@ -245,6 +267,20 @@ impl JournalContents {
         self.entries.back().map_or(base, |entry| LogIndex(entry.index))
     }
 
+    /// The first change of members after `commit`, if `id` is the only voter there: it was committed when it was on
+    /// this disk, and the voters that it made may have more of the log than is here.
+    fn change_by_one_voter(&self, id: NodeId, members: &Members, commit: u64) -> Option<u64> {
+        let mut members = members.clone();
+        let changes = self.entries.iter().map(peer::entry_out).filter(|entry| entry.kind == EntryKind::Change);
+        for (index, change) in changes.filter_map(|entry| Some((entry.index.0, peer::decode_change(&entry.data)?))) {
+            if index > commit {
+                return (members.voters == [id]).then_some(index);
+            }
+            peer::change_members(&mut members, &change);
+        }
+        None
+    }
+
     /// Is what is needed there?
     fn check(&mut self) -> Result<(), Error> {
         if let Some(error) = self.wrong.take() {
@@ -285,29 +321,31 @@ impl JournalContents {
 }
 
 /// Puts a member together. `anew`: its base is not in the journal yet.
-#[expect(clippy::too_many_arguments, reason = "the two ways to begin, in one place")]
 fn build(
-    id: NodeId,
     settings: MemberSettings,
-    seed: u64,
-    applied: LogIndex,
+    from: &MemberFrom,
     journal: RaftJournal,
     found: JournalContents,
     anew: bool,
     effects: &mut Vec<MemberEffect>,
 ) -> Result<RaftMember, Error> {
+    let MemberFrom { id, applied, life, kept_memory, stamp_bound, .. } = *from;
+    let start = LifeStart { life, kept_memory, stamp_bound };
     let last = found.last().0;
-    let base = found.base.expect("checked, or made");
-    let mut state = found.state;
+    let base = found.base.clone().expect("checked, or made");
+    let mut state = found.state.clone();
     state.term = state.term.max(base.meta.term);
     // What the store holds was committed, whether the last record says so or not.
     state.commit = state.commit.max(base.meta.index.0).max(applied.0).min(last);
+    if let Some(change) = found.change_by_one_voter(id, &base.meta.members, state.commit) {
+        state.commit = change;
+    }
     let newest = found.newest.max(base.meta.stamp);
     let store = Store::new(base.meta.clone(), found.entries, state);
     let logger = slog::Logger::root(slog::Discard, slog::o!());
     let node = RawNode::new(&config(id, &settings, base.meta.index), store, &logger)
         .map_err(|_| Error::BadRecord { record: LogIndex(journal.last()), what: "the members in it are no members" })?;
-    let mut member = RaftMember::assemble(id, settings, seed, node, journal, newest);
+    let mut member = RaftMember::assemble((id, from.seed), &start, settings, node, journal, newest);
     member.applied_before = applied.0;
     if anew {
         member.write(JournalRecord { base: Some(base), ..JournalRecord::default() }, effects)?;

@@ -4,7 +4,7 @@ use frieze_base::NodeId;
 use frieze_hlc::Hlc;
 
 use super::member::{RaftMember, ReadRequest};
-use super::message::{MemberChange, MemberEffect, RaftRole};
+use super::message::{BatchDurability, MemberChange, MemberEffect, RaftRole};
 use super::peer;
 use crate::error::Error;
 use crate::message::DataEnd;
@@ -23,9 +23,10 @@ impl RaftMember {
         if self.closing.len() >= max {
             return Err(Error::Overloaded { what: "instants waiting to close", max: max as u64 });
         }
-        // An entry without transactions: what comes after it is stamped above it, under any leader.
-        if self.newest < instant {
-            self.propose(clock, &[], 0, DataEnd::default())?;
+        // An entry without transactions: what comes after it is stamped above it, under any leader. The newest stamp
+        // that is known may be that of an entry that is in no log any more.
+        if self.newest_stamp(self.committed().0, self.last().0) < instant {
+            self.propose(clock, &[], 0, DataEnd::default(), BatchDurability::Memory)?;
         }
         self.closing.push(instant);
         Ok(())

@@ -13,7 +13,7 @@
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
 
-use super::message::{EntryKind, MemberChange, MemberEffect, Members, PeerEntry};
+use super::message::{BatchDurability, EntryKind, MemberChange, MemberEffect, Members, PeerEntry};
 use super::peer;
 use super::record::{self, JournalBase, JournalRecord};
 use super::recover::{JournalRead, MemberFrom};
@@ -120,7 +120,7 @@ impl Survivor {
         };
         let mut entries: Vec<PeerEntry> =
             changes.iter().map(|change| put(EntryKind::Change, peer::change_data(change))).collect();
-        let batch = record::encode_batch(stamp, 1, DataEnd::default(), body);
+        let batch = record::encode_batch(stamp, 1, DataEnd::default(), BatchDurability::Stable, body);
         entries.push(put(EntryKind::Normal, batch.into()));
         let base = found.base.filter(|_| anew).map(|base| JournalBase { needed: 0, ..base });
         let record = JournalRecord { term, vote: id.0.into(), commit: index, base, entries };

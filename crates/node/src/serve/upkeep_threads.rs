@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use frieze_base::Fault;
+use frieze_base::{Fault, MonoTime};
 use tracing::{debug, error, warn};
 
 use super::shared::{Shared, TEND_EVERY_NS};
@@ -65,13 +65,22 @@ fn chain_timers(shared: &Shared) {
 fn flush(shared: &Shared) {
     let mut tended = frieze_net::mono();
     let mut failed = false;
+    let mut due = frieze_net::mono();
     let mut servers = shared.parts.servers();
     while !shared.stopping.load(Ordering::Acquire) {
-        let woken = shared.wakes.flush.wait(shared.parts.flush_delay());
+        let delay = Duration::from_nanos(due.0.saturating_sub(frieze_net::mono().0));
+        shared.wakes.flush.wait(delay);
+        let planes = &shared.parts.planes;
+        planes.reply_durable();
+        let is_due = frieze_net::mono() >= due;
+        if !is_due && !planes.durability.is_wanted() {
+            continue;
+        }
+        due = MonoTime(frieze_net::mono().0 + shared.parts.flush_delay().as_nanos() as u64);
         shared.parts.service.sessions.tick();
         if !failed
-            && (woken || shared.parts.planes.is_dirty())
-            && let Err(fault) = shared.parts.planes.flush()
+            && planes.is_dirty()
+            && let Err(fault) = planes.flush()
         {
             error!("flush failed, the server is read-only from now on: {fault}");
             failed = true;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use frieze_base::{LogIndex, NodeId};
-use frieze_metalog::{Members, PeerKind, PeerMessage};
+use frieze_metalog::{Members, PeerKind, PeerMessage, RaftMember, RaftRole};
 
 /// A way to break members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,20 @@ pub enum MetalogBreak {
     ElectionsSlow,
     /// A member that does not lead neither names the leader nor answers.
     NoHints,
+    /// A member whose memory a loss of power took counts as if it had kept it.
+    ReturningCounts,
+    /// Messages do not say which process of their sender they are from.
+    LivesHidden,
+    /// A leader names an early entry as what a returning member has to reach.
+    GoalsEarly,
+    /// A member says that its log is on stable storage before it is.
+    FlushedEarly,
+    /// Learners learn of commits, and get states, that are not durable.
+    LearnersEarly,
+    /// Batches that must never be undone are acknowledged from memory.
+    BarriersFromMemory,
+    /// A leader does not say that its election may have lost entries.
+    LossesHidden,
 }
 
 impl MetalogBreak {
@@ -73,6 +87,13 @@ impl MetalogBreak {
         MetalogBreak::MoreVote,
         MetalogBreak::ElectionsSlow,
         MetalogBreak::NoHints,
+        MetalogBreak::ReturningCounts,
+        MetalogBreak::LivesHidden,
+        MetalogBreak::GoalsEarly,
+        MetalogBreak::FlushedEarly,
+        MetalogBreak::LearnersEarly,
+        MetalogBreak::BarriersFromMemory,
+        MetalogBreak::LossesHidden,
     ];
 }
 
@@ -111,6 +132,28 @@ impl MemberBreakState {
         places.extend(own);
         places.sort_unstable_by(|a, b| b.cmp(a));
         LogIndex(places.get(members.voters.len() / 2).copied().unwrap_or(0))
+    }
+
+    /// Breaks what an outgoing message says of its sender's memory.
+    pub(super) fn mangle_memory(&self, broken: MetalogBreak, message: &mut PeerMessage, member: &RaftMember) {
+        match (broken, message.kind) {
+            (MetalogBreak::LivesHidden, _) => message.life = 1,
+            (MetalogBreak::GoalsEarly, PeerKind::UpToDate) => {
+                let early = member.base().index;
+                (message.index, message.log_term) = (early, member.term_at(early).unwrap_or(0));
+            }
+            (MetalogBreak::FlushedEarly, PeerKind::Flushed) => {
+                message.index = member.last();
+                message.log_term = member.term_at(member.last()).unwrap_or(0);
+            }
+            (MetalogBreak::LearnersEarly, PeerKind::Append)
+                if member.role() == RaftRole::Leader && member.members().learners.contains(&message.to) =>
+            {
+                let end = LogIndex(message.index.0 + message.entries.len() as u64);
+                message.commit = member.committed().min(end);
+            }
+            _ => {}
+        }
     }
 
     /// Breaks an outgoing message. `own`: the last term and index of the sender's log.

@@ -4,11 +4,11 @@
 //! any member, and repeats the request under the same number until it is answered.
 
 use frieze_base::{LogIndex, NodeId};
-use frieze_metalog::{DataEnd, Error, MemberInput, RaftRole};
+use frieze_metalog::{BatchDurability, DataEnd, Error, MemberInput, RaftRole};
 
 use super::breakage::MetalogBreak;
 use super::host::HostEffect;
-use super::requests::{MemberResponse, MetalogRequest};
+use super::requests::{MemberResponse, MetalogRequest, is_barrier, is_sync};
 use super::state;
 use super::world::{MetalogEvent, MetalogWorld};
 use crate::violation::Verdict;
@@ -21,6 +21,19 @@ impl MetalogWorld {
         for wait in self.faults.ways(&mut self.rng, self.quiet) {
             self.after(wait, MetalogEvent::Told { client, attempt, answer });
         }
+    }
+
+    /// Answers requests that wait until their entries are durable.
+    pub(super) fn reply_durable(&mut self, id: NodeId) -> Verdict {
+        let Some(member) = self.hosts.get(&id).and_then(|host| host.member.as_ref()) else { return Ok(()) };
+        let (leads, durable) = (member.role() == RaftRole::Leader, member.durable());
+        let waiting = self.waiting.entry(id).or_default();
+        let ready: Vec<_> = waiting.syncs.extract_if(.., |(index, ..)| *index <= durable).collect();
+        for (index, ask, (client, attempt)) in ready.into_iter().filter(|_| leads) {
+            self.judge.durable(index);
+            self.respond(id, client, attempt, MemberResponse::Done(ask));
+        }
+        Ok(())
     }
 
     /// Answers reads that wait for entries that are executed now.
@@ -56,12 +69,21 @@ impl MetalogWorld {
             MetalogRequest::Put(ask)
                 if host.state.done.contains_key(&ask) && self.breakage != Some(MetalogBreak::RetriesRunAgain) =>
             {
+                if is_sync(ask) && !is_barrier(ask) {
+                    let applied = host.state.applied;
+                    self.waiting.entry(id).or_default().syncs.push((applied, ask, (client, attempt)));
+                    self.reply_durable(id)?;
+                    return self.give(id, MemberInput::FlushAll);
+                }
                 self.respond(id, client, attempt, MemberResponse::Done(ask));
                 return Ok(());
             }
             MetalogRequest::Put(ask) => {
                 let filling = self.rng.below(200) as usize;
-                MemberInput::Propose { body: state::encode(ask, filling), count: 1, data_end: DataEnd::default() }
+                let is_stable = is_barrier(ask) && self.breakage != Some(MetalogBreak::BarriersFromMemory);
+                let durability = if is_stable { BatchDurability::Stable } else { BatchDurability::Memory };
+                let body = state::encode(ask, filling);
+                MemberInput::Propose { body, count: 1, data_end: DataEnd::default(), durability }
             }
             MetalogRequest::Read => match self.breakage {
                 Some(MetalogBreak::ReadsAnywhere) => return self.show_at_once(id, client, attempt),
@@ -112,6 +134,7 @@ impl MetalogWorld {
         waiting.puts.values_mut().for_each(|waits| waits.retain(|wait| *wait != (client, attempt)));
         waiting.reads.retain(|_, wait| *wait != (client, attempt));
         waiting.closes.retain(|(_, c, a)| (*c, *a) != (client, attempt));
+        waiting.syncs.retain(|(_, _, wait)| *wait != (client, attempt));
     }
 
     fn show_at_once(&mut self, id: NodeId, client: u64, attempt: u64) -> Verdict {

@@ -34,7 +34,10 @@ pub(super) enum HostEffect {
         role: RaftRole,
         term: u64,
         leader: Option<NodeId>,
+        lost_after: Option<Hlc>,
     },
+    /// A majority has the log on stable storage up to here, it says.
+    Durable,
     Changed,
     Refused(Error),
     ReadAt {
@@ -94,6 +97,12 @@ pub(super) struct Host {
     memory: MemberBreakState,
     /// Next state of a store that lags behind.
     lagging: Option<MemberState>,
+    /// State that waits until the log is on stable storage so far.
+    unstored: Option<MemberState>,
+    /// States for learners, until they are durable.
+    states_out: Vec<(PeerMessage, Rc<MemberState>)>,
+    /// No loss of power took what an earlier process had in memory.
+    kept_memory: bool,
 }
 
 impl Host {
@@ -118,6 +127,9 @@ impl Host {
             breakage,
             memory: MemberBreakState::default(),
             lagging: None,
+            unstored: None,
+            states_out: Vec::new(),
+            kept_memory: true,
         }
     }
 
@@ -126,14 +138,14 @@ impl Host {
         self.memory.founders = from.members.clone();
         self.state.applied = from.index;
         self.stored = Stored { state: self.state.clone(), installed: Some(from.clone()) };
-        let (member, effects) = RaftMember::found(self.id, self.settings.clone(), seed, from.clone());
+        let (member, effects) = RaftMember::found(self.id, self.settings.clone(), (seed, self.life + 1), from.clone());
         self.begin(member, effects)
     }
 
     /// Waits to be added to it.
     pub(super) fn join(&mut self, seed: u64, founders: &Members) -> Vec<HostEffect> {
         self.memory.founders = founders.clone();
-        let (member, effects) = RaftMember::join(self.id, self.settings.clone(), seed);
+        let (member, effects) = RaftMember::join(self.id, self.settings.clone(), (seed, self.life + 1));
         self.begin(member, effects)
     }
 
@@ -151,6 +163,8 @@ impl Host {
     /// The process, or the power, is gone.
     pub(super) fn crash(&mut self, kind: CrashKind) {
         self.disk.crash(kind);
+        self.kept_memory &= kind == CrashKind::Process;
+        (self.unstored, self.states_out) = (None, Vec::new());
         self.life += 1;
         self.member = None;
         self.files = no_files(&self.disk);
@@ -165,8 +179,17 @@ impl Host {
             self.forget_suffix();
         }
         self.state = self.stored.state.clone();
-        let from =
-            MemberFrom { id: self.id, seed, applied: self.state.applied, installed: self.stored.installed.clone() };
+        let counts = [MetalogBreak::SuffixForgotten, MetalogBreak::ReturningCounts].map(Some).contains(&self.breakage);
+        let from = MemberFrom {
+            id: self.id,
+            seed,
+            life: self.life + 1,
+            kept_memory: self.kept_memory || counts,
+            // A real machine makes a bound durable before it gives or acknowledges a stamp.
+            stamp_bound: self.stamp,
+            applied: self.state.applied,
+            installed: self.stored.installed.clone(),
+        };
         let mut files = no_files(&self.disk);
         let mut recovered = match RaftMember::recover(self.settings.clone(), &from, &mut files) {
             // No client received an answer.
@@ -271,7 +294,7 @@ impl Host {
                 return;
             }
             match effect {
-                MemberEffect::Append { record, roll, segment, offset, bytes } => {
+                MemberEffect::Append { record, roll, segment, offset, bytes, .. } => {
                     let input = match self.files.write(roll, segment, offset, &bytes) {
                         Ok(()) => {
                             self.written = record;
@@ -294,7 +317,13 @@ impl Host {
                     let stale = self.breakage == Some(MetalogBreak::SnapshotStale);
                     let mut state = if stale { self.stored.state.clone() } else { self.state.clone() };
                     state.applied = meta.index;
-                    self.send(message, Some(Rc::new(state)), done);
+                    let member = self.member.as_ref().expect("it asked for this");
+                    let early = self.breakage == Some(MetalogBreak::LearnersEarly);
+                    if member.members().learners.contains(&message.to) && member.durable() < meta.index && !early {
+                        self.states_out.push((message, Rc::new(state)));
+                    } else {
+                        self.send(message, Some(Rc::new(state)), done);
+                    }
                 }
                 MemberEffect::Install { meta } => {
                     let state = self.received.remove(&meta.index.0).expect("the state comes before its message");
@@ -322,7 +351,21 @@ impl Host {
                 MemberEffect::ReadFailed { token, .. } => done.push(HostEffect::ReadFailed { token }),
                 MemberEffect::Closed { at } => done.push(HostEffect::Closed(at)),
                 MemberEffect::NotClosed { .. } => done.push(HostEffect::NotClosed),
-                MemberEffect::Role { role, term, leader } => done.push(HostEffect::Role { role, term, leader }),
+                MemberEffect::Role { role, term, leader, lost_after } => {
+                    let lost_after = lost_after.filter(|_| self.breakage != Some(MetalogBreak::LossesHidden));
+                    done.push(HostEffect::Role { role, term, leader, lost_after });
+                }
+                MemberEffect::Durable { index } => {
+                    done.push(HostEffect::Durable);
+                    let is_durable = |(message, _): &mut (PeerMessage, _)| {
+                        message.snapshot.as_ref().is_some_and(|meta| meta.index <= index)
+                    };
+                    for (message, state) in self.states_out.extract_if(.., is_durable).collect::<Vec<_>>() {
+                        self.send(message, Some(state), done);
+                    }
+                }
+                MemberEffect::FlushNow => {}
+                MemberEffect::UpToDate => self.kept_memory = true,
                 MemberEffect::Changed { .. } => done.push(HostEffect::Changed),
                 MemberEffect::Failed(error) => done.push(HostEffect::Failed(error)),
             }
@@ -333,6 +376,7 @@ impl Host {
         if let (Some(broken), Some(member)) = (self.breakage, &self.member) {
             let own = (member.term_at(member.last()).unwrap_or(0), member.last().0);
             self.memory.mangle(broken, &mut message, own, member.members());
+            self.memory.mangle_memory(broken, &mut message, member);
         }
         done.push(HostEffect::Sent(message, state));
     }
@@ -371,12 +415,21 @@ impl Host {
         if self.member.is_none() {
             return Vec::new();
         }
-        let next = match self.breakage {
-            Some(MetalogBreak::TruncatesEarly) => self.lagging.replace(self.state.clone()),
-            _ => Some(self.state.clone()),
+        // Tables hold what the log has on stable storage.
+        let flushed = self.member.as_ref().map_or(LogIndex(0), RaftMember::flushed);
+        let candidate = self.unstored.take().filter(|state| state.applied >= self.stored.state.applied);
+        let next = candidate.unwrap_or_else(|| self.state.clone());
+        let through = if next.applied <= flushed {
+            let lagging = self.breakage == Some(MetalogBreak::TruncatesEarly);
+            let (applied, next) = (next.applied, if lagging { self.lagging.replace(next) } else { Some(next) });
+            self.stored.state = next.unwrap_or_else(|| self.stored.state.clone());
+            self.unstored = Some(self.state.clone());
+            applied
+        } else {
+            self.unstored = Some(next);
+            self.stored.state.applied
         };
-        self.stored.state = next.unwrap_or_else(|| self.stored.state.clone());
-        let through = LogIndex(self.state.applied.0.saturating_sub(kept));
+        let through = LogIndex(through.0.saturating_sub(kept));
         self.cut |= through > LogIndex(1);
         self.input(at_us, MemberInput::Truncate { through })
     }

@@ -1,6 +1,6 @@
 //! Invariants of a metalog, under all faults of its members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
@@ -28,6 +28,12 @@ pub(super) struct Judge {
     done: BTreeMap<PutId, u64>,
     /// Nothing may be stamped at or below it any more.
     closed: Hlc,
+    /// Entries up to it were said to be durable to a client, or must never be undone and were executed.
+    durable: u64,
+    /// The entries themselves.
+    entries: Vec<Option<LogEntry>>,
+    /// Requests that a loss of power took, each from an entry that was on no stable storage.
+    lost: BTreeSet<PutId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +88,7 @@ impl Judge {
                     );
                 }
                 self.canon.push(found);
+                self.entries.push(entry.cloned());
                 if let Some(entry) = entry {
                     if entry.stamp <= self.state.stamp {
                         return broken(
@@ -152,10 +159,56 @@ impl Judge {
     /// A client receives the answer that its request is done.
     pub(super) fn answered(&mut self, ask: PutId) -> Verdict {
         let Some(index) = self.done.get(&ask) else {
+            if self.lost.contains(&ask) {
+                return Ok(());
+            }
             return broken(Rule::Durable, format!("request {ask:?} is said to be done, and is nowhere"));
         };
         self.on_response = self.on_response.max(*index);
         Ok(())
+    }
+
+    /// Clients may rely on entries up to `index` from now on, whatever power is lost.
+    pub(super) fn durable(&mut self, index: LogIndex) {
+        self.durable = self.durable.max(index.0);
+    }
+
+    /// A new leader says that entries stamped above `after` may be lost. What it lacks is lost. Returns the last entry
+    /// that is left.
+    pub(super) fn lost(&mut self, host: &Host, after: Hlc) -> Verdict<u64> {
+        let member = host.member.as_ref().expect("it leads");
+        let base = member.base().index.0.max(self.origin);
+        let has = |index: u64| {
+            index <= base
+                || member.term_at(LogIndex(index)) == Some(self.canon[(index - self.origin - 1) as usize].term)
+        };
+        let first = (self.origin + 1..=self.last()).find(|index| !has(*index)).unwrap_or(self.last() + 1);
+        for index in first..=self.last() {
+            let stamp = self.canon[(index - self.origin - 1) as usize].stamp;
+            if index <= self.durable || (stamp > Hlc::ZERO && stamp <= after) {
+                let what = format!(
+                    "member {} leads without entry {index}, stamped {stamp}: up to {} all is durable, and the loss is \
+                     said to begin after {after}",
+                    host.id, self.durable
+                );
+                return broken(Rule::Durable, what);
+            }
+        }
+        let left = (first - 1 - self.origin) as usize;
+        for entry in self.entries.drain(left..).flatten() {
+            self.lost.extend(decode(&entry.body));
+        }
+        self.canon.truncate(left);
+        self.states.truncate(left);
+        self.terms.truncate(left);
+        self.done.retain(|_, index| *index < first);
+        self.state = MemberState::default();
+        for entry in self.entries.iter().flatten() {
+            self.state.execute(entry, false);
+        }
+        self.lost.retain(|ask| !self.done.contains_key(ask));
+        self.on_response = self.on_response.min(first - 1);
+        Ok(first - 1)
     }
 
     /// A client receives a state; when it asked, everything up to `floor` had been answered.

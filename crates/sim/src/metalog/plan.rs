@@ -36,6 +36,8 @@ pub struct MetalogOutcome {
     pub faults: u64,
     /// Elections won.
     pub elections: u64,
+    /// Those of them that may have lost entries.
+    pub losses: u64,
     /// States installed instead of logs.
     pub installs: u64,
     /// Count of membership changes.
@@ -47,7 +49,10 @@ pub struct MetalogOutcome {
 impl MetalogOutcome {
     /// How much happened, in words.
     pub fn counts(&self) -> String {
-        let MetalogOutcome { answered, faults, elections, installs, changes, .. } = self;
-        format!("{answered} answers, {faults} faults, {elections} elections, {installs} installs, {changes} changes")
+        let MetalogOutcome { answered, faults, elections, losses, installs, changes, .. } = self;
+        format!(
+            "{answered} answers, {faults} faults, {elections} elections, {losses} losses, {installs} installs, \
+             {changes} changes"
+        )
     }
 }

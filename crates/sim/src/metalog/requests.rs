@@ -14,6 +14,16 @@ pub(super) enum MetalogRequest {
     Close,
 }
 
+/// True if the client waits until its request is durable.
+pub(super) fn is_sync(ask: PutId) -> bool {
+    ask.1.is_multiple_of(3)
+}
+
+/// True if the batch of the request is one that must never be undone.
+pub(super) fn is_barrier(ask: PutId) -> bool {
+    ask.1.is_multiple_of(10)
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MemberResponse {
     Done(PutId),
@@ -43,4 +53,6 @@ pub(super) struct PendingRequests {
     pub(super) reads: BTreeMap<u64, (u64, u64)>,
     pub(super) shows: Vec<(LogIndex, u64, u64)>,
     pub(super) closes: Vec<(Hlc, u64, u64)>,
+    /// Requests that are executed and wait until their entry is durable.
+    pub(super) syncs: Vec<(LogIndex, PutId, (u64, u64))>,
 }

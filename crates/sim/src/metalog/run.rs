@@ -17,6 +17,7 @@ pub fn run_metalog(plan: &MetalogPlan) -> MetalogOutcome {
         answered: world.answered,
         faults: world.faults.count,
         elections: world.elections,
+        losses: world.losses,
         installs: world.installs,
         changes: world.changes,
         violation,

@@ -15,7 +15,7 @@ use super::fault_plan::MetalogFaults;
 use super::host::{Host, HostEffect};
 use super::judge::Judge;
 use super::plan::MetalogPlan;
-use super::requests::{MemberResponse, MetalogClient, MetalogRequest, PendingRequests};
+use super::requests::{MemberResponse, MetalogClient, MetalogRequest, PendingRequests, is_barrier, is_sync};
 use super::state::{self, MemberState};
 use crate::schedule::Schedule;
 use crate::trace::Trace;
@@ -70,6 +70,7 @@ pub(super) struct MetalogWorld {
     pub(super) next_token: u64,
     pub(super) answered: u64,
     pub(super) elections: u64,
+    pub(super) losses: u64,
     pub(super) installs: u64,
     pub(super) changes: u64,
     pub(super) asks: u64,
@@ -110,6 +111,7 @@ impl MetalogWorld {
             next_token: 0,
             answered: 0,
             elections: 0,
+            losses: 0,
             installs: 0,
             changes: 0,
             asks: plan.asks,
@@ -409,7 +411,16 @@ impl MetalogWorld {
                     self.judge.executed(host, (from, after), &terms, &entries)?;
                     for entry in &entries {
                         let Some(ask) = state::decode(&entry.body) else { continue };
-                        let waits = self.waiting.entry(id).or_default().puts.remove(&ask).unwrap_or_default();
+                        if is_barrier(ask) {
+                            self.judge.durable(entry.index);
+                        }
+                        let waiting = self.waiting.entry(id).or_default();
+                        let waits = waiting.puts.remove(&ask).unwrap_or_default();
+                        if is_sync(ask) && !is_barrier(ask) && !waits.is_empty() {
+                            waiting.syncs.extend(waits.into_iter().map(|wait| (entry.index, ask, wait)));
+                            self.give(id, MemberInput::FlushAll)?;
+                            continue;
+                        }
                         for (client, attempt) in waits {
                             self.respond(id, client, attempt, MemberResponse::Done(ask));
                         }
@@ -421,12 +432,18 @@ impl MetalogWorld {
                     self.trace.numbers(&[id.0.into(), 79, mark.applied.0], || format!("member {id} installs {mark:?}"));
                     self.judge.same_state(self.hosts.get(&id).expect("it did something"), mark)?;
                 }
-                HostEffect::Role { role, term, leader } => {
+                HostEffect::Durable => self.reply_durable(id)?,
+                HostEffect::Role { role, term, leader, lost_after } => {
                     self.trace.numbers(&[id.0.into(), 80, term], || {
                         format!("member {id}: {role:?} in {term}, {leader:?} leads")
                     });
                     if role == RaftRole::Leader {
                         self.elections += 1;
+                        if let Some(after) = lost_after {
+                            self.losses += 1;
+                            let last = self.judge.lost(self.hosts.get(&id).expect("it did something"), after)?;
+                            self.clients.values_mut().for_each(|client| client.floor = client.floor.min(last));
+                        }
                         self.judge.leads(self.hosts.get(&id).expect("it did something"), term)?;
                     } else {
                         self.redirect_clients(id, leader);

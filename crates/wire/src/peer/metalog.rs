@@ -59,7 +59,7 @@ pub enum MetalogKind {
     Unknown = 0,
     /// Entries, or none to probe.
     Append = 1,
-    /// They are on stable storage, or do not fit.
+    /// They are in memory, or do not fit.
     Appended = 2,
     /// Vote for me.
     AskVote = 3,
@@ -81,6 +81,14 @@ pub enum MetalogKind {
     AskReadIndex = 11,
     /// So far.
     ReadIndex = 12,
+    /// The receiver is up to date with this entry.
+    UpToDate = 13,
+    /// The sender's log is on stable storage up to here.
+    Flushed = 14,
+    /// A majority has the log on stable storage up to here.
+    Durable = 15,
+    /// Flush the journal: a client waits.
+    FlushNow = 16,
 }
 
 /// One message of the Raft log, or a part of one: all parts have the same fields, and carry the payload in order.
@@ -107,7 +115,7 @@ pub struct MetalogMessage {
     /// No.
     #[prost(bool, tag = "7")]
     pub reject: bool,
-    /// Where to try next.
+    /// Where to try next; with [`MetalogKind::UpToDate`] the receiver's process that is meant.
     #[prost(uint64, tag = "8")]
     pub hint: u64,
     /// Names a request, or the reason of a vote.
@@ -128,6 +136,21 @@ pub struct MetalogMessage {
     /// How many there are.
     #[prost(uint32, tag = "14")]
     pub parts: u32,
+    /// Number of the sender's process among those of its node.
+    #[prost(uint64, tag = "15")]
+    pub life: u64,
+    /// What the sender had in memory is lost, and it is not up to date yet.
+    #[prost(bool, tag = "16")]
+    pub returning: bool,
+    /// The newest life of the receiver that the sender knows; 0 for none.
+    #[prost(uint64, tag = "17")]
+    pub for_life: u64,
+    /// With votes: no entry that the sender ever acknowledged is stamped above it.
+    #[prost(uint64, tag = "18")]
+    pub newest: u64,
+    /// The sender is a voter, as far as it knows.
+    #[prost(bool, tag = "19")]
+    pub votes: bool,
 }
 
 /// A piece of a state. The payload: items, each length of the key, length of the value (4 bytes each, little-endian),

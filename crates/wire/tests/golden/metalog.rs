@@ -31,6 +31,8 @@ fn entries() -> MetalogMessage {
         parted: 9,
         part: 1,
         parts: 2,
+        life: 12,
+        for_life: 3,
         ..MetalogMessage::default()
     }
 }
@@ -46,6 +48,9 @@ fn question() -> MetalogMessage {
         reject: true,
         hint: 18,
         context: b"CampaignTransfer".to_vec(),
+        returning: true,
+        newest: 0x0605_0403_0201_0008,
+        votes: true,
         ..MetalogMessage::default()
     }
 }

@@ -7,8 +7,8 @@ use frieze_hlc::Hlc;
 
 use crate::message::{DataEnd, JournalSegment, LogEntry};
 use crate::raft::{
-    MemberChange, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members, PeerMessage,
-    RaftMember, RaftRole, SnapshotMeta,
+    BatchDurability, MemberChange, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members,
+    PeerMessage, RaftMember, RaftRole, SnapshotMeta,
 };
 use crate::{Error, Mend, SegmentSource};
 
@@ -46,6 +46,9 @@ impl MemberFiles {
 pub(super) struct One {
     pub(super) member: RaftMember,
     pub(super) files: MemberFiles,
+    /// The files as they were at the last flush.
+    pub(super) flushed: MemberFiles,
+    pub(super) life: u64,
     /// Flushes end at once.
     pub(super) flushes: bool,
     pub(super) written: LogIndex,
@@ -63,6 +66,12 @@ pub(super) struct RaftGroup {
     stamp: u64,
 }
 
+/// A batch that is acknowledged from memory.
+pub(super) fn propose(body: Vec<u8>) -> MemberInput {
+    let (data_end, durability) = (DataEnd::default(), BatchDurability::Memory);
+    MemberInput::Propose { body, count: 1, data_end, durability }
+}
+
 pub(super) fn settings() -> MemberSettings {
     MemberSettings { segment_bytes: 2048, promote_lag: 1, ..MemberSettings::default() }
 }
@@ -77,7 +86,7 @@ impl RaftGroup {
         let mut group =
             RaftGroup { ones: BTreeMap::new(), under_way: VecDeque::new(), settings: settings(), stamp: 100 };
         for id in 1..=count {
-            let (member, effects) = RaftMember::found(NodeId(id), settings(), id.into(), founders(count));
+            let (member, effects) = RaftMember::found(NodeId(id), settings(), (id.into(), 1), founders(count));
             group.add(id, member, effects, Some(founders(count)));
         }
         group
@@ -88,6 +97,8 @@ impl RaftGroup {
         let one = One {
             member,
             files: MemberFiles::default(),
+            flushed: MemberFiles::default(),
+            life: 1,
             flushes: true,
             written: LogIndex(0),
             executed: Vec::new(),
@@ -101,7 +112,7 @@ impl RaftGroup {
 
     /// A member that waits to be added.
     pub(super) fn join(&mut self, id: u32) {
-        let (member, effects) = RaftMember::join(NodeId(id), settings(), id.into());
+        let (member, effects) = RaftMember::join(NodeId(id), settings(), (id.into(), 1));
         self.add(id, member, effects, None);
     }
 
@@ -109,6 +120,9 @@ impl RaftGroup {
         self.stamp += 10;
         let mut effects = Vec::new();
         let one = self.ones.get_mut(&id).unwrap();
+        if matches!(input, MemberInput::Persisted { .. }) {
+            one.flushed = one.files.clone();
+        }
         let stamp = Hlc(self.stamp).max(one.member.newest().next());
         one.member.step(stamp, input, &mut effects);
         self.obey(id, effects);
@@ -119,7 +133,7 @@ impl RaftGroup {
         for effect in effects {
             let one = self.ones.get_mut(&id).unwrap();
             match effect {
-                MemberEffect::Append { record, roll, segment, offset, bytes } => {
+                MemberEffect::Append { record, roll, segment, offset, bytes, .. } => {
                     one.files.write(roll, segment, offset, &bytes);
                     one.written = record;
                     inputs.push(MemberInput::Appended { record });
@@ -194,7 +208,7 @@ impl RaftGroup {
 
     pub(super) fn propose(&mut self, id: u32, words: &str) {
         let body = words.as_bytes().to_vec();
-        self.give(id, MemberInput::Propose { body, count: 1, data_end: DataEnd::default() });
+        self.give(id, propose(body));
     }
 
     pub(super) fn change(&mut self, change: MemberChange) {
@@ -228,8 +242,23 @@ impl RaftGroup {
 
     /// Starts a member again from its files and a store that holds entries up to `applied`.
     pub(super) fn restart(&mut self, id: u32, applied: LogIndex) -> Result<(), Error> {
+        self.begin_again(id, applied, true)
+    }
+
+    /// A loss of power: what no flush covered is lost, and the member starts again.
+    pub(super) fn lose_power(&mut self, id: u32) {
         let one = self.ones.get_mut(&id).unwrap();
-        let from = MemberFrom { id: NodeId(id), seed: 99 + u64::from(id), applied, installed: one.installed.clone() };
+        one.files = one.flushed.clone();
+        let installed = one.installed.as_ref().map_or(LogIndex(0), |meta| meta.index);
+        self.begin_again(id, installed, false).unwrap();
+    }
+
+    fn begin_again(&mut self, id: u32, applied: LogIndex, kept_memory: bool) -> Result<(), Error> {
+        let one = self.ones.get_mut(&id).unwrap();
+        one.life += 1;
+        let stamp_bound = Hlc(self.stamp).max(one.member.newest());
+        let (seed, life, installed) = (99 + u64::from(id), one.life, one.installed.clone());
+        let from = MemberFrom { id: NodeId(id), seed, life, kept_memory, stamp_bound, applied, installed };
         let MemberRecovered { member, report, mend, effects } =
             RaftMember::recover(self.settings.clone(), &from, &mut one.files)?;
         for one_mend in mend {

@@ -6,7 +6,7 @@ use frieze_hlc::Hlc;
 use super::group::RaftGroup;
 use crate::raft::{EntryKind, MemberEffect, MemberInput, Members, PeerEntry, PeerKind, PeerMessage, SnapshotMeta};
 
-const KINDS: [PeerKind; 12] = [
+const KINDS: [PeerKind; 16] = [
     PeerKind::Append,
     PeerKind::Appended,
     PeerKind::AskVote,
@@ -19,6 +19,10 @@ const KINDS: [PeerKind; 12] = [
     PeerKind::TimeoutNow,
     PeerKind::AskReadIndex,
     PeerKind::ReadIndex,
+    PeerKind::UpToDate,
+    PeerKind::Flushed,
+    PeerKind::Durable,
+    PeerKind::FlushNow,
 ];
 
 /// Numbers that are near something, or far from everything.
@@ -61,12 +65,17 @@ fn made_up(rng: &mut Rng, to: u32, last: u64, term: u64) -> PeerMessage {
         context: (0..rng.below(30)).map(|_| rng.next() as u8).collect::<Vec<u8>>().into(),
         entries,
         snapshot: rng.chance(3).then_some(meta),
+        life: number(rng, 1),
+        returning: rng.chance(2),
+        for_life: number(rng, 1),
+        newest: Hlc(rng.next() >> 8),
+        votes: rng.chance(2),
     }
 }
 
 /// A real message with one field made up.
 fn twisted(rng: &mut Rng, mut message: PeerMessage, other: PeerMessage) -> PeerMessage {
-    match rng.below(9) {
+    match rng.below(11) {
         0 => message.kind = other.kind,
         1 => message.term = other.term,
         2 => message.log_term = other.log_term,
@@ -75,6 +84,8 @@ fn twisted(rng: &mut Rng, mut message: PeerMessage, other: PeerMessage) -> PeerM
         5 => message.hint = other.hint,
         6 => message.reject = !message.reject,
         7 => message.entries = other.entries,
+        8 => message.life = other.life,
+        9 => message.returning = !message.returning,
         _ => message.snapshot = other.snapshot,
     }
     message

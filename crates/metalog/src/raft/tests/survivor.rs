@@ -9,7 +9,15 @@ use crate::raft::{MemberChange, MemberEffect, MemberFrom, RaftRole, Survivor};
 /// Lets `id` go on alone from its files, and starts it.
 fn go_on(group: &mut RaftGroup, id: u32, applied: LogIndex) -> (LogIndex, LogIndex) {
     let one = group.ones.get_mut(&id).unwrap();
-    let from = MemberFrom { id: NodeId(id), seed: 0, applied, installed: one.installed.clone() };
+    let from = MemberFrom {
+        id: NodeId(id),
+        seed: 0,
+        life: 9,
+        kept_memory: true,
+        stamp_bound: crate::raft::tests::survivor::Hlc::ZERO,
+        applied,
+        installed: one.installed.clone(),
+    };
     let survivor = Survivor::read(&settings(), &from, &mut one.files).unwrap();
     let (known, last) = (survivor.known(), survivor.last());
     let stamp = Hlc(survivor.newest().0 + 1000);
