@@ -110,6 +110,7 @@ levels! {
     ClusterState in "metadata": "the control plane as the metalog decided it";
     ClusterChanges in "metadata": "decisions that the server has not acted on";
     YoungVersions in "metadata": "changes of names that the store does not have, and the order in which it gets them";
+    EntryStamps in "metadata": "stamps of directories' entries that the store does not have";
     NextVersionTable in "metadata": "the tree of the store that replaces the one in use";
     VersionTable in "metadata": "the tree of the store in use";
     StateName in "metadata": "the name of the state that was received last";

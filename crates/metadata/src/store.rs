@@ -11,11 +11,15 @@
 //! value. A version may be written again in its place, under its stamp: the younger value counts. That of a session is
 //! also removed, as long as nothing names the session.
 //!
+//! Changes of a directory's entries have no versions of its inode: the versions are computed from pages of stamps
+//! (`entry_pages.rs`), and readers find them as if they were stored.
+//!
 //! Beside the versions lies the *index of time* (`time_index.rs`): which keys changed when, so that the changes of an
 //! interval are read without walking the tree.
 
 mod batch;
 mod clean_start_image;
+mod entry_pages;
 mod keys;
 mod load;
 mod lsm;

@@ -12,6 +12,7 @@ use frieze_wire::txn::{Caller, Op, Outcome, Target, Transaction};
 use prost::Message;
 
 use crate::cause::StoredCause;
+use crate::entry_stamps::{EntryStamp, EntryStampPage};
 use crate::error::Error;
 use crate::history::KeyVersion;
 use crate::inode::Inode;
@@ -43,6 +44,8 @@ pub(crate) struct TxnRun<'a> {
 struct DirtyInode {
     id: InodeId,
     causes: Vec<StoredCause>,
+    /// More of it changed than the times of a directory.
+    is_edited: bool,
 }
 
 /// What an operation that succeeded answers.
@@ -172,7 +175,13 @@ impl Namespace {
     /// Makes a version of every inode touched.
     fn seal(&mut self, run: TxnRun<'_>) {
         let TxnRun { session, caller, stamp, changes, touched, .. } = run;
-        for DirtyInode { id, causes } in touched {
+        for DirtyInode { id, causes, is_edited } in touched {
+            if !is_edited && causes.is_empty() {
+                let page = EntryStampPage::new(EntryStamp { stamp, session, uid: caller.uid });
+                let value = Some(page.bytes().to_vec());
+                changes.push(KeyVersion { key: VersionKey::EntryStamps(id).encode(), stamp, value });
+                continue;
+            }
             let inode = self.inodes.trimmed(id).expect("what was touched is in memory");
             let has_grants = !inode.grants().is_empty();
             let stored = StoredInode::of(&inode, session, caller.uid, causes);
@@ -251,22 +260,28 @@ impl Namespace {
 
     /// An inode to be changed by this transaction, which will become a version of it.
     pub(crate) fn edit(&mut self, run: &mut TxnRun<'_>, id: InodeId) -> &mut Inode {
-        run.touch(id);
+        run.touch(id).is_edited = true;
         self.count_before(id);
         let inode = self.inodes.get_mut(id).expect("the operation has looked at it");
         inode.from = run.stamp;
         inode
     }
 
-    /// A name comes to, goes from or changes its meaning in a directory.
-    pub(crate) fn directory_changed(&mut self, run: &mut TxnRun<'_>, id: InodeId) -> &mut Inode {
-        let stamp = run.stamp;
-        let directory = self.edit(run, id);
-        directory.ctime = stamp;
-        directory.mtime_stamp = stamp;
-        directory.mtime_ns = stamp.unix_ns();
-        directory.size_as_of = stamp;
-        directory
+    /// A name comes to, goes from or changes its meaning in a directory. Its times alone become a stamp of its entries,
+    /// not a version of it.
+    pub(crate) fn directory_changed(&mut self, run: &mut TxnRun<'_>, id: InodeId) {
+        run.touch(id);
+        self.inodes.get_mut(id).expect("the operation has looked at it").change_entries(run.stamp);
+    }
+
+    /// The same of a directory that gains and loses subdirectories.
+    pub(crate) fn subdirectories_changed(&mut self, run: &mut TxnRun<'_>, id: InodeId, (more, fewer): (u32, u32)) {
+        self.directory_changed(run, id);
+        if (more, fewer) != (0, 0) {
+            let links = &mut self.edit(run, id).links;
+            // A directory that goes may have fewer than none in between.
+            *links = *links + more - fewer;
+        }
     }
 
     pub(crate) fn set_entry(
@@ -329,7 +344,7 @@ impl TxnRun<'_> {
             false => self.touched_at.get(&id).copied(),
         };
         let at = at.unwrap_or_else(|| {
-            self.touched.push(DirtyInode { id, causes: Vec::new() });
+            self.touched.push(DirtyInode { id, causes: Vec::new(), is_edited: false });
             if self.touched.len() > TOUCHED_SCANNED_MAX {
                 let known = self.touched_at.len();
                 let ids = self.touched.iter().map(|touched| touched.id).enumerate().skip(known);

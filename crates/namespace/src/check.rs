@@ -11,10 +11,11 @@ use frieze_hlc::Hlc;
 use frieze_wire::forget::decode_ids;
 use frieze_wire::message::FileKind;
 
+use crate::entry_stamps::{entry_stamps_of, visit_entry_stamps};
 use crate::error::Error;
 use crate::history::VersionHistory;
 use crate::inode::Inode;
-use crate::key::{VersionKey, keeps_versions};
+use crate::key::{ENTRY_STAMPS, VersionKey, keeps_versions};
 use crate::patch::PatchSource;
 use crate::stored::{
     StoredEntry, StoredForgotten, StoredForgottenInodes, StoredFormat, StoredInode, StoredSession, StoredSnapshot,
@@ -66,15 +67,22 @@ struct HistoryCheck<'a> {
 impl HistoryCheck<'_> {
     fn versions(&mut self) -> Result<(), Fault> {
         let HistoryCheck { history, wrong, counts, .. } = self;
-        for letter in b'A'..=b'Z' {
-            // The index of time has its own form, and can be made again.
-            if letter == b'T' || !keeps_versions(&[letter]) {
-                continue;
-            }
+        // Pages of stamps come first, so that each damaged one is named: the versions of a directory that has one
+        // cannot be read, which ends the check. The index of time has its own form, and can be made again.
+        let letters =
+            (b'A'..=b'Z').filter(|letter| ![ENTRY_STAMPS, b'T'].contains(letter) && keeps_versions(&[*letter]));
+        for letter in [ENTRY_STAMPS].into_iter().chain(letters) {
             history.versions(&[letter], &[], Hlc::ZERO, Hlc::MAX, &mut |key, stamp, value| {
-                counts.versions += 1;
-                if let Err(error) = read(key, stamp, value) {
-                    wrong(format!("{} at {stamp} cannot be read: {error}", shown(key)));
+                // A page is no version: those that it stands for are shown as versions of inodes.
+                counts.versions += u64::from(letter != ENTRY_STAMPS);
+                let damage = match (entry_stamps_of(key), value) {
+                    (Some(directory), Some(page)) => {
+                        visit_entry_stamps(directory, stamp, page, &mut |_| true).err().map(|fault| fault.to_string())
+                    }
+                    _ => read(key, stamp, value).err().map(|error| error.to_string()),
+                };
+                if let Some(damage) = damage {
+                    wrong(format!("{} at {stamp} cannot be read: {damage}", shown(key)));
                 }
                 true
             })?;
@@ -238,7 +246,8 @@ fn read(key: &[u8], stamp: Hlc, value: Option<&[u8]>) -> Result<(), Error> {
             if whole { Ok(()) } else { Err(Error::Corrupt { what: "forgotten inodes" }) }
         }
         VersionKey::Inode(_) => StoredInode::read(stamp, value, Arc::new).map(drop),
-        VersionKey::Link(..) | VersionKey::Outcome(..) => Ok(()),
+        // A page is read as one.
+        VersionKey::EntryStamps(_) | VersionKey::Link(..) | VersionKey::Outcome(..) => Ok(()),
         VersionKey::Snapshot(_) => decode::<StoredSnapshot>(value, "snapshot").map(drop),
         VersionKey::Session(_) => decode::<StoredSession>(value, "session").map(drop),
         VersionKey::Xattr(..) => decode::<StoredXattr>(value, "extended attribute").map(drop),
@@ -252,6 +261,7 @@ fn shown(key: &[u8]) -> String {
             format!("the name {:?} in directory {parent}", String::from_utf8_lossy(name))
         }
         Some(VersionKey::Inode(id)) => format!("inode {id}"),
+        Some(VersionKey::EntryStamps(id)) => format!("the page of entry stamps of directory {id}"),
         Some(VersionKey::Xattr(id, name)) => format!("attribute {:?} of inode {id}", String::from_utf8_lossy(name)),
         Some(key) => format!("{key:?}"),
         None => format!("the key {key:02x?}"),

@@ -168,6 +168,15 @@ impl FileLayout {
 }
 
 impl Inode {
+    /// Entries of a directory changed: its times, and nothing else.
+    pub(crate) fn change_entries(&mut self, stamp: Hlc) {
+        self.from = stamp;
+        self.ctime = stamp;
+        self.mtime_stamp = stamp;
+        self.mtime_ns = stamp.unix_ns();
+        self.size_as_of = stamp;
+    }
+
     /// What kind of thing it is.
     pub fn kind(&self) -> FileKind {
         FileKind::try_from(i32::from(self.kind)).expect("only codes of a FileKind are stored")

@@ -9,6 +9,7 @@
 //! | `I` inode (8) | an inode |
 //! | `L` inode (8) parent (8) name | a name that no version of the inode has ([`crate::names_at`]); in the store only |
 //! | `N` name | a named instant |
+//! | `P` inode (8) | stamps at which entries of the directory changed ([`crate::EntryStampPage`]) |
 //! | `R` session (8) seq (8) | a remembered outcome: only the newest is kept |
 //! | `S` session (8) | a session |
 //! | `X` inode (8) name | an extended attribute |
@@ -25,6 +26,7 @@ pub(crate) enum VersionKey<'a> {
     Inode(InodeId),
     Link(InodeId, InodeId, &'a [u8]),
     Snapshot(&'a [u8]),
+    EntryStamps(InodeId),
     Outcome(SessionId, Seq),
     Session(SessionId),
     Xattr(InodeId, &'a [u8]),
@@ -39,6 +41,7 @@ impl<'a> VersionKey<'a> {
             VersionKey::Inode(id) => with_name(b'I', id.0, &[]),
             VersionKey::Link(id, parent, name) => with_name(b'L', id.0, &[&parent.0.to_be_bytes(), name].concat()),
             VersionKey::Snapshot(name) => [b"N", name].concat(),
+            VersionKey::EntryStamps(id) => with_name(ENTRY_STAMPS, id.0, &[]),
             VersionKey::Outcome(session, seq) => with_name(b'R', session.0, &seq.0.to_be_bytes()),
             VersionKey::Session(id) => with_name(b'S', id.0, &[]),
             VersionKey::Xattr(id, name) => with_name(b'X', id.0, name),
@@ -63,6 +66,7 @@ impl<'a> VersionKey<'a> {
                 Some(VersionKey::Link(InodeId(id), InodeId(u64::from_be_bytes(*parent)), name))
             }
             b'N' => Some(VersionKey::Snapshot(rest)),
+            ENTRY_STAMPS => alone().map(|id| VersionKey::EntryStamps(InodeId(id))),
             b'R' => {
                 let (session, tail) = long()?;
                 Some(VersionKey::Outcome(SessionId(session), Seq(u64::from_be_bytes(tail.try_into().ok()?))))
@@ -117,10 +121,19 @@ pub fn inode_between(last: &[u8]) -> Vec<u8> {
     }
 }
 
+/// First byte of the keys of pages of stamps of a directory's entries.
+pub const ENTRY_STAMPS: u8 = b'P';
+
+/// The key of an inode.
+pub fn inode_key(id: InodeId) -> Vec<u8> {
+    VersionKey::Inode(id).encode()
+}
+
 /// First byte of the keys that restarts leave out.
 pub const LINKS: u8 = b'L';
 
-/// True if the index of time names the changes of this key: names, inodes and extended attributes.
+/// True if the index of time names the changes of this key: names, inodes and extended attributes. A change of entries
+/// of a directory ([`crate::entry_stamps_of`]) is a change of its inode.
 pub fn is_timed(key: &[u8]) -> bool {
     matches!(key.first(), Some(b'E' | b'I' | b'X'))
 }
@@ -138,7 +151,7 @@ pub enum Cached {
 pub fn cached_of(key: &[u8]) -> Option<Cached> {
     match VersionKey::decode(key)? {
         VersionKey::Entry(parent, _) => Some(Cached::Names(parent)),
-        VersionKey::Inode(id) | VersionKey::Xattr(id, _) => Some(Cached::Inode(id)),
+        VersionKey::Inode(id) | VersionKey::Xattr(id, _) | VersionKey::EntryStamps(id) => Some(Cached::Inode(id)),
         _ => None,
     }
 }
@@ -164,6 +177,7 @@ mod tests {
             VersionKey::Inode(InodeId(u64::MAX)),
             VersionKey::Link(InodeId(7), InodeId(1), b"name"),
             VersionKey::Snapshot(b"before"),
+            VersionKey::EntryStamps(InodeId(9)),
             VersionKey::Outcome(SessionId(7), Seq(9)),
             VersionKey::Session(SessionId(7)),
             VersionKey::Xattr(InodeId(2), b"user.color"),
@@ -175,6 +189,7 @@ mod tests {
             &b""[..],
             b"I1234567",
             b"I123456789",
+            b"P123456789",
             b"L123456781234567",
             b"F1",
             b"H12345678123",
@@ -188,8 +203,17 @@ mod tests {
     #[test]
     fn golden_bytes_of_keys() {
         assert_eq!(VersionKey::Entry(InodeId(0x0102), b"a").encode(), b"E\0\0\0\0\0\0\x01\x02a");
+        assert_eq!(VersionKey::EntryStamps(InodeId(0x0102)).encode(), b"P\0\0\0\0\0\0\x01\x02");
         assert_eq!(VersionKey::Forgotten(Hlc(3), 1).encode(), b"H\0\0\0\0\0\0\0\x03\0\0\0\x01");
         assert_eq!(VersionKey::Outcome(SessionId(1), Seq(2)).encode(), b"R\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02");
+    }
+
+    #[test]
+    fn entries_of_a_directory_that_change_are_names_and_its_attributes() {
+        assert_eq!(cached_of(&VersionKey::Entry(InodeId(7), b"a").encode()), Some(Cached::Names(InodeId(7))));
+        for key in [VersionKey::EntryStamps(InodeId(7)), VersionKey::Inode(InodeId(7))] {
+            assert_eq!(cached_of(&key.encode()), Some(Cached::Inode(InodeId(7))));
+        }
     }
 
     #[test]

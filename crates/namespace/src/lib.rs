@@ -24,6 +24,7 @@ mod cause;
 mod check;
 mod edit;
 mod ended;
+mod entry_stamps;
 mod error;
 mod extent;
 mod forget;
@@ -55,6 +56,10 @@ pub use attributes::PLUGIN_XATTR;
 pub use check::{CheckCounts, check_history};
 pub use edit::EDIT_STEPS_MAX;
 pub use ended::ENDED_SESSIONS_MAX;
+pub use entry_stamps::{
+    DirectoryVersion, ENTRY_STAMPS_MAX, EntryStamp, EntryStampPage, entry_stamps_key, entry_stamps_of,
+    newest_entry_stamp, visit_entry_stamps,
+};
 pub use error::Error;
 pub use extent::TreeExtent;
 pub use forget::{FORGET_INODES_MAX, SharedState, VisitAuthors, pack_owners, shared_states, visit_authors};
@@ -62,8 +67,8 @@ pub use history::{KeyVersion, NewestVersion, VersionHistory, VisitChanged, Visit
 pub use horizons::{ExpiredInodes, Expiries, Expiry, Owners, Pins};
 pub use inode::{FileLayout, Inode, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
 pub use key::{
-    CONTROL, Cached, ENTRIES, INODES, LINKS, cached_of, erases, inode_between, is_loaded, is_rewritten, is_timed,
-    keeps_versions,
+    CONTROL, Cached, ENTRIES, ENTRY_STAMPS, INODES, LINKS, cached_of, erases, inode_between, inode_key, is_loaded,
+    is_rewritten, is_timed, keeps_versions,
 };
 pub use load::LoadedNames;
 pub use memory::MemoryHistory;

@@ -5,6 +5,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::{Format, Outcome};
 
+use crate::entry_stamps::newest_entry_stamp;
 use crate::error::Error;
 use crate::inode::{FileLayout, Inode};
 use crate::key::VersionKey;
@@ -79,6 +80,7 @@ impl Namespace {
             }
             VersionKey::Forgotten(at, page) => self.load_forgotten(at, page, value)?,
             VersionKey::Inode(id) => self.load_inode(id, stamp, value)?,
+            VersionKey::EntryStamps(id) => self.load_entry_stamps(id, stamp, value)?,
             // Looked up in the store when a path is asked for.
             VersionKey::Link(..) => {}
             VersionKey::Snapshot(name) => {
@@ -133,6 +135,19 @@ impl Namespace {
     fn load_inode(&mut self, id: InodeId, stamp: Hlc, value: &[u8]) -> Result<(), Error> {
         let inode = read_inode(id, stamp, value, self.inodes.layouts_mut())?;
         self.put_loaded(id, inode);
+        Ok(())
+    }
+
+    /// Takes the times of a directory from its newest page, unless its newest version is younger. Inodes have come.
+    fn load_entry_stamps(&mut self, id: InodeId, first: Hlc, page: &[u8]) -> Result<(), Fault> {
+        let Some(change) = newest_entry_stamp(id, first, page, Hlc::MAX)? else { return Ok(()) };
+        match self.inodes.unpacked(id) {
+            Some(inode) if inode.is_directory() && inode.from < change.stamp => {
+                self.inodes.get_mut(id).expect("just seen").change_entries(change.stamp);
+            }
+            // One without a name may not be in memory any more.
+            _ => {}
+        }
         Ok(())
     }
 

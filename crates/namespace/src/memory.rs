@@ -1,13 +1,15 @@
-//! A history in memory, for tests and the simulator: the reference of what [`VersionHistory`] means.
+//! A history in memory, for tests and the simulator: the reference of what [`VersionHistory`] means. It keeps the
+//! versions of directories that pages of stamps stand for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use frieze_base::Fault;
+use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
 
+use crate::entry_stamps::{DirectoryVersion, entry_stamps_of, visit_entry_stamps};
 use crate::history::{KeyVersion, NewestVersion, VersionHistory, VisitChanged, VisitValue, VisitVersion};
-use crate::key::{erases, is_loaded, is_timed, keeps_versions};
+use crate::key::{erases, inode_key, is_loaded, is_timed, keeps_versions};
 
 /// Every version of every key in a sorted map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +28,10 @@ impl MemoryHistory {
     /// replaying a log changes nothing.
     pub fn commit(&mut self, changes: &[KeyVersion]) {
         for change in changes {
+            if let Some(directory) = entry_stamps_of(&change.key) {
+                self.commit_entry_stamps(directory, change);
+                continue;
+            }
             if is_timed(&change.key) {
                 self.times.insert((change.stamp, change.key.clone()));
             }
@@ -39,6 +45,23 @@ impl MemoryHistory {
                 self.keys.insert(change.key.clone(), BTreeMap::from([(change.stamp, change.value.clone())]));
             }
         }
+    }
+
+    /// Keeps the version of the directory that each stamp of a page stands for.
+    fn commit_entry_stamps(&mut self, directory: InodeId, change: &KeyVersion) {
+        let key = inode_key(directory);
+        let versions = self.keys.get_mut(&key).expect("a directory has a version before its entries change");
+        let page = change.value.as_deref().expect("a page of stamps does not go");
+        visit_entry_stamps(directory, change.stamp, page, &mut |change| {
+            let (from, value) = versions.range(..change.stamp).next_back().expect("the version comes before");
+            let value = value.as_deref().expect("an inode's versions are no absences");
+            let before = DirectoryVersion::read(directory, *from, value).expect("it was committed");
+            let value = before.at(change).expect("it comes after");
+            versions.insert(change.stamp, Some(value));
+            self.times.insert((change.stamp, key.clone()));
+            true
+        })
+        .expect("a transaction makes pages that can be read");
     }
 
     /// The newest version of every key that has a value, in order of keys: what `Namespace::load` takes at restart.

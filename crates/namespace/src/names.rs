@@ -99,8 +99,7 @@ impl Namespace {
             self.take_name(run, old, &place);
         }
         self.set_entry(run, place.parent, &place.name, id, kind);
-        let parent = self.directory_changed(run, place.parent);
-        parent.links += u32::from(kind == FileKind::Directory);
+        self.subdirectories_changed(run, place.parent, (u32::from(kind == FileKind::Directory), 0));
         run.note_cause(id, VersionKind::Make, &place.name);
         Ok(OpResult { replaced: replaced.unwrap_or_default().0, ..OpResult::with(id) })
     }
@@ -222,8 +221,7 @@ impl Namespace {
             _ => {}
         }
         self.clear_entry(run, place.parent, &place.name);
-        let parent = self.directory_changed(run, place.parent);
-        parent.links -= u32::from(is_directory);
+        self.subdirectories_changed(run, place.parent, (0, u32::from(is_directory)));
         self.take_name(run, id, &place);
         Ok(OpResult::with(id))
     }

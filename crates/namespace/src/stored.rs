@@ -318,6 +318,11 @@ pub(crate) fn read_entry(from: Hlc, value: &[u8]) -> Result<NameEntry, Error> {
 }
 
 impl StoredInode {
+    /// True if this is the value of a directory: the field of the kind comes first, and is left out of a file's.
+    pub(crate) fn is_of_directory(value: &[u8]) -> bool {
+        value.starts_with(&[8, FileKind::Directory as u8])
+    }
+
     /// The value of this version, which `session` made on behalf of `by_uid`.
     pub(crate) fn of(inode: &Inode, session: SessionId, by_uid: u32, causes: Vec<StoredCause>) -> StoredInode {
         let before = |stamp: Hlc| inode.from.0.wrapping_sub(stamp.0) as i64;

@@ -3,18 +3,20 @@
 //! Guarantees: a memtable of the store is sealed behind an entry, together with all that the entries up to it changed,
 //! so a table is the state after one entry. Readers find a change from the moment at which it is added.
 //!
-//! Two kinds of items wait here in memory until a memtable is sealed, because most of them never need to be stored: the
-//! newest value of a key that keeps no history (most outcomes are acknowledged, and removed, before), and changes that
-//! have not filled a page of the index of time.
+//! Three kinds of items wait here in memory until a memtable is sealed, because most of them never need to be stored:
+//! the newest value of a key that keeps no history (most outcomes are acknowledged, and removed, before), changes that
+//! have not filled a page of the index of time, and stamps that have not filled a page of their directory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use frieze_base::{Fault, LogIndex};
 use frieze_hlc::Hlc;
-use frieze_locks::{Mutex, MutexGuard, levels};
-use frieze_namespace::{KeyVersion, erases, is_rewritten, is_timed, keeps_versions};
+use frieze_locks::{Mutex, levels};
+use frieze_namespace::{KeyVersion, entry_stamps_of, erases, inode_key, is_rewritten, is_timed, keeps_versions};
 
 use super::batch::StoreBatch;
+use super::entry_pages::WaitingPages;
 use super::keys::{encode_in_place, encode_value_into, stored_key, stored_key_into};
 use super::time_index::{self, PAGE_CHANGES};
 use super::version_store::{CleanStartImage, CurrentVersions, VersionStore};
@@ -23,6 +25,9 @@ use super::version_store::{CleanStartImage, CurrentVersions, VersionStore};
 pub struct NameVersions {
     pub(super) store: Box<dyn VersionStore>,
     young: Mutex<levels::YoungVersions, YoungVersions>,
+    pub(super) waiting: WaitingPages,
+    /// Stamp of the newest change of which readers find all that came before and with it.
+    newest: AtomicU64,
 }
 
 /// What was added since the last memtable was sealed, as far as it is not in the store.
@@ -60,7 +65,8 @@ impl NameVersions {
     pub fn open(store: Box<dyn VersionStore>) -> Result<NameVersions, Fault> {
         store.begin()?;
         let young = YoungVersions::read(&*store)?;
-        Ok(NameVersions { store, young: Mutex::new(young) })
+        let newest = AtomicU64::new(young.newest.0);
+        Ok(NameVersions { store, young: Mutex::new(young), waiting: WaitingPages::default(), newest })
     }
 
     /// The store alone.
@@ -88,9 +94,16 @@ impl NameVersions {
         young.replay_bytes += ENTRY_BYTES;
         young.unsettled += changes.len();
         young.added = index;
-        for KeyVersion { key, stamp, value } in changes {
-            let value_bytes = value.as_ref().map_or(0, Vec::len);
-            young.replay_bytes += (key.len() + value_bytes) as u64 + CHANGE_BYTES;
+        for change in changes {
+            let value_bytes = change.value.as_ref().map_or(0, Vec::len);
+            young.replay_bytes += (change.key.len() + value_bytes) as u64 + CHANGE_BYTES;
+            if let Some(directory) = entry_stamps_of(&change.key) {
+                if young.note_time(change.stamp, inode_key(directory)) {
+                    self.waiting.push(directory, &change);
+                }
+                continue;
+            }
+            let KeyVersion { key, stamp, value } = change;
             if !keeps_versions(&key) {
                 young.put_in_place(&key, stamp, value.as_deref());
             } else if value.is_none() && is_rewritten(&key) && erases(&key, stamp) {
@@ -102,7 +115,7 @@ impl NameVersions {
                 );
                 young.batch.put_with(write_key, write_value);
                 if is_timed(&key) {
-                    young.note_time(stamp, key);
+                    let _is_new = young.note_time(stamp, key);
                 }
             }
         }
@@ -110,10 +123,13 @@ impl NameVersions {
         if is_page {
             young.put_pages();
         }
+        self.waiting.put_full(&mut young.batch);
         let bytes = if young.batch.is_empty() { 0 } else { self.store.insert(&young.batch) };
         if is_page {
             young.unpaged.clear();
         }
+        self.waiting.drop_full();
+        self.newest.store(young.newest.0, Ordering::Release);
         if bytes.max(young.replay_bytes) >= self.store.memtable_bytes_max() {
             self.seal(young);
         }
@@ -126,6 +142,7 @@ impl NameVersions {
         }
         young.batch.clear();
         young.put_pages();
+        self.waiting.put_all(&mut young.batch);
         for (key, value) in std::mem::take(&mut young.in_place) {
             match value {
                 Some(value) => {
@@ -140,6 +157,7 @@ impl NameVersions {
         }
         self.store.seal(&young.batch, young.added);
         young.unpaged.clear();
+        self.waiting.drop_all();
         (young.sealed, young.replay_bytes) = (young.added, 0);
     }
 
@@ -223,9 +241,30 @@ impl NameVersions {
         take(&*self.store)
     }
 
-    /// Nothing can be added until the guard is dropped.
-    pub(super) fn lock_young(&self) -> MutexGuard<'_, YoungVersions> {
-        self.young.lock()
+    /// Another state has taken the place of the store's: what waits in memory is of the former one.
+    ///
+    /// # Errors
+    /// Those of `replace`, which puts it there while nothing can be added; the store's.
+    pub(super) fn replace(&self, replace: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
+        let mut young = self.young.lock();
+        replace()?;
+        self.waiting.drop_all();
+        *young = YoungVersions::read(&*self.store)?;
+        self.newest.store(young.newest.0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Calls `read` while nothing is added and nothing goes from memory to the store.
+    pub(super) fn while_nothing_is_added<T>(&self, read: impl FnOnce() -> T) -> T {
+        let young = self.young.lock();
+        let answer = read();
+        drop(young);
+        answer
+    }
+
+    /// Stamp of the newest change of which a reader finds all that came before and with it, from now on.
+    pub(super) fn newest_change(&self) -> Hlc {
+        Hlc(self.newest.load(Ordering::Acquire))
     }
 }
 
@@ -259,8 +298,8 @@ impl YoungVersions {
         }
     }
 
-    /// Notes a change for the index of time, unless it was noted already. Stamps of new changes never fall.
-    fn note_time(&mut self, stamp: Hlc, key: Vec<u8>) {
+    /// Notes a change for the index of time, unless it was noted already: then false. Stamps of new changes never fall.
+    fn note_time(&mut self, stamp: Hlc, key: Vec<u8>) -> bool {
         let is_again = stamp < self.newest
             || stamp == self.newest && {
                 let mut same = self.unpaged.iter().rev().take_while(|(noted, _)| *noted == stamp).peekable();
@@ -270,6 +309,7 @@ impl YoungVersions {
             self.newest = stamp;
             self.unpaged.push((stamp, key));
         }
+        !is_again
     }
 
     /// Adds pages of all changes that no page names to the batch.

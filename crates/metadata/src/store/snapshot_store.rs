@@ -4,10 +4,11 @@
 //! is not visible before all of it is here, and then takes the place of the old at once.
 
 use frieze_base::{Fault, LogIndex};
-use frieze_namespace::keeps_versions;
+use frieze_namespace::{ENTRY_STAMPS, keeps_versions, visit_entry_stamps};
 
+use super::entry_pages::{FoundPage, found_page};
 use super::load::{LoadPart, load_newest};
-use super::name_versions::{NameVersions, YoungVersions};
+use super::name_versions::NameVersions;
 use super::time_index::TIMES;
 use super::version_store::{LoadVersion, StoreItem, StoreView};
 
@@ -54,10 +55,7 @@ impl NameVersions {
     /// # Errors
     /// The store's: it is as before.
     pub(crate) fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
-        let mut young = self.lock_young();
-        self.store.install_snapshot(applied, name)?;
-        *young = YoungVersions::read(&*self.store)?;
-        Ok(())
+        self.replace(|| self.store.install_snapshot(applied, name))
     }
 
     /// The name of the state that was received last.
@@ -74,20 +72,41 @@ impl NameVersions {
     /// The store's.
     pub(crate) fn digest(&self) -> Result<u64, Fault> {
         let mut hasher = blake3::Hasher::new();
-        self.store.visit(&[], &LAST_KEY, &mut |key, value| {
-            // How changes lie in the pages of the index of time depends on when memtables were sealed; outcomes are
-            // kept in place, and are in the namespace too.
-            if key.first() != Some(&TIMES) && keeps_versions(key) {
-                for part in [key, value] {
-                    hasher.update(&(part.len() as u64).to_le_bytes());
-                    hasher.update(part);
+        // How changes lie in pages depends on when memtables were sealed. Those of the index of time repeat what
+        // versions say; of the others each change counts, in any order. Outcomes are kept in place, and are in the
+        // namespace too.
+        let mut entry_changes = 0_u64;
+        let mut add_page = |(directory, first, page): FoundPage| {
+            visit_entry_stamps(directory, first, &page, &mut |change| {
+                let mut one = blake3::Hasher::new();
+                for part in [directory.0, change.stamp.0, change.session.0, change.uid.into()] {
+                    one.update(&part.to_le_bytes());
                 }
-            }
-            Ok(())
+                entry_changes = entry_changes.wrapping_add(start_of(&one));
+                true
+            })
+        };
+        self.while_nothing_is_added(|| {
+            self.waiting.pages(None).into_iter().try_for_each(&mut add_page)?;
+            self.store.visit(&[], &LAST_KEY, &mut |key, value| {
+                if key.first() == Some(&ENTRY_STAMPS) {
+                    add_page(found_page((key.to_vec(), value.to_vec()))?)?;
+                } else if key.first() != Some(&TIMES) && keeps_versions(key) {
+                    for part in [key, value] {
+                        hasher.update(&(part.len() as u64).to_le_bytes());
+                        hasher.update(part);
+                    }
+                }
+                Ok(())
+            })
         })?;
-        let digest = hasher.finalize();
-        Ok(u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("eight of 32 bytes")))
+        hasher.update(&entry_changes.to_le_bytes());
+        Ok(start_of(&hasher))
     }
+}
+
+fn start_of(hasher: &blake3::Hasher) -> u64 {
+    u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of 32 bytes"))
 }
 
 /// Items of a view after the key `after` (empty: from the first), about `bytes_max` bytes of them and one at least;

@@ -73,10 +73,9 @@ impl Namespace {
                 run.add_link(id, directory, name);
                 told.insert(id, name);
             }
-            let parent = self.directory_changed(run, directory);
-            // Additions before subtractions: a directory that goes may have fewer than none in between.
-            parent.links += u32::from(new.is_some_and(|(_, kind)| is_directory(kind)));
-            parent.links -= u32::from(old.is_some_and(|old| is_directory(old.kind())));
+            let gained = u32::from(new.is_some_and(|(_, kind)| is_directory(kind)));
+            let lost = u32::from(old.is_some_and(|old| is_directory(old.kind())));
+            self.subdirectories_changed(run, directory, (gained, lost));
         }
         for (id, mtime_ns) in times {
             self.edit(run, id).mtime_ns = mtime_ns;

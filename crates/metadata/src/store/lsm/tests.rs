@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use frieze_base::Rng;
 use frieze_hlc::Hlc;
-use frieze_namespace::{KeyVersion, VersionHistory};
+use frieze_namespace::{KeyVersion, Namespace, NoReadSet, VersionHistory, inode_key};
 
+use super::super::entry_pages::tests::{grow, loaded, with_directory};
 use super::super::name_versions::NameVersions;
 use super::*;
 
@@ -389,6 +390,65 @@ fn a_store_that_is_killed_at_any_moment_is_complete_up_to_an_entry() {
                 })
                 .expect("reads");
             assert_eq!(outcomes.len() as u64, applied.min(300), "those that are not acknowledged");
+            seen.insert(applied);
+            drop(killed);
+            fs::remove_dir_all(copy).expect("removes");
+        }
+    }
+    assert!(seen.len() > 3, "{seen:?}");
+}
+
+/// The same with a directory whose changes are in pages: a start has its times, and instants before read as they did.
+#[test]
+fn a_store_that_is_killed_at_any_moment_has_the_times_of_directories_of_an_entry() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path().join("namespace");
+    let store = LsmStore::open(&at, TABLE_BYTES_MIN).expect("opens");
+    let versions = NameVersions::open(Box::new(store)).expect("opens");
+    let (mut tree, id) = with_directory(5);
+    let mut seen = std::collections::BTreeSet::new();
+    let mut added = 0;
+    for round in 1..=9000_u64 {
+        grow(&mut tree, round);
+        while added < tree.entries.len() {
+            added += 1;
+            versions.add(LogIndex(added as u64), tree.entries[added - 1].1.clone());
+        }
+        let index = added as u64;
+        if round % 100 == 0 {
+            versions.settle(LogIndex(index)).expect("settles");
+        }
+        if round % 500 == 250 {
+            let copy = directory.path().join(format!("copy-{index}"));
+            copy_in_order(&at, &copy);
+            let killed = NameVersions::open(Box::new(open(&copy))).expect("a killed store opens");
+            let applied = killed.applied().expect("says").0 as usize;
+            let stamps_of = |entries: usize| {
+                let transactions = tree.entries[..entries].iter().flat_map(|(transactions, _)| transactions);
+                transactions.map(|(_, stamp)| *stamp).filter(|stamp| tree.made.contains_key(&(id, *stamp)))
+            };
+            let mut found = Vec::new();
+            killed
+                .versions_of(&inode_key(id), Hlc::ZERO, Hlc::MAX, &mut |_, stamp, value| {
+                    assert!(value.is_some());
+                    found.push(stamp);
+                    true
+                })
+                .expect("reads");
+            assert!(stamps_of(applied).eq(found.iter().copied()), "complete up to {applied}: {}", found.len());
+            let mut namespace = loaded(&killed);
+            let inode = |namespace: &Namespace, at| namespace.inode(&killed, id, at).map_err(|fault| fault.reason);
+            let last = stamps_of(applied).next_back().map(|stamp| tree.made[&(id, stamp)].0.clone());
+            assert_eq!(inode(&namespace, None).ok(), last, "after entry {applied}");
+            for stamp in found.iter().step_by(97) {
+                assert_eq!(inode(&namespace, Some(*stamp)).as_ref(), Ok(&tree.made[&(id, *stamp)].0));
+            }
+            for (transactions, _) in &tree.entries[applied..] {
+                for (transaction, stamp) in transactions {
+                    namespace.apply(transaction, *stamp, &mut Vec::new(), &NoReadSet);
+                }
+            }
+            assert_eq!(namespace, tree.namespace, "entries after {applied} are replayed");
             seen.insert(applied);
             drop(killed);
             fs::remove_dir_all(copy).expect("removes");
