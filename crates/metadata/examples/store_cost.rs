@@ -1,42 +1,117 @@
 //! What the versions of creates cost in the store: `cargo run --release -p frieze-metadata --example store_cost`.
 //!
 //! Each entry of the log makes eight files, with the changes that a create and its close have. One thread adds entries;
-//! another says that they are durable in the log, as the flush of a server does.
+//! another says that they are durable in the log, as the flush of a server does. Then directories are read as they were
+//! at random instants. Arguments: the number of files; the number of files of a directory (500); with `versions` behind
+//! these each create also makes a version of its directory's inode, in place of a stamp in a page.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use frieze_base::LogIndex;
+use frieze_base::{InodeId, LogIndex, Rng, SessionId};
 use frieze_hlc::Hlc;
 use frieze_metadata::{LsmStore, NameVersions, VersionStore};
-use frieze_namespace::KeyVersion;
+use frieze_namespace::{
+    EntryStamp, EntryStampPage, KeyVersion, Namespace, NoReadSet, VersionHistory, entry_stamps_key, inode_key,
+};
+use frieze_wire::txn::{Caller, Format, Op, Transaction};
 
 /// Files made by one entry of the log.
 const FILES_PER_ENTRY: u64 = 8;
-/// Files of a directory.
-const FILES_PER_DIRECTORY: u64 = 500;
+const FIRST_FILE: u64 = 100_000_000;
+const FIRST_STAMP: u64 = 1 << 60;
+const PAST_READS: u64 = 100_000;
+/// Sessions that make files.
+const SESSIONS: u64 = 32;
+/// Between the stamps of two creates: 30 us.
+const STAMP_STEP: u64 = 30 << 12;
 const MEMORY_BYTES: u64 = 96 << 20;
 
 fn change(key: Vec<u8>, stamp: u64, value: Option<Vec<u8>>) -> KeyVersion {
     KeyVersion { key, stamp: Hlc(stamp), value }
 }
 
-/// The changes of a create and of its close.
-fn create(file: u64, stamp: u64) -> Vec<KeyVersion> {
-    let (parent, inode) = (1 + file / FILES_PER_DIRECTORY, 1_000_000 + file);
+struct Load {
+    files: u64,
+    files_per_directory: u64,
+    has_versions: bool,
+    /// A version of a directory.
+    directory: Vec<u8>,
+}
+
+impl Load {
+    fn of_arguments() -> Load {
+        let mut numbers = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
+        Load {
+            files: numbers.next().unwrap_or(400_000),
+            files_per_directory: numbers.next().unwrap_or(500),
+            has_versions: std::env::args().any(|argument| argument == "versions"),
+            directory: directory_value(),
+        }
+    }
+
+    fn parent_of(&self, file: u64) -> u64 {
+        1 + file / self.files_per_directory
+    }
+
+    fn stamp_of(&self, file: u64) -> u64 {
+        FIRST_STAMP + file * STAMP_STEP
+    }
+}
+
+/// The version of a directory that was just made.
+fn directory_value() -> Vec<u8> {
+    let (mut namespace, mut changes) = (Namespace::new(), Vec::new());
+    let format = Format { chunk_bytes: 64 << 20, chain_count: 1, uid: 0, gid: 0, mode: 0o755 };
+    let transaction = Transaction { caller: Caller::root(), op: Some(Op::Format(format)), ..Transaction::default() };
+    namespace.apply(&transaction, Hlc(FIRST_STAMP), &mut changes, &NoReadSet);
+    let root = changes.into_iter().find(|change| change.key == inode_key(InodeId::ROOT));
+    root.and_then(|change| change.value).expect("the root was made")
+}
+
+/// Reads directories as they were at random instants.
+fn read_past(versions: &NameVersions, load: &Load) {
+    let mut rng = Rng::new(7);
+    let (began, before_cpu) = (now(), cpu_us());
+    for _ in 0..PAST_READS {
+        let file = rng.below(load.files / FILES_PER_ENTRY * FILES_PER_ENTRY);
+        let (key, at) = (inode_key(InodeId(load.parent_of(file))), load.stamp_of(file));
+        let found = versions.newest(&key, Hlc(at)).expect("reads");
+        assert!(found.is_some_and(|(stamp, value)| stamp == Hlc(at) && value.is_some()), "file {file}");
+    }
+    let per = |amount: u64| amount as f64 / PAST_READS as f64;
+    println!(
+        "a directory as it was: {:.2} us, {:.2} us of CPU",
+        per(began.elapsed().as_micros() as u64),
+        per(cpu_us() - before_cpu)
+    );
+}
+
+/// The changes of a create and of its close, which writes the version with the grant again without it.
+fn create(file: u64, load: &Load) -> Vec<KeyVersion> {
+    let (stamp, parent, inode) = (load.stamp_of(file), load.parent_of(file), FIRST_FILE + file);
     let key = |letter: u8, id: u64| [&[letter][..], &id.to_be_bytes()].concat();
     let name = format!("file-{file:015}").into_bytes();
+    // Sessions in turn, each named after the stamp at which it was opened.
+    let made = EntryStamp { stamp: Hlc(stamp), session: SessionId((1 << 60) + file % SESSIONS), uid: 1000 };
+    let page = EntryStampPage::new(made);
     let body = |seed: u64| (0..90).map(|at| (seed.wrapping_mul(at + 7) >> 3) as u8).collect::<Vec<u8>>();
-    vec![
-        change([key(b'E', parent), name.clone()].concat(), stamp, Some(inode.to_be_bytes().to_vec())),
+    let directory = |stamp: u64| change(inode_key(InodeId(parent)), stamp, Some(load.directory.clone()));
+    let is_first = file.is_multiple_of(load.files_per_directory);
+    let made = is_first.then(|| directory(stamp - 1));
+    let changes = [
+        change([key(b'E', parent), name].concat(), stamp, Some(inode.to_be_bytes().to_vec())),
         change(key(b'I', inode), stamp, Some(body(file))),
-        change(key(b'I', parent), stamp, Some(body(parent))),
-        change([key(b'L', inode), parent.to_be_bytes().to_vec(), name].concat(), stamp, Some(vec![1])),
+        match load.has_versions {
+            true => directory(stamp),
+            false => change(entry_stamps_key(InodeId(parent)), stamp, Some(page.bytes().to_vec())),
+        },
         change([key(b'R', 7), file.to_be_bytes().to_vec()].concat(), stamp, Some(body(file)[..40].to_vec())),
         change([key(b'R', 7), file.saturating_sub(32).to_be_bytes().to_vec()].concat(), stamp, None),
-        change(key(b'I', inode), stamp + 1, Some(body(file + 1))),
-    ]
+        change(key(b'I', inode), stamp, Some(body(file + 1))),
+    ];
+    made.into_iter().chain(changes).collect()
 }
 
 fn written_bytes() -> u64 {
@@ -77,7 +152,8 @@ fn start(directory: &Path) {
 }
 
 fn main() {
-    let files: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(400_000);
+    let load = Load::of_arguments();
+    let files = load.files;
     let directory = tempfile::tempdir_in("/tmp").expect("a directory");
     let path = directory.path().join("namespace");
     let store = LsmStore::open(&path, MEMORY_BYTES).expect("opens");
@@ -97,7 +173,7 @@ fn main() {
         for entry in 1..=entries {
             let first = (entry - 1) * FILES_PER_ENTRY;
             let changes: Vec<KeyVersion> =
-                (first..first + FILES_PER_ENTRY).flat_map(|file| create(file, (file + 1) << 8)).collect();
+                (first..first + FILES_PER_ENTRY).flat_map(|file| create(file, &load)).collect();
             let adding = now();
             versions.check_room().expect("there is room");
             versions.add(LogIndex(entry), changes);
@@ -110,7 +186,7 @@ fn main() {
     let added_after = began.elapsed();
     let per = |amount: u64| amount as f64 / files as f64;
     println!(
-        "{files} creates of 7 changes: {:.2} us in add, {:.2} us of time with settling, {:.2} us of CPU of all",
+        "{files} creates of 6 changes: {:.2} us in add, {:.2} us of time with settling, {:.2} us of CPU of all",
         per(in_add.as_micros() as u64),
         per(added_after.as_micros() as u64),
         per(cpu_us() - before_cpu)
@@ -125,6 +201,7 @@ fn main() {
     versions.persist().expect("persists");
     versions.rest();
     println!("{:.0} bytes written to disk a create with the end", per(written_bytes() - before_written));
+    read_past(&versions, &load);
     drop(versions);
     start(&path);
 }
