@@ -109,6 +109,7 @@ levels! {
     AnswerKeys in "service": "what a request has read so far";
     ClusterState in "metadata": "the control plane as the metalog decided it";
     ClusterChanges in "metadata": "decisions that the server has not acted on";
+    CheckpointFiles in "metadata": "which checkpoints of the names there are";
     YoungVersions in "metadata": "changes of names that the store does not have, and the order in which it gets them";
     EntryStamps in "metadata": "stamps of directories' entries that the store does not have";
     NextVersionTable in "metadata": "the tree of the store that replaces the one in use";

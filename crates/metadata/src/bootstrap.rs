@@ -80,13 +80,14 @@ impl Metadata {
         self.host.begin(settings, applied, ids_above, &self.unflushed, &self.idle)
     }
 
-    /// Recovers a member, or begins as one that others will add.
+    /// Recovers a member, or begins as one that others will add. Also returns which checkpoints do not count, in words.
     ///
     /// # Errors
     /// `Corrupt` if something that was on stable storage is lost: the member can be replaced by one with another id.
     /// The disk's.
-    pub(super) fn recover_member(host: MetadataHost, versions: NameVersions) -> Result<Metadata, Fault> {
-        let state = AppliedState::load(versions)?;
+    pub(super) fn recover_member(host: MetadataHost, versions: NameVersions) -> Result<(Metadata, Vec<String>), Fault> {
+        let mut notes = Vec::new();
+        let state = AppliedState::load(versions, host.disk.clone(), &mut notes)?;
         let (id, standing, ids_above) = host
             .keeper
             .with(|identity| (identity.node_id(), identity.standing(), identity.ids_above.max(identity.ids_left_out)));
@@ -127,7 +128,7 @@ impl Metadata {
             host.keeper.update(|identity| identity.standing = MetalogRole::Member as i32)?;
         }
         remove_lone_log(&host);
-        Ok(Metadata { state, single: None, raft: OnceLock::from(raft), host, unflushed, idle })
+        Ok((Metadata { state, single: None, raft: OnceLock::from(raft), host, unflushed, idle }, notes))
     }
 }
 

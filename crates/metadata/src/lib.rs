@@ -17,6 +17,7 @@
 
 mod apply_wait;
 mod bootstrap;
+mod checkpoint;
 mod codec;
 mod durable_mark;
 mod facts;
@@ -37,6 +38,7 @@ mod store;
 mod survivor;
 mod writers;
 
+pub use checkpoint::CheckpointStatus;
 pub use facts::{ChunkLayout, FileChunks, InodeHome, MissingGrant, OpenSessions, OtherWriter, TreeNode, WriteTarget};
 pub use history::{NameHistory, VisitAuthorship, VisitName, WantsSubject};
 pub use host::{FlushMark, MetadataHost, RecoverUpto};
@@ -46,8 +48,7 @@ pub use raft_driver::MetalogStatus;
 pub use reader::WantsXattr;
 pub use segments::{SegmentFiles, Unflushed};
 pub use store::{
-    CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, NameVersions, ShowVersions,
-    StoreBatch, StoreItem, StoreView, VersionStore, VisitItem,
+    LoadVersion, LsmStore, MemoryStore, NameVersions, StoreBatch, StoreItem, StoreView, VersionStore, VisitItem,
 };
 pub use survivor::{SurvivorJournal, SurvivorStore};
 pub use writers::holds_grant;

@@ -5,26 +5,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
+use frieze_disk::Disk;
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, RwLock, RwLockReadGuard, levels};
 use frieze_metalog::LogEntry;
-use frieze_namespace::{CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, ReadSet};
+use frieze_namespace::{CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, ReadSet, is_timed};
 use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
 use super::observer::ChangeObserver;
-use crate::store::{CleanStartImage, CurrentVersions, LoadPart, LoadVersion, NameVersions};
+use crate::checkpoint::{Checkpoints, LoadedPresent, TakenPresent};
+use crate::store::{LoadPart, LoadVersion, NameVersions};
 
 /// Changes by decisions that wait to be taken, at most. A reader that takes them so seldom looks at all of the state.
 const NEWS_MAX: usize = 65_536;
 
-/// What an inode and its name take where they are left for the next start, at most; most take 90.
-const LEFT_BYTES: u64 = 512;
+/// Changes of names and inodes after which a checkpoint is due, at least: so many are read at a start in half a second.
+const CHECKPOINT_CHANGES_MIN: u64 = 100_000;
+/// A checkpoint is due after changes of one in so many files: it writes all of them.
+const CHECKPOINT_FILES_PER_CHANGE: u64 = 16;
+/// The same at a clean stop, which no client waits for.
+const STOP_CHANGES_MIN: u64 = 20_000;
+const STOP_FILES_PER_CHANGE: u64 = 256;
 
 /// The namespace, its history, and the observer of changes.
 pub(super) struct AppliedState {
     pub(super) namespace: RwLock<levels::Namespace, Namespace>,
     pub(super) versions: NameVersions,
+    pub(super) checkpoints: Checkpoints,
     observer: OnceLock<Arc<dyn ChangeObserver>>,
     /// Nodes and chains; nothing on a machine that is alone.
     control: RwLock<levels::ClusterState, frieze_cluster::ClusterState>,
@@ -37,28 +45,41 @@ pub(super) struct AppliedState {
     ids_left_out: AtomicU64,
     /// Count of entries executed and states received, changed under the lock of the namespace.
     change_count: AtomicU64,
+    /// Changes of names and inodes that the newest checkpoint lacks, changed under the lock of the namespace.
+    unsaved_changes: AtomicU64,
 }
 
 impl AppliedState {
-    /// Loads the namespace from the store under `versions`.
+    /// Loads the namespace from the newest checkpoint on `disk` and the store under `versions`, or from the store
+    /// alone. `notes` get a sentence of each checkpoint that does not count.
     ///
     /// # Errors
     /// `Corrupt`, and the store's.
-    pub(super) fn load(versions: NameVersions) -> Result<AppliedState, Fault> {
-        let begun = match LoadedState::by_what_was_left(&versions)? {
-            Some(begun) => begun,
+    pub(super) fn load(
+        versions: NameVersions,
+        disk: Arc<dyn Disk>,
+        notes: &mut Vec<String>,
+    ) -> Result<AppliedState, Fault> {
+        let (checkpoints, loaded) = Checkpoints::load(disk, &versions, notes)?;
+        let unsaved = loaded.as_ref().map(|present| present.changes);
+        let begun = match loaded {
+            Some(present) => LoadedState::by_checkpoint(&versions, present)?,
             None => LoadedState::by_the_store(&versions)?,
         };
         let LoadedState { namespace, control } = begun.load(|load| versions.load(&LoadPart::Last, load))?;
+        // Without a checkpoint, every file is missing in it.
+        let unsaved = unsaved.unwrap_or(namespace.counts().inodes);
         Ok(AppliedState {
             namespace: RwLock::new(namespace),
             versions,
+            checkpoints,
             observer: OnceLock::new(),
             control: RwLock::new(control),
             news: Mutex::default(),
             ids_left_out: AtomicU64::new(0),
             executed: AtomicU64::new(0),
             change_count: AtomicU64::new(0),
+            unsaved_changes: AtomicU64::new(unsaved),
         })
     }
 
@@ -169,6 +190,8 @@ impl AppliedState {
             .collect();
         let last = stamp.0 + (batch.transactions.len() as u64).saturating_sub(1);
         self.decide(&batch.decisions, Hlc(last), &mut changes);
+        let timed = changes.iter().filter(|change| is_timed(&change.key)).count();
+        self.unsaved_changes.fetch_add(timed as u64, Ordering::Relaxed);
         self.versions.add(index, changes);
         self.executed.store(last, Ordering::Release);
         self.change_count.fetch_add(1, Ordering::Release);
@@ -185,27 +208,40 @@ impl AppliedState {
         Hlc(self.executed.load(Ordering::Acquire))
     }
 
-    /// Leaves entries and inodes as they are for the next start, if the store is complete up to the last entry that was
-    /// executed, `applied`, and `has_room` for so many bytes: what is kept back on a disk is for removing and
-    /// restarting.
+    /// A snapshot of names and inodes after the last entry that was executed, and the changes that it adds to the
+    /// newest checkpoint. The memtable of the store is closed behind that entry.
     ///
-    /// # Errors
-    /// The disk's: the next start reads the store.
-    pub(super) fn write_clean_start_image(
-        &self,
-        applied: LogIndex,
-        has_room: &dyn Fn(u64) -> bool,
-    ) -> Result<(), Fault> {
+    /// # Cost
+    /// Less than 1 ms for 10 million files, while which nothing is executed.
+    pub(super) fn take_present(&self) -> Result<(TakenPresent, u64), Fault> {
+        // Nothing is executed while the lock is held, so that all of this is of one entry.
         let namespace = self.read();
-        let is_all = self.versions.applied()? == applied;
-        if !is_all || !has_room(namespace.counts().inodes * LEFT_BYTES) {
-            return Ok(());
-        }
-        self.versions.write_clean_start_image(&CurrentVersions {
-            last_id: namespace.last_id().0,
-            entries: &|take| namespace.newest_entries(take),
-            inodes: &|take| namespace.newest_inodes(take),
-        })
+        let (index, stamp) = self.versions.seal_last();
+        let (present, last_id, state) = (namespace.present(), namespace.last_id(), self.versions.name()?);
+        let unsaved = self.unsaved_changes.load(Ordering::Relaxed);
+        Ok((TakenPresent { present, index, stamp, last_id, state }, unsaved))
+    }
+
+    /// A checkpoint with these changes was published.
+    pub(super) fn note_saved(&self, changes: u64) {
+        let left = |unsaved: u64| Some(unsaved.saturating_sub(changes));
+        let _always = self.unsaved_changes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+    }
+
+    /// Changes of names and inodes that the newest checkpoint lacks.
+    pub(super) fn unsaved_changes(&self) -> u64 {
+        self.unsaved_changes.load(Ordering::Relaxed)
+    }
+
+    /// True if so much has changed since the newest checkpoint that another one is worth its writing; less is enough
+    /// when the server stops.
+    pub(super) fn is_checkpoint_due(&self, is_stopping: bool) -> bool {
+        let unsaved = self.unsaved_changes();
+        let (min, files_per_change) = match is_stopping {
+            false => (CHECKPOINT_CHANGES_MIN, CHECKPOINT_FILES_PER_CHANGE),
+            true => (STOP_CHANGES_MIN, STOP_FILES_PER_CHANGE),
+        };
+        unsaved > min && unsaved > self.read().counts().inodes / files_per_change
     }
 
     /// Leaves out inode numbers.
@@ -225,13 +261,17 @@ impl AppliedState {
         let apart = load_apart(part(LoadPart::Apart(vec![INODES + 1])))?;
         let LoadedState { namespace: mut other, control } = first.take_apart(apart).load(part(LoadPart::Last))?;
         other.skip_ids(InodeId(ids_above));
+        self.checkpoints.remove_all();
         let mut namespace = self.namespace.write();
         self.versions.install_snapshot(applied, name)?;
         *self.control.write() = control;
         std::mem::swap(&mut *namespace, &mut other);
         self.change_count.fetch_add(1, Ordering::Release);
+        self.unsaved_changes.store(namespace.counts().inodes, Ordering::Relaxed);
         // The old one is dropped without the lock.
         drop(namespace);
+        // One of the state before that got its name meanwhile.
+        self.checkpoints.remove_all();
         Ok(())
     }
 }
@@ -255,28 +295,15 @@ impl LoadedState {
         Ok(first?.take_apart(apart?))
     }
 
-    /// The same where a server that ended in good order left entries and inodes, if they are whole; what is before
-    /// those is still the store's.
-    ///
-    /// # Errors
-    /// The store's.
-    fn by_what_was_left(versions: &NameVersions) -> Result<Option<LoadedState>, Fault> {
-        let Some(CleanStartImage { last_id, mut entries, mut inodes }) = versions.clean_start_image()? else {
-            return Ok(None);
-        };
-        let before_inodes = LoadedState::default().load(|load| versions.load(&LoadPart::First(vec![INODES]), load))?;
-        let (mut apart, mut first) = (Ok(LoadedNames::default()), Ok(LoadedState::default()));
-        let mut before_inodes = Some(before_inodes);
-        versions.read_both(&mut || apart = load_apart(|load| entries(load)), &mut || {
-            first = before_inodes.take().unwrap_or_default().load(|load| inodes(load));
-        });
-        let whole = first.and_then(|first| Ok(first.take_apart(apart?)));
-        let whole = whole.inspect_err(|fault| tracing::warn!("this start takes longer: {fault}"));
-        Ok(whole.ok().map(|mut begun| {
-            // Inodes that are not in memory any more had numbers, too.
-            begun.namespace.skip_ids(InodeId(last_id));
-            begun
-        }))
+    /// The same by names and inodes of a checkpoint, brought to where the store is. What comes before inodes is the
+    /// store's.
+    fn by_checkpoint(versions: &NameVersions, present: LoadedPresent) -> Result<LoadedState, Fault> {
+        let LoadedPresent { inodes, names, last_id, .. } = present;
+        let mut begun = LoadedState::default().load(|load| versions.load(&LoadPart::First(vec![INODES]), load))?;
+        begun.namespace.take_present(inodes, names);
+        // Inodes that are not in memory any more had numbers, too.
+        begun.namespace.skip_ids(last_id);
+        Ok(begun)
     }
 
     /// Goes on with what `versions` shows, newest of each key; directory entries are not among it.

@@ -18,7 +18,6 @@
 //! interval are read without walking the tree.
 
 mod batch;
-mod clean_start_image;
 mod entry_pages;
 mod keys;
 mod load;
@@ -36,10 +35,7 @@ pub use lsm::LsmStore;
 pub use memory::MemoryStore;
 pub use name_versions::NameVersions;
 pub(crate) use snapshot_store::page_of;
-pub use version_store::{
-    CleanStartImage, CurrentVersions, ImageSection, LoadVersion, ShowVersions, StoreItem, StoreView, VersionStore,
-    VisitItem,
-};
+pub use version_store::{LoadVersion, StoreItem, StoreView, VersionStore, VisitItem};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Metadata on simulated disks, alone and among several servers.
 
-mod fixture;
+pub(crate) mod fixture;
 mod questions;
 mod raft;
 mod single;

@@ -37,7 +37,6 @@ mod memory;
 mod model;
 mod names;
 mod namespace;
-mod newest;
 mod past_session;
 mod patch;
 mod present;

@@ -182,7 +182,8 @@ impl Namespace {
     }
 }
 
-fn read_inode(id: InodeId, stamp: Hlc, value: &[u8], layouts: &mut FileLayouts) -> Result<Inode, Error> {
+/// The inode that a version stamped `stamp` has.
+pub(crate) fn read_inode(id: InodeId, stamp: Hlc, value: &[u8], layouts: &mut FileLayouts) -> Result<Inode, Error> {
     if id.0 == 0 || id.0 > INODE_ID_MAX {
         return Err(Error::Corrupt { what: "inode number" });
     }

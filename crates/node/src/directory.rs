@@ -22,7 +22,7 @@ const LOCK_FILE: &str = "lock";
 /// What may be beside the lock file if the record of the directory was not written, or cannot be read any more.
 const BESIDE_LOCK: [&str; 6] = [LOCK_FILE, ".making", "joining", "socket", STORE_DIRECTORY, STATE_FILE];
 /// What only a server makes: with these and without the record the directory is damaged, which opening it reports.
-const OF_LOGS: [&str; 3] = ["seg-", "meta-", "raft-"];
+const OF_LOGS: [&str; 4] = ["seg-", "meta-", "raft-", "checkpoint-"];
 
 /// Makes sure that `dir` is empty, or missing, or a data directory.
 ///
@@ -137,6 +137,7 @@ mod tests {
             &[("lock", none), ("state", &[0; 8192])],
             // Opening the directory reports what is missing.
             &[("lock", none), ("seg-0", none), ("namespace.left/", none)],
+            &[("lock", none), ("checkpoint-0000000000000007", none)],
             &[("state", b"FRZS"), ("notes.txt", none)],
         ] {
             assert_eq!(refused(fine), None, "{fine:?}");

@@ -125,6 +125,10 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge("frieze_index_bytes", &[], "Memory of the index of the device log.", ""),
     gauge("frieze_index_max_bytes", &[], "Memory that the index of the device log may use.", ""),
     gauge("frieze_shelf_bytes", &[], "Bytes of index on disk.", ""),
+    gauge("frieze_checkpoint_bytes", &[], "Size of the newest checkpoint of the names; 0: there is none.", ""),
+    gauge("frieze_checkpoint_timestamp_seconds", &[], "When it was taken; 0: there is none.", ""),
+    gauge("frieze_checkpoint_missing_changes", &[], "Changes of names since.", "above a million: starts take long"),
+    counter("frieze_checkpoint_failures_total", &[], "Checkpoints that could not be written.", "it rises"),
     gauge(
         "frieze_memory_max_bytes",
         &[],
@@ -336,11 +340,16 @@ impl ServerParts {
         }
         values.set("frieze_dirty_age_seconds", &[], status.dirty_age_ms as f64 / 1e3);
         values.set("process_cpu_seconds_total", &[], seconds_of_ns(status.cpu_ns));
+        let checkpoint = self.planes.meta.checkpoint_status();
+        values.set("frieze_checkpoint_timestamp_seconds", &[], checkpoint.taken_us as f64 / 1e6);
         let (remains_chains, remains_left, remains_freed) = self.service.upkeep.remains.figures();
         for (name, value) in [
             ("frieze_remains_chains", remains_chains),
             ("frieze_remains_left_bytes", remains_left),
             ("frieze_remains_freed_bytes_total", remains_freed),
+            ("frieze_checkpoint_bytes", checkpoint.bytes),
+            ("frieze_checkpoint_missing_changes", checkpoint.changes_since),
+            ("frieze_checkpoint_failures_total", checkpoint.failures),
             ("frieze_gaps", status.gaps.len() as u64),
             ("frieze_chains_behind", self.planes.chains_behind()),
             ("frieze_connections", status.connections),

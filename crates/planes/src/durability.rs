@@ -244,21 +244,21 @@ impl Durability {
         let flushed = self.durable_ticket();
         data.device().checkpoint(flushed.data)?;
         data.device().flush()?;
-        if let Err(fault) = self.rest(meta, flushed.meta, &|bytes| data.device().has_room(bytes)) {
+        if let Err(fault) = self.rest(meta, flushed.meta) {
             // The metalog holds what is in no table.
             tracing::warn!("the next start takes longer: {fault}");
         }
         Ok(())
     }
 
-    /// Brings all versions into tables, and leaves an image of the current names.
-    fn rest(&self, meta: &Metadata, durable: LogIndex, has_room: &dyn Fn(u64) -> bool) -> Result<(), Fault> {
+    /// Brings all versions into tables, and writes a checkpoint if much has changed since the last one.
+    fn rest(&self, meta: &Metadata, durable: LogIndex) -> Result<(), Fault> {
         // A later append is not durable yet and must not come into a table.
         meta.settle_versions(durable)?;
         meta.persist_versions()?;
         meta.truncate(meta.settle_versions(durable)?)?;
         meta.rest_versions();
-        meta.write_clean_start_image(has_room)
+        meta.checkpoint_at_stop()
     }
 
     /// True if a request waits for a flush that has not begun.

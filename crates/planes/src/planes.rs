@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use frieze_base::{ChainId, ClusterId, ErrorKind, Fault, InodeId, NodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
@@ -101,6 +102,27 @@ impl Planes {
     /// Answers the requests that waited for other members of the metalog, and have what they waited for.
     pub fn reply_durable(&self) {
         self.durability.reply_durable(&self.meta);
+    }
+
+    /// Writes a checkpoint of the names, if one is due. To be called about twice a second, on a thread that may take
+    /// long. `pause` sleeps for the given time and returns whether to continue; other threads flush meanwhile.
+    ///
+    /// # Errors
+    /// As [`Metadata::checkpoint`], after a pause: the checkpoints before stay, and the next call tries again.
+    pub fn checkpoint(&self, pause: &dyn Fn(Duration) -> bool) -> Result<(), Fault> {
+        // After a failed flush nothing comes into tables any more.
+        if self.durability.failure().is_some() || !self.meta.is_checkpoint_due() {
+            return Ok(());
+        }
+        match self.meta.checkpoint(&mut || pause(TABLES_LOOK_EVERY)) {
+            // A server that stops writes one then, if that is worth it.
+            Err(_) if !pause(Duration::ZERO) => Ok(()),
+            Err(fault) => {
+                pause(CHECKPOINT_RETRY_AFTER);
+                Err(fault)
+            }
+            Ok(_) => Ok(()),
+        }
     }
 
     /// True if something waits to be flushed.
@@ -337,6 +359,10 @@ impl Planes {
     }
 }
 
+/// Looks at whether the tables of the store of names are complete up to a checkpoint.
+const TABLES_LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Pause after a checkpoint that failed: it may have written all names for nothing.
+const CHECKPOINT_RETRY_AFTER: Duration = Duration::from_secs(30);
 /// How far behind the clock, in microseconds, the closed instants may be before an idle server closes newer ones.
 const IDLE_CLOSE_US: u64 = 900_000;
 

@@ -111,6 +111,14 @@ impl TestServer {
         self.0.planes.flush()
     }
 
+    /// Writes a checkpoint of the names, and flushes until its tables are complete. False if the newest is of now.
+    ///
+    /// # Errors
+    /// The disk's: there is no checkpoint.
+    pub fn checkpoint(&self) -> Result<bool, Fault> {
+        self.0.planes.meta.checkpoint(&mut || self.0.planes.flush().is_ok())
+    }
+
     /// True if something waits for a flush.
     pub fn is_dirty(&self) -> bool {
         self.0.planes.is_dirty()

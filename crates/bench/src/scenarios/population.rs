@@ -54,7 +54,7 @@ pub(crate) fn files(options: &BenchOptions) -> Result<BenchReport> {
     let full = target.usage(&client)?;
     drop(client);
 
-    // The first start finds nothing that a clean stop left.
+    // The first start reads the last checkpoint that was written while files were made, and what came since.
     target.kill()?;
     let killed_s = start(&mut target)?;
     target.stop()?;

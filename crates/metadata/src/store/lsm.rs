@@ -17,10 +17,11 @@ mod table_files;
 mod table_work;
 mod tree;
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use frieze_base::{Fault, LogIndex, Reason};
@@ -31,8 +32,7 @@ use self::table_files::system_fault;
 use self::table_work::TableWork;
 use self::tree::{Progress, TreeSetup, VersionTree};
 use super::batch::StoreBatch;
-use super::clean_start_image::{ImageFiles, ImageStamp};
-use super::version_store::{CleanStartImage, CurrentVersions, StoreItem, StoreView, VersionStore, VisitItem};
+use super::version_store::{StoreItem, StoreView, VersionStore, VisitItem};
 
 /// The store of a real server: an LSM tree in a directory of its own.
 pub struct LsmStore {
@@ -48,9 +48,6 @@ pub struct LsmStore {
     work: Arc<TableWork>,
     threads: Vec<JoinHandle<()>>,
     open_bytes: AtomicU64,
-    /// What was left for this start. It goes when a table is due.
-    image: ImageFiles,
-    may_have_image: AtomicBool,
 }
 
 const FIRST_TREE: u64 = 1;
@@ -103,9 +100,8 @@ impl LsmStore {
             work,
             threads: Vec::new(),
             open_bytes: AtomicU64::new(0),
-            image: ImageFiles::new(directory.with_extension("left")),
-            may_have_image: AtomicBool::new(true),
         };
+        remove_image(directory);
         store.begin_threads()?;
         Ok(store)
     }
@@ -124,21 +120,6 @@ impl LsmStore {
 
     fn tree(&self) -> Arc<VersionTree> {
         self.current.read().clone()
-    }
-
-    /// Which state the tables are; `None` if they are not all that there is. The number of the last change rises with
-    /// every table.
-    fn image_stamp(&self) -> Option<ImageStamp> {
-        let change = self.tree().last_change()?;
-        Some(ImageStamp { applied: self.work.applied().0, change })
-    }
-
-    fn remove_clean_start_image(&self) {
-        if self.may_have_image.swap(false, Ordering::Relaxed)
-            && let Err(error) = self.image.remove()
-        {
-            tracing::debug!("the image of an earlier start cannot be removed: {error}");
-        }
     }
 
     /// All of a received state that is in memory becomes a table, on this thread.
@@ -183,6 +164,10 @@ impl VersionStore for LsmStore {
         Ok(self.work.applied())
     }
 
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        self.tree().get(key)
+    }
+
     fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault> {
         self.tree().items(from, to).next_back().transpose()
     }
@@ -213,7 +198,6 @@ impl VersionStore for LsmStore {
     }
 
     fn seal(&self, batch: &StoreBatch, through: LogIndex) {
-        self.remove_clean_start_image();
         let name = self.name.lock().clone();
         self.work.push(self.tree().seal(batch, &Progress { applied: through, name }));
         self.open_bytes.store(0, Ordering::Release);
@@ -255,16 +239,6 @@ impl VersionStore for LsmStore {
         self.work.rest();
     }
 
-    fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
-        let Some(stamp) = self.image_stamp() else { return Ok(()) };
-        let failed = |error: io::Error| system_fault("leaving names for the next start", error);
-        self.image.put(stamp, newest).map_err(failed)
-    }
-
-    fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
-        Ok(self.image_stamp().and_then(|stamp| self.image.clean_start_image(stamp)))
-    }
-
     fn view(&self) -> Result<Box<dyn StoreView>, Fault> {
         Ok(Box::new(self.tree().view()))
     }
@@ -301,7 +275,6 @@ impl VersionStore for LsmStore {
     }
 
     fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
-        self.remove_clean_start_image();
         let mut other = self.other.lock();
         let next = other.as_ref().ok_or_else(not_begun)?.clone();
         // All of it before what makes it count.
@@ -319,6 +292,17 @@ impl VersionStore for LsmStore {
 
     fn name(&self) -> Result<Option<Vec<u8>>, Fault> {
         Ok(self.name.lock().clone())
+    }
+}
+
+/// Removes what builds before this one left beside the store at a clean stop, and nothing reads any more.
+fn remove_image(directory: &Path) {
+    let image = directory.with_extension("left");
+    match fs::remove_dir_all(&image) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!("{} of an older build is of no use and cannot be removed: {error}", image.display());
+        }
+        _ => {}
     }
 }
 

@@ -4,13 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use frieze_base::{Fault, LogIndex};
-use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, levels};
 
 use super::batch::StoreBatch;
-use super::version_store::{
-    CleanStartImage, CurrentVersions, ImageSection, LoadVersion, StoreItem, StoreView, VersionStore,
-};
+use super::version_store::{StoreItem, StoreView, VersionStore};
 
 /// A store in memory with the crash behaviour of the real one, for the simulator: memtables are lost with the process,
 /// tables never. Clones are the same store.
@@ -38,7 +35,6 @@ struct MemoryState {
     other: StoreItems,
     /// Of the one that was received last.
     name: Option<Vec<u8>>,
-    image: Option<MemoryImage>,
 }
 
 /// Items in the order in which they came; `None`: removed.
@@ -50,24 +46,6 @@ struct Memtable {
 
 /// Small: a test seals several.
 const MEMTABLE_BYTES_MAX: u64 = 16 << 10;
-
-/// What was left for the next start, and how far the tables were.
-#[derive(Clone)]
-struct MemoryImage {
-    applied: LogIndex,
-    last_id: u64,
-    entries: Vec<ImageItem>,
-    inodes: Vec<ImageItem>,
-}
-
-type ImageItem = (Vec<u8>, Hlc, Vec<u8>);
-
-fn section(items: Vec<ImageItem>) -> ImageSection<'static> {
-    Box::new(move |load: &mut LoadVersion<'_>| {
-        items.iter().for_each(|(key, stamp, value)| load(key, *stamp, value));
-        Ok(())
-    })
-}
 
 fn put(items: &mut StoreItems, key: &[u8], value: Option<&[u8]>) {
     match value {
@@ -185,25 +163,6 @@ impl VersionStore for MemoryStore {
         self.settle(LogIndex(0)).map(drop)
     }
 
-    fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
-        let (mut entries, mut inodes) = (Vec::new(), Vec::new());
-        (newest.entries)(&mut |key, stamp, value| entries.push((key.to_vec(), stamp, value.to_vec())));
-        (newest.inodes)(&mut |key, stamp, value| inodes.push((key.to_vec(), stamp, value.to_vec())));
-        let mut state = self.state.lock();
-        state.image = Some(MemoryImage { applied: state.applied, last_id: newest.last_id, entries, inodes });
-        Ok(())
-    }
-
-    fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
-        let state = self.state.lock();
-        let image = state.image.clone().filter(|image| image.applied == state.applied);
-        Ok(image.map(|MemoryImage { last_id, entries, inodes, .. }| CleanStartImage {
-            last_id,
-            entries: section(entries),
-            inodes: section(inodes),
-        }))
-    }
-
     fn view(&self) -> Result<Box<dyn StoreView>, Fault> {
         let state = self.state.lock();
         Ok(Box::new(MemoryView(state.items.clone())))
@@ -229,7 +188,6 @@ impl VersionStore for MemoryStore {
         state.tables = Arc::new(std::mem::take(&mut state.other));
         state.items = state.tables.clone();
         (state.open, state.sealed) = (Memtable::default(), VecDeque::new());
-        state.image = None;
         (state.applied, state.durable) = (applied, applied);
         state.name = Some(name.to_vec());
         Ok(())

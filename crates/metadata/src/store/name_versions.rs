@@ -10,16 +10,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use frieze_base::{Fault, LogIndex};
+use frieze_base::{Fault, LogIndex, Reason};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, levels};
 use frieze_namespace::{KeyVersion, entry_stamps_of, erases, inode_key, is_rewritten, is_timed, keeps_versions};
 
 use super::batch::StoreBatch;
 use super::entry_pages::WaitingPages;
-use super::keys::{encode_in_place, encode_value_into, stored_key, stored_key_into};
+use super::keys::{decode_value, encode_in_place, encode_value_into, stored_key, stored_key_into};
 use super::time_index::{self, PAGE_CHANGES};
-use super::version_store::{CleanStartImage, CurrentVersions, VersionStore};
+use super::version_store::VersionStore;
 
 /// The history of the namespace, in a store.
 pub struct NameVersions {
@@ -209,17 +209,6 @@ impl NameVersions {
         self.store.rest();
     }
 
-    /// See [`VersionStore::write_clean_start_image`]: of a namespace into which nothing was executed that is not in the
-    /// tables.
-    pub fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
-        self.store.write_clean_start_image(newest)
-    }
-
-    /// See [`VersionStore::clean_start_image`].
-    pub fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
-        self.store.clean_start_image()
-    }
-
     /// See [`VersionStore::read_both`].
     pub fn read_both(&self, one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
         self.store.read_both(one, other);
@@ -230,6 +219,28 @@ impl NameVersions {
         let young = self.young.lock();
         let begin = young.unpaged.partition_point(|(stamp, _)| *stamp <= after);
         young.unpaged[begin..].to_vec()
+    }
+
+    /// The value of the version of a key with exactly this stamp; `None`: it says that the key is absent.
+    ///
+    /// # Errors
+    /// `Corrupt` if there is no such version; the store's.
+    pub(crate) fn version(&self, key: &[u8], stamp: Hlc) -> Result<Option<Vec<u8>>, Fault> {
+        match self.store.get(&stored_key(key, stamp))? {
+            Some(stored) => Ok(decode_value(&stored).map(<[u8]>::to_vec)),
+            None => {
+                let words = format!("the namespace's store lacks the version of {key:02x?} at {stamp}, which it names");
+                Err(Fault::new(Reason::Corrupt, words))
+            }
+        }
+    }
+
+    /// Closes the memtable behind the last entry: the index of that entry, and the stamp of the newest change that the
+    /// index of time names.
+    pub(crate) fn seal_last(&self) -> (LogIndex, Hlc) {
+        let mut young = self.young.lock();
+        self.seal(&mut young);
+        (young.added, young.newest)
     }
 
     /// Closes the memtable behind the last entry, which is `through` or comes before, and calls `take` before another

@@ -21,6 +21,13 @@ pub trait VersionStore: Send + Sync {
     /// # Errors
     /// `Corrupt`: a file is damaged, and the fault names it. The disk's.
     fn begin(&self) -> Result<LogIndex, Fault>;
+    /// The value of the item with this key.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the damaged file; the disk's.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(self.last_in(key, key)?.map(|(_, value)| value))
+    }
     /// The last item with a key in `from..=to`.
     fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault>;
     /// All items with a key in `from..=to`, in order.
@@ -68,22 +75,8 @@ pub trait VersionStore: Send + Sync {
     fn is_overfull(&self) -> bool {
         false
     }
-    /// The server stops: nothing is rearranged on the disk any more, so that an image stays valid.
+    /// The server stops: nothing is rearranged on the disk any more, so that the process ends soon.
     fn rest(&self) {}
-    /// Leaves the newest versions of entries and inodes for the next start, if the tables hold all. Whether that
-    /// succeeds changes only how long it takes.
-    ///
-    /// # Errors
-    /// The disk's.
-    fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
-        let _ = newest;
-        Ok(())
-    }
-    /// What was left, if no table was added since. What fails its checksum there is an error: the versions are here,
-    /// too.
-    fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
-        Ok(None)
-    }
     /// Gives back copies of its files that the kernel keeps, if they are more than `bytes_max`. Returns how many bytes
     /// there are; 0 if that is unknown.
     fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
@@ -147,28 +140,3 @@ pub type VisitItem<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Fault> + 'a;
 
 /// A stored key and value.
 pub type StoreItem = (Vec<u8>, Vec<u8>);
-
-/// Shows versions, in the order of their keys.
-pub type ShowVersions<'a> = dyn Fn(&mut LoadVersion<'_>) + Sync + 'a;
-/// Calls `load` with versions, in the order of their keys.
-pub type ImageSection<'a> = Box<dyn FnMut(&mut LoadVersion<'_>) -> Result<(), Fault> + Send + 'a>;
-
-/// One to be left.
-pub struct CurrentVersions<'a> {
-    /// The largest inode number given.
-    pub last_id: u64,
-    /// Directory entries.
-    pub entries: &'a ShowVersions<'a>,
-    /// Inodes.
-    pub inodes: &'a ShowVersions<'a>,
-}
-
-/// One that was left.
-pub struct CleanStartImage<'a> {
-    /// The largest inode number given.
-    pub last_id: u64,
-    /// Directory entries.
-    pub entries: ImageSection<'a>,
-    /// Inodes.
-    pub inodes: ImageSection<'a>,
-}

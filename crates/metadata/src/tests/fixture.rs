@@ -21,9 +21,9 @@ use prost::Message as _;
 use crate::{MemoryStore, Metadata, MetadataHost, NameVersions, PeerMetalog, RecoverUpto};
 
 /// Bytes of a chunk.
-pub(super) const CHUNK_BYTES: u64 = 4096;
+pub(crate) const CHUNK_BYTES: u64 = 4096;
 /// Chains of the file system.
-pub(super) const CHAINS: u32 = 4;
+pub(crate) const CHAINS: u32 = 4;
 const STARTED_US: u64 = 1_800_000_000_000_000;
 /// Time between two looks at what waits.
 const STEP_US: u64 = 2_000;
@@ -57,8 +57,8 @@ impl Peers for Port {
 }
 
 /// Several servers in one thread: a server that waits for others runs them meanwhile.
-pub(super) struct Servers {
-    pub(super) nodes: Vec<Metadata>,
+pub(crate) struct Servers {
+    pub(crate) nodes: Vec<Metadata>,
     wire: Arc<Wire>,
     time: SimTime,
     cut_off: Mutex<BTreeSet<NodeId>>,
@@ -66,7 +66,7 @@ pub(super) struct Servers {
 
 impl Servers {
     /// Server 1 has a file system and is the only member of its metalog; the others wait to be added.
-    pub(super) fn new(count: u32) -> Arc<Servers> {
+    pub(crate) fn new(count: u32) -> Arc<Servers> {
         let (wire, time) = (Arc::<Wire>::default(), SimTime::new(STARTED_US));
         let open = |id: u32| {
             let standing = if id == 1 { MetalogRole::Alone } else { MetalogRole::Joining };
@@ -85,12 +85,12 @@ impl Servers {
         servers
     }
 
-    pub(super) fn node(&self, id: u32) -> &Metadata {
+    pub(crate) fn node(&self, id: u32) -> &Metadata {
         &self.nodes[id as usize - 1]
     }
 
     /// All messages from and to a server are lost, or none any more.
-    pub(super) fn cut_off(&self, id: u32, is_cut: bool) {
+    pub(crate) fn cut_off(&self, id: u32, is_cut: bool) {
         let mut cut = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
         match is_cut {
             true => cut.insert(NodeId(id)),
@@ -99,7 +99,7 @@ impl Servers {
     }
 
     /// Time goes by: journals are flushed, timers run, and the messages under way arrive.
-    pub(super) fn step(&self) {
+    pub(crate) fn step(&self) {
         self.time.advance_us(STEP_US);
         for node in &self.nodes {
             if node.await_journal(Duration::ZERO) {
@@ -125,7 +125,7 @@ impl Servers {
     }
 
     /// Steps until `is_done`, some seconds at most.
-    pub(super) fn run_until(&self, what: &str, is_done: impl Fn() -> bool) {
+    pub(crate) fn run_until(&self, what: &str, is_done: impl Fn() -> bool) {
         let is_reached = (0..10_000).any(|_| {
             self.step();
             is_done()
@@ -135,20 +135,66 @@ impl Servers {
 }
 
 /// A lone server with a file system.
-pub(super) fn lone() -> Metadata {
-    let time = SimTime::new(STARTED_US);
-    let metadata = open(NodeId(1), MetalogRole::Alone, &time, Arc::new(Port { from: NodeId(1), wire: Arc::default() }));
-    metadata.load_id_bounds();
-    format(&metadata);
-    metadata
+pub(crate) fn lone() -> Metadata {
+    LoneMachine::new(1).serve()
+}
+
+/// A machine with a lone server, which ends and starts again.
+pub(crate) struct LoneMachine {
+    pub(crate) disk: SimDisk,
+    pub(crate) store: MemoryStore,
+    time: SimTime,
+}
+
+impl LoneMachine {
+    /// A machine whose losses are drawn from `seed`.
+    pub(crate) fn new(seed: u64) -> LoneMachine {
+        LoneMachine { disk: SimDisk::new(seed), store: MemoryStore::default(), time: SimTime::new(STARTED_US) }
+    }
+
+    /// Starts the server on what is there. Also returns the notes of its recovery.
+    pub(crate) fn open(&self) -> Result<(Metadata, Vec<String>), Fault> {
+        let way = Arc::new(Port { from: NodeId(1), wire: Arc::default() });
+        self.time.advance_us(STEP_US);
+        try_open((Arc::new(self.disk.clone()), self.store.clone()), (NodeId(1), MetalogRole::Alone), &self.time, way)
+    }
+
+    /// The same, with a file system.
+    pub(crate) fn serve(&self) -> Metadata {
+        let (metadata, _) = self.open().expect("it starts");
+        metadata.load_id_bounds();
+        if metadata.awaits_format() {
+            format(&metadata);
+        }
+        metadata
+    }
 }
 
 fn open(id: NodeId, standing: MetalogRole, time: &SimTime, way: Arc<dyn Peers>) -> Metadata {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(u64::from(id.0)));
-    let identity =
-        Identity { node: id.0, format_version: FORMAT_VERSION, standing: standing as i32, ..Identity::default() };
-    let file = StateFile::open_or_create(&*disk, STATE_FILE).expect("a state file");
-    file.write(&identity.encode_to_vec()).expect("a state file");
+    try_open((disk, MemoryStore::default()), (id, standing), time, way).expect("an empty directory").0
+}
+
+fn try_open(
+    (disk, store): (Arc<dyn Disk>, MemoryStore),
+    (id, standing): (NodeId, MetalogRole),
+    time: &SimTime,
+    way: Arc<dyn Peers>,
+) -> Result<(Metadata, Vec<String>), Fault> {
+    let (identity, file) = match Identity::load(&*disk)? {
+        Some(found) => found,
+        None => {
+            let identity = Identity {
+                node: id.0,
+                format_version: FORMAT_VERSION,
+                standing: standing as i32,
+                ..Identity::default()
+            };
+            let file = StateFile::open_or_create(&*disk, STATE_FILE)?;
+            file.write(&identity.encode_to_vec())?;
+            (identity, file)
+        }
+    };
     let keeper = Arc::new(IdentityStore::new(identity, file));
     let settings = frieze_multilog::LogSettings { segment_bytes: 64 << 10, block_bytes: 512, ..Default::default() };
     let shares = MemoryDemand::default().divide().expect("memory");
@@ -165,14 +211,14 @@ fn open(id: NodeId, standing: MetalogRole, time: &SimTime, way: Arc<dyn Peers>) 
         footers_from: frieze_base::SegmentId(0),
         serve_damaged: false,
     };
-    let device =
-        Device::recover(disk.clone(), settings, budget, &reach, &[], &mut |_| {}).expect("an empty log").device;
+    let recovered = Device::recover(disk.clone(), settings, budget, &reach, &[], &mut |_| {})?;
+    let data_end = DataEnd { segment: recovered.end.segment, offset: recovered.end.offset };
     let clock = HlcClock::new(ClockSettings::default(), Hlc::ZERO);
     let clock = Arc::new(NodeClock::new(clock, Arc::new(time.clone()), keeper.clone()));
     let host = MetadataHost {
         clock,
         keeper,
-        device: Arc::new(device),
+        device: Arc::new(recovered.device),
         disk,
         way,
         seed: id.0.into(),
@@ -183,9 +229,8 @@ fn open(id: NodeId, standing: MetalogRole, time: &SimTime, way: Arc<dyn Peers>) 
         stamp_bound: Hlc::ZERO,
         wake: Arc::new(|| {}),
     };
-    let versions = NameVersions::open(Box::new(MemoryStore::default())).expect("an empty store");
     let upto = RecoverUpto { durable: LogIndex(0), is_cut: false, serve_damaged: false };
-    Metadata::recover(host, versions, DataEnd::default(), &upto).expect("an empty directory").0
+    Metadata::recover(host, NameVersions::open(Box::new(store))?, data_end, &upto)
 }
 
 fn format(metadata: &Metadata) {
@@ -194,12 +239,12 @@ fn format(metadata: &Metadata) {
 }
 
 /// Runs an operation of the superuser.
-pub(super) fn run(metadata: &Metadata, session: SessionId, seq: Seq, op: Op) -> Result<Outcome, Fault> {
+pub(crate) fn run(metadata: &Metadata, session: SessionId, seq: Seq, op: Op) -> Result<Outcome, Fault> {
     run_as(metadata, Caller::root(), session, seq, op)
 }
 
 /// Runs an operation of a caller.
-pub(super) fn run_as(
+pub(crate) fn run_as(
     metadata: &Metadata,
     caller: Caller,
     session: SessionId,
@@ -211,17 +256,17 @@ pub(super) fn run_as(
 }
 
 /// Opens a session of user `uid`.
-pub(super) fn open_session(metadata: &Metadata, uid: u32, keeps: bool) -> SessionId {
+pub(crate) fn open_session(metadata: &Metadata, uid: u32, keeps: bool) -> SessionId {
     let open = OpenSession { command: format!("program of {uid}"), host: "here".to_owned(), uid, keeps };
     SessionId(run(metadata, SessionId(0), Seq(0), Op::OpenSession(open)).expect("it is opened").id)
 }
 
 /// The target of a path from the root.
-pub(super) fn target(path: &str) -> Target {
+pub(crate) fn target(path: &str) -> Target {
     Target { base: InodeId::ROOT.0, path: path.as_bytes().to_vec(), follow: false }
 }
 
 /// Makes something at a path.
-pub(super) fn make(path: &str, kind: MakeKind) -> Op {
+pub(crate) fn make(path: &str, kind: MakeKind) -> Op {
     Op::Make(Make { target: target(path), mode: 0o644, kind: Some(kind), ..Make::default() })
 }

@@ -81,17 +81,20 @@ impl FileLayouts {
         used
     }
 
-    /// Gives the next number to a layout, or to none; false if there are too many, or it has one.
-    pub(super) fn append(&mut self, layout: Option<FileLayout>) -> bool {
+    /// Gives the next number to a layout, or to none, and returns it; `None` if there are too many, or it has one. The
+    /// layout counts as that of one packed inode, so that it keeps its number until the inodes come that have it.
+    pub(super) fn append(&mut self, layout: Option<FileLayout>) -> Option<u16> {
         let layout = layout.map(Arc::new);
         if self.slots.len() == NUMBERED_MAX || layout.as_ref().is_some_and(|layout| self.numbers.contains_key(layout)) {
-            return false;
+            return None;
         }
+        let number = self.slots.len() as u16;
         if let Some(layout) = &layout {
-            self.numbers.insert(Arc::clone(layout), self.slots.len() as u16);
+            self.numbers.insert(Arc::clone(layout), number);
         }
-        self.slots.push(LayoutSlot { layout, packed: 0 });
-        true
+        let packed = u64::from(layout.is_some());
+        self.slots.push(LayoutSlot { layout, packed });
+        Some(number)
     }
 
     /// True if a layout has this number.

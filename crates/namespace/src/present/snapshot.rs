@@ -9,10 +9,13 @@
 //!
 //! A piece has no length and no checksum: those are the file's. Numbers are varints. Layouts come before pages, and the
 //! blocks of a directory in their order, directories by number.
+//!
+//! A present that was read from bytes is brought to a later instant by the newest version of each key that changed
+//! since ([`PackedInodes::replace`], [`PackedNames::replace`]).
 
 use std::sync::Arc;
 
-use frieze_base::{Fault, InodeId, varint};
+use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, varint};
 use frieze_hlc::Hlc;
 use prost::Message;
 
@@ -24,8 +27,10 @@ use super::layouts::NumberedLayouts;
 use super::name_block::NameBlock;
 use crate::error::Error;
 use crate::inode::FileLayout;
+use crate::key::VersionKey;
+use crate::load::read_inode;
 use crate::namespace::Namespace;
-use crate::stored::StoredInode;
+use crate::stored::{StoredInode, read_entry};
 
 /// Takes a piece; false: no more.
 pub type VisitPiece<'a> = dyn FnMut(&[u8]) -> bool + 'a;
@@ -51,6 +56,8 @@ pub struct PresentSnapshot {
 #[derive(Debug, Default)]
 pub struct PackedInodes {
     table: InodeTable,
+    /// Numbers of layouts that count as those of one packed inode more, until all pieces are read.
+    appended: Vec<u16>,
 }
 
 /// Names of a present that is read from bytes.
@@ -150,6 +157,35 @@ impl PackedInodes {
         }
     }
 
+    /// Replaces the version of an inode by its newest one, whose key, stamp and value these are; `None`: it is absent.
+    /// After all pieces.
+    ///
+    /// # Errors
+    /// `Corrupt` if the key is not one of an inode, or the value cannot be read.
+    pub fn replace(&mut self, key: &[u8], stamp: Hlc, value: Option<&[u8]>) -> Result<(), Fault> {
+        self.end_layouts();
+        let Some(VersionKey::Inode(id)) = VersionKey::decode(key) else {
+            return Err(Error::Corrupt { what: "key of an inode" }.into());
+        };
+        match value {
+            Some(value) => {
+                let inode = read_inode(id, stamp, value, self.table.layouts_mut())?;
+                self.table.insert(id, inode);
+                self.table.pack(id);
+            }
+            None => drop(self.table.remove(id)),
+        }
+        Ok(())
+    }
+
+    /// Keys and stamps of the versions that may have been written again in their place since, under their old stamp,
+    /// so that no index of time names the change: those with grants.
+    pub fn rewritable(&self) -> Vec<(Vec<u8>, Hlc)> {
+        let unpacked = self.table.unpacked_ids().filter_map(|id| Some((id, self.table.unpacked(id)?)));
+        let granted = unpacked.filter(|(_, inode)| !inode.grants().is_empty());
+        granted.map(|(id, inode)| (VersionKey::Inode(id).encode(), inode.from)).collect()
+    }
+
     fn load_layout(&mut self, rest: &mut &[u8]) -> Option<()> {
         let layout = match rest.is_empty() {
             true => None,
@@ -159,7 +195,19 @@ impl PackedInodes {
                 plugin: std::str::from_utf8(rest).ok()?.to_owned(),
             }),
         };
-        self.table.layouts_mut().append(layout).then_some(())
+        let is_one = layout.is_some();
+        let number = self.table.layouts_mut().append(layout)?;
+        if is_one {
+            self.appended.push(number);
+        }
+        Some(())
+    }
+
+    /// All pieces have come: a layout that no inode has may lose its number.
+    fn end_layouts(&mut self) {
+        for number in self.appended.drain(..) {
+            self.table.layouts_mut().count_unpacked(number);
+        }
     }
 
     fn load_page(&mut self, rest: &mut &[u8]) -> Option<()> {
@@ -202,6 +250,26 @@ impl PackedNames {
         if self.names.push_block_of(block, last) { Ok(()) } else { Err(corrupt().into()) }
     }
 
+    /// Replaces a directory entry by its newest version, whose key, stamp and value these are; `None`: it is absent.
+    /// After all pieces.
+    ///
+    /// # Errors
+    /// `Corrupt` if the key is not one of an entry, or key or value cannot be read.
+    pub fn replace(&mut self, key: &[u8], stamp: Hlc, value: Option<&[u8]>) -> Result<(), Fault> {
+        self.end_directory();
+        let Some(VersionKey::Entry(parent, name)) = VersionKey::decode(key) else {
+            return Err(Error::Corrupt { what: "key of a directory entry" }.into());
+        };
+        if !(1..=INODE_ID_MAX).contains(&parent.0) || name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(Error::Corrupt { what: "name of a directory entry" }.into());
+        }
+        match value {
+            Some(value) => drop(self.table.set(parent, name, read_entry(stamp, value)?)),
+            None => drop(self.table.remove(parent, name)),
+        }
+        Ok(())
+    }
+
     fn end_directory(&mut self) {
         if let Some(names) = self.names.finish() {
             let is_first = self.table.insert(self.directory, names);
@@ -223,7 +291,8 @@ impl Namespace {
 
     /// Takes over a present that was read from bytes, into a namespace without one. As with
     /// [`Namespace::take_apart`], extended attributes are loaded afterwards, and what was forgotten before.
-    pub fn take_present(&mut self, inodes: PackedInodes, mut names: PackedNames) {
+    pub fn take_present(&mut self, mut inodes: PackedInodes, mut names: PackedNames) {
+        inodes.end_layouts();
         names.end_directory();
         self.directories = names.table;
         self.inodes = inodes.table;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of it")]
 
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
 
 use frieze_base::{InodeId, Reason, SessionId};
@@ -33,7 +34,36 @@ pub(crate) struct NamespaceWorld {
     pub(crate) seq: u64,
     /// Everything applied, with its stamp and outcome.
     pub(crate) log: Vec<(Transaction, Hlc, Outcome)>,
+    /// The present at two earlier instants, newer first.
+    checkpoints: VecDeque<SavedPresent>,
+    /// The next one is taken after so many transactions.
+    checkpoint_at: usize,
 }
+
+/// The bytes of a present, and its instant.
+struct SavedPresent {
+    inodes: Vec<Vec<u8>>,
+    names: Vec<Vec<u8>>,
+    stamp: Hlc,
+}
+
+impl SavedPresent {
+    fn of(ns: &Namespace, stamp: Hlc) -> SavedPresent {
+        let (present, mut saved) = (ns.present(), SavedPresent { inodes: Vec::new(), names: Vec::new(), stamp });
+        present.inode_pieces(&mut |piece| {
+            saved.inodes.push(piece.to_vec());
+            true
+        });
+        present.name_pieces(&mut |piece| {
+            saved.names.push(piece.to_vec());
+            true
+        });
+        saved
+    }
+}
+
+/// Transactions from one saved present to the next at first; a prime, so that they fall on all kinds of transactions.
+const CHECKPOINT_EVERY: usize = 11;
 
 impl NamespaceWorld {
     pub(crate) fn new() -> NamespaceWorld {
@@ -44,6 +74,8 @@ impl NamespaceWorld {
             session: SessionId(0),
             seq: 0,
             log: Vec::new(),
+            checkpoints: VecDeque::new(),
+            checkpoint_at: CHECKPOINT_EVERY,
         };
         let format = Format { chunk_bytes: CHUNK_BYTES, chain_count: 8, uid: 0, gid: 0, mode: 0o755 };
         world.raw(SessionId(0), 0, 0, root(), Op::Format(format));
@@ -72,6 +104,12 @@ impl NamespaceWorld {
         assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "one change for each key");
         self.history.commit(&changes);
         self.log.push((txn, self.stamp, outcome.clone()));
+        if self.log.len() >= self.checkpoint_at {
+            // Longer and longer ones: a present costs as much as all that is there.
+            self.checkpoint_at += CHECKPOINT_EVERY.max(self.log.len() / 4);
+            self.checkpoints.truncate(1);
+            self.checkpoints.push_front(SavedPresent::of(&self.ns, self.stamp));
+        }
         outcome
     }
 
@@ -135,36 +173,35 @@ impl NamespaceWorld {
         for (key, stamp, value) in keys().filter(|(key, _, _)| key[0] > INODES) {
             ns.load(key, stamp, value).unwrap();
         }
-        assert_eq!(self.restarted(), ns, "what a server that ends in good order leaves is another state");
-        assert_eq!(self.unpacked_from_bytes(), ns, "the bytes of the present are another state");
-        ns
-    }
-
-    /// The same by what is in memory of entries and inodes.
-    fn restarted(&self) -> Namespace {
-        let (mut ns, mut apart) = (Namespace::new(), LoadedNames::default());
-        let others = |is_wanted: fn(u8) -> bool| {
-            self.history.current().filter(move |(key, _, _)| ![ENTRIES, INODES].contains(&key[0]) && is_wanted(key[0]))
-        };
-        self.ns.newest_entries(&mut |key, stamp, value| apart.load(key, stamp, value).unwrap());
-        for (key, stamp, value) in others(|letter| letter < INODES) {
-            ns.load(key, stamp, value).unwrap();
-        }
-        self.ns.newest_inodes(&mut |key, stamp, value| ns.load(key, stamp, value).unwrap());
-        ns.skip_ids(self.ns.last_id());
-        ns.take_apart(apart);
-        for (key, stamp, value) in others(|letter| letter > INODES) {
-            ns.load(key, stamp, value).unwrap();
+        assert_eq!(self.restarted(&SavedPresent::of(&self.ns, self.stamp)), ns, "the bytes of the present");
+        for checkpoint in &self.checkpoints {
+            assert_eq!(self.restarted(checkpoint), ns, "a checkpoint at {} and the changes since", checkpoint.stamp);
         }
         ns
     }
 
-    /// The same by the bytes of what is in memory of entries and inodes.
-    fn unpacked_from_bytes(&self) -> Namespace {
-        let (mut ns, present) = (Namespace::new(), self.ns.present());
+    /// The same by the bytes of a present, and the newest versions of what changed since.
+    fn restarted(&self, checkpoint: &SavedPresent) -> Namespace {
+        let mut ns = Namespace::new();
         let (mut inodes, mut names) = (PackedInodes::default(), PackedNames::default());
-        present.inode_pieces(&mut |piece| inodes.load(piece).is_ok());
-        present.name_pieces(&mut |piece| names.load(piece).is_ok());
+        checkpoint.inodes.iter().for_each(|piece| inodes.load(piece).unwrap());
+        checkpoint.names.iter().for_each(|piece| names.load(piece).unwrap());
+        let mut changed: BTreeSet<Vec<u8>> = inodes.rewritable().into_iter().map(|(key, _)| key).collect();
+        self.history
+            .changed(checkpoint.stamp, Hlc::MAX, &mut |_, key| {
+                changed.insert(key.to_vec());
+                true
+            })
+            .unwrap();
+        for key in changed {
+            let (stamp, value) = self.history.newest(&key, Hlc::MAX).unwrap().expect("it changed");
+            match key[0] {
+                ENTRIES => names.replace(&key, stamp, value.as_deref()).unwrap(),
+                INODES => inodes.replace(&key, stamp, value.as_deref()).unwrap(),
+                // An extended attribute: all of them are loaded.
+                _ => {}
+            }
+        }
         let others = || self.history.current().filter(|(key, _, _)| ![ENTRIES, INODES].contains(&key[0]));
         for (key, stamp, value) in others().filter(|(key, _, _)| key[0] < INODES) {
             ns.load(key, stamp, value).unwrap();

@@ -63,6 +63,8 @@ pub(super) struct Wakes {
     pub(super) scrub: Arc<Wake>,
     /// Making images.
     pub(super) image: Arc<Wake>,
+    /// Writing checkpoints of the names.
+    pub(super) checkpoint: Arc<Wake>,
     /// Timers of chains.
     pub(super) chains: Arc<Wake>,
     /// Timers of the metalog.
@@ -76,7 +78,8 @@ pub(super) struct Wakes {
 impl Wakes {
     /// Wakes all of these threads.
     pub(super) fn wake_all(&self) {
-        let Wakes { flush, reclaim, scrub, image, chains, metalog, lease, decisions } = self;
-        [flush, reclaim, scrub, image, chains, metalog, lease, decisions].iter().for_each(|wake| wake.wake());
+        let Wakes { flush, reclaim, scrub, image, checkpoint, chains, metalog, lease, decisions } = self;
+        let all = [flush, reclaim, scrub, image, checkpoint, chains, metalog, lease, decisions];
+        all.iter().for_each(|wake| wake.wake());
     }
 }

@@ -1,4 +1,4 @@
-//! The threads that work beside the connections: flushing, upkeep, reclaiming, scrubbing, making images.
+//! The threads that work beside the connections: flushing, upkeep, reclaiming, scrubbing, images, checkpoints.
 //!
 //! Guarantees: each thread ends soon after the server stops; one that fails logs each reason once, and continues.
 //! Leaves to others: the work itself (the parts), connections, the threads of a cluster ([`super::cluster_threads`]).
@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use frieze_base::{Fault, MonoTime};
+use frieze_storage::Wake;
 use tracing::{debug, error, warn};
 
 use super::shared::{Shared, TEND_EVERY_NS};
@@ -15,6 +16,8 @@ use super::shared::{Shared, TEND_EVERY_NS};
 const TRIM_EVERY_NS: u64 = 10_000_000_000;
 /// Threads that serve requests run first if there are not enough processors.
 const SCRUB_NICE: i32 = 15;
+/// No request waits for a checkpoint.
+const CHECKPOINT_NICE: i32 = 19;
 /// A requested scrub begins within this time.
 const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -26,7 +29,7 @@ const CHAINS_EVERY: Duration = Duration::from_millis(20);
 type UpkeepThread = (&'static str, fn(&Shared));
 
 /// All of these threads.
-pub(super) const ALL: [UpkeepThread; 8] = [
+pub(super) const ALL: [UpkeepThread; 9] = [
     ("flush", flush),
     ("journal", journal),
     ("beat", metalog_timers),
@@ -35,6 +38,7 @@ pub(super) const ALL: [UpkeepThread; 8] = [
     ("reclaim", reclaim),
     ("scrub", scrub),
     ("image", image),
+    ("checkpoint", checkpoint),
 ];
 
 /// Advances time for the metalog.
@@ -129,28 +133,12 @@ fn reclaim(shared: &Shared) {
     let (mut said, mut left, mut trouble, mut untidy) = (None, None, None, None);
     let mut trimmed = frieze_net::mono();
     while !shared.stopping.load(Ordering::Acquire) {
-        let found = shared.parts.service.upkeep.reclaim().err();
-        if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
-            warn!("giving back what was forgotten failed: {fault}");
-        }
-        said = found;
-        let found = shared
-            .parts
-            .service
-            .upkeep
-            .drop_remains()
-            .and_then(|()| shared.parts.service.upkeep.give_back_remains())
-            .err();
-        if let Some(fault) = found.as_ref().filter(|fault| left.as_ref() != Some(*fault)) {
-            warn!("giving back what other servers have by now failed: {fault}");
-        }
-        left = found;
+        let upkeep = &shared.parts.service.upkeep;
+        note_fault(&mut said, upkeep.reclaim().err(), "giving back what was forgotten");
+        let found = upkeep.drop_remains().and_then(|()| upkeep.give_back_remains()).err();
+        note_fault(&mut left, found, "giving back what other servers have by now");
         shelve(shared, &mut trouble);
-        let found = shared.parts.service.upkeep.keep_to_memory().err();
-        if let Some(fault) = found.as_ref().filter(|fault| untidy.as_ref() != Some(*fault)) {
-            warn!("giving memory back failed: {fault}");
-        }
-        untidy = found;
+        note_fault(&mut untidy, upkeep.keep_to_memory().err(), "giving memory back");
         if frieze_net::mono().since_ns(trimmed) > TRIM_EVERY_NS {
             trimmed = frieze_net::mono();
             shared.pool.trim();
@@ -163,19 +151,10 @@ fn reclaim(shared: &Shared) {
 fn scrub(shared: &Shared) {
     // For this thread alone. If it fails, the scrub yields only by its pauses.
     let _ = rustix::process::nice(SCRUB_NICE);
-    let goes_on = |wait: Duration| {
-        if !wait.is_zero() {
-            shared.wakes.scrub.wait(wait);
-        }
-        !shared.stopping.load(Ordering::Acquire)
-    };
+    let goes_on = |wait| goes_on(shared, &shared.wakes.scrub, wait);
     let mut said = None;
     while goes_on(SCRUB_LOOK_EVERY) {
-        let found = shared.parts.service.upkeep.scrub(&goes_on).err();
-        if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
-            warn!("scrubbing failed: {fault}");
-        }
-        said = found;
+        note_fault(&mut said, shared.parts.service.upkeep.scrub(&goes_on).err(), "scrubbing");
     }
 }
 
@@ -183,26 +162,46 @@ fn scrub(shared: &Shared) {
 fn image(shared: &Shared) {
     // For this thread alone, as for scrubbing.
     let _ = rustix::process::nice(SCRUB_NICE);
-    let goes_on = |wait: Duration| {
-        if !wait.is_zero() {
-            shared.wakes.image.wait(wait);
-        }
-        !shared.stopping.load(Ordering::Acquire)
-    };
+    let goes_on = |wait| goes_on(shared, &shared.wakes.image, wait);
     let mut said = None;
     while goes_on(Duration::from_nanos(TEND_EVERY_NS)) {
         loop {
             let found = shared.parts.service.upkeep.image(&goes_on);
-            if let Some(fault) = found.as_ref().err().filter(|fault| said.as_ref() != Some(*fault)) {
-                warn!("making images of old states failed: {fault}");
-            }
             let more = matches!(found, Ok(true));
-            said = found.err();
+            note_fault(&mut said, found.err(), "making images of old states");
             if !more || !goes_on(Duration::ZERO) {
                 break;
             }
         }
     }
+}
+
+/// Writes checkpoints of the names, for the next start.
+fn checkpoint(shared: &Shared) {
+    // For this thread alone, as for scrubbing.
+    let _ = rustix::process::nice(CHECKPOINT_NICE);
+    let goes_on = |wait| goes_on(shared, &shared.wakes.checkpoint, wait);
+    let mut said = None;
+    while goes_on(Duration::from_nanos(TEND_EVERY_NS)) {
+        let found = shared.parts.planes.checkpoint(&goes_on).err();
+        note_fault(&mut said, found, "writing a checkpoint of the names");
+    }
+}
+
+/// Waits for so long, or until `wake`. False if the server stops.
+fn goes_on(shared: &Shared, wake: &Wake, wait: Duration) -> bool {
+    if !wait.is_zero() {
+        wake.wait(wait);
+    }
+    !shared.stopping.load(Ordering::Acquire)
+}
+
+/// Logs a fault, unless it is the one before.
+fn note_fault(said: &mut Option<Fault>, found: Option<Fault>, doing: &str) {
+    if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
+        warn!("{doing} failed: {fault}");
+    }
+    *said = found;
 }
 
 /// Moves the index of old records to the disk, as long as there is work.
@@ -212,19 +211,10 @@ fn shelve(shared: &Shared, said: &mut Option<Fault>) {
         for words in shared.parts.service.upkeep.mended() {
             warn!("{words}");
         }
-        match found {
-            Ok(true) if !shared.stopping.load(Ordering::Acquire) => {}
-            Ok(_) => {
-                *said = None;
-                return;
-            }
-            Err(fault) => {
-                if said.as_ref() != Some(&fault) {
-                    warn!("moving the index to the disk failed: {fault}");
-                }
-                *said = Some(fault);
-                return;
-            }
+        let more = matches!(found, Ok(true)) && !shared.stopping.load(Ordering::Acquire);
+        note_fault(said, found.err(), "moving the index to the disk");
+        if !more {
+            return;
         }
     }
 }

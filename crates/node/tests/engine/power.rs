@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use frieze_base::{LogIndex, Rng};
-use frieze_node::{CleanStartImage, CurrentVersions, StoreItem};
+use frieze_node::StoreItem;
 
 use super::*;
 
@@ -279,125 +279,99 @@ fn remove(path: &str) -> Op {
     Op::Remove(Remove { target: Target::path(path), directory: false })
 }
 
-/// A store that counts how often names are left and read, and of which what was left may be damaged.
-struct LeavingStore {
-    store: MemoryStore,
-    is_damaged: bool,
-    /// How often something was left.
-    left: Arc<AtomicU32>,
-    /// How often entries were read from the store.
-    read: Arc<AtomicU32>,
-}
+/// A store that counts how often all entries are read from it.
+struct CountingStore(MemoryStore, Arc<AtomicU32>);
 
-impl VersionStore for LeavingStore {
+impl VersionStore for CountingStore {
     fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault> {
-        self.store.last_in(from, to)
+        self.0.last_in(from, to)
     }
 
     fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
         if from == b"E" && to > &b"E"[..] {
-            self.read.fetch_add(1, Ordering::Relaxed);
+            self.1.fetch_add(1, Ordering::Relaxed);
         }
-        self.store.items(from, to)
+        self.0.items(from, to)
     }
 
     fn begin(&self) -> Result<LogIndex, Fault> {
-        self.store.begin()
+        self.0.begin()
     }
 
     fn insert(&self, batch: &StoreBatch) -> u64 {
-        self.store.insert(batch)
+        self.0.insert(batch)
     }
 
     fn memtable_bytes_max(&self) -> u64 {
-        self.store.memtable_bytes_max()
+        self.0.memtable_bytes_max()
     }
 
     fn seal(&self, batch: &StoreBatch, through: LogIndex) {
-        self.store.seal(batch, through);
+        self.0.seal(batch, through);
     }
 
     fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
-        self.store.settle(durable)
+        self.0.settle(durable)
     }
 
     fn applied(&self) -> Result<LogIndex, Fault> {
-        self.store.applied()
+        self.0.applied()
     }
 
     fn persist(&self) -> Result<(), Fault> {
-        self.store.persist()
-    }
-
-    fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
-        self.left.fetch_add(1, Ordering::Relaxed);
-        self.store.write_clean_start_image(newest)
-    }
-
-    fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
-        let Some(mut left) = self.store.clean_start_image()? else { return Ok(None) };
-        // As if that many had been made, and were in memory no more.
-        left.last_id += 100;
-        if self.is_damaged {
-            let mut inodes = left.inodes;
-            left.inodes = Box::new(move |load| {
-                inodes(load)?;
-                Err(Fault::new(Reason::Corrupt, "the end is missing"))
-            });
-        }
-        Ok(Some(left))
+        self.0.persist()
     }
 }
 
 #[test]
-fn a_start_takes_names_from_what_was_left_and_where_that_is_damaged_from_the_store() {
+fn a_start_reads_names_from_a_checkpoint_and_where_that_is_damaged_from_the_store() {
     let machine = SimMachine::new(7);
-    let (left, read) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let open = |is_damaged| {
-        let (store, left, read) = (machine.store.clone(), left.clone(), read.clone());
-        let server = machine.open(Box::new(LeavingStore { store, is_damaged, left, read })).unwrap();
+    let read = Arc::new(AtomicU32::new(0));
+    let open = || {
+        read.store(0, Ordering::Relaxed);
+        let server = machine.open(Box::new(CountingStore(machine.store.clone(), read.clone()))).unwrap();
         machine.connect(server, Caller::root())
     };
-    let mut client = open(false);
+    let mut client = open();
+    assert!(read.load(Ordering::Relaxed) > 0);
     for name in 0..20 {
         client.make(&format!("/f{name}"));
     }
     client.txn(remove("/f3")).unwrap();
     let last = client.stat("/f19", View::default()).unwrap().attr.inode;
     client.txn(remove("/f19")).unwrap();
-    assert_eq!(client.server.stop(), Ok(()));
-    assert_eq!(left.swap(0, Ordering::Relaxed), 1);
-    drop(client);
-    for is_damaged in [false, true, false] {
-        read.store(0, Ordering::Relaxed);
-        let mut client = open(is_damaged);
-        assert_eq!(read.load(Ordering::Relaxed), u32::from(is_damaged));
+    assert_eq!(client.server.checkpoint(), Ok(true));
+    client.make("/later");
+    for is_killed in [true, false] {
+        match is_killed {
+            true => machine.disk.crash(CrashKind::Process),
+            // A few changes are not worth another one.
+            false => assert_eq!(client.server.stop(), Ok(())),
+        }
+        drop(client);
+        machine.disk.restart();
+        client = open();
+        assert_eq!((read.load(Ordering::Relaxed), client.server.notes().len()), (0, 0));
         for name in 0..20 {
             let found = client.stat(&format!("/f{name}"), View::default());
             assert_eq!(found.is_ok(), ![3, 19].contains(&name), "/f{name}");
         }
-        let made = format!("/new-{is_damaged}");
+        client.stat("/later", View::default()).unwrap();
+        let made = format!("/new-{is_killed}");
         client.make(&made);
-        let number = client.stat(&made, View::default()).unwrap().attr.inode;
-        assert!(number > last && (is_damaged || number > last + 100), "no number is given twice");
-        client.txn(remove(&made)).unwrap();
-        assert_eq!(client.server.stop(), Ok(()));
+        assert!(client.stat(&made, View::default()).unwrap().attr.inode > last, "no number is given twice");
     }
-    // What is kept back on a disk is not for this.
-    let client = open(false);
-    left.store(0, Ordering::Relaxed);
-    machine.disk.set_capacity(0);
-    assert_eq!((client.server.stop(), left.load(Ordering::Relaxed)), (Ok(()), 0));
-    machine.disk.set_capacity(u64::MAX / 2);
-    drop(client);
-    // Killed, it leaves nothing, and what was left before is of another state.
-    let mut client = open(false);
-    client.make("/late");
+    let name = machine.disk.list().unwrap().into_iter().find(|name| name.starts_with("checkpoint-")).unwrap();
     machine.disk.crash(CrashKind::Process);
     drop(client);
     machine.disk.restart();
-    let mut client = open(false);
-    client.stat("/late", View::default()).unwrap();
+    machine.disk.flip_bit(&name, 100, 3).unwrap();
+    let mut client = open();
+    assert!(read.load(Ordering::Relaxed) > 0);
+    let [note] = client.server.notes() else { panic!("{:?}", client.server.notes()) };
+    assert!(note.contains(&name) && note.contains("damaged"), "{note}");
+    client.stat("/new-false", View::default()).unwrap();
+    assert!(!machine.disk.list().unwrap().contains(&name));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use frieze_base::Rng;
@@ -481,60 +482,39 @@ fn copy_in_order(from: &Path, to: &Path) {
     }
 }
 
-/// Leaves one entry and one inode.
-fn leave(store: &LsmStore) {
-    let newest = CurrentVersions {
-        last_id: 9,
-        entries: &|take| take(b"E1", Hlc(5), b"entry"),
-        inodes: &|take| take(b"I1", Hlc(6), b"inode"),
+#[test]
+fn a_key_is_found_in_the_memtable_and_in_tables_by_its_youngest_value() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(directory.path());
+    let put = |value: Option<&[u8]>| {
+        let mut batch = StoreBatch::default();
+        match value {
+            Some(value) => batch.put(b"Ea", value),
+            None => batch.remove(b"Ea"),
+        }
+        batch.put(b"Eb", b"beside");
+        store.insert(&batch);
     };
-    store.write_clean_start_image(&newest).expect("leaves");
-}
-
-fn is_left(store: &LsmStore) -> bool {
-    let Some(mut left) = store.clean_start_image().expect("looks") else { return false };
-    let mut found = Vec::new();
-    (left.entries)(&mut |key, stamp, value| found.push((key.to_vec(), stamp, value.to_vec()))).expect("reads");
-    (left.inodes)(&mut |key, stamp, value| found.push((key.to_vec(), stamp, value.to_vec()))).expect("reads");
-    assert_eq!(left.last_id, 9);
-    assert_eq!(found, [(b"E1".to_vec(), Hlc(5), b"entry".to_vec()), (b"I1".to_vec(), Hlc(6), b"inode".to_vec())]);
-    true
+    let values = [Some(&b"old"[..]), Some(b"new"), None, Some(b""), Some(b"again")];
+    for (index, value) in (1..).zip(values) {
+        let found = || store.get(b"Ea").map(|found| found.as_deref() == value);
+        put(value);
+        assert_eq!(found(), Ok(true), "in the memtable");
+        store.seal(&StoreBatch::default(), LogIndex(index));
+        store.settle(LogIndex(index)).expect("settles");
+        store.persist().expect("persists");
+        assert_eq!(found(), Ok(true), "in a table");
+    }
+    assert_eq!((store.get(b"E"), store.get(b"Ea\0"), store.get(b"X")), (Ok(None), Ok(None), Ok(None)));
 }
 
 #[test]
-fn what_is_left_for_a_start_is_there_until_the_tables_are_others() {
+fn what_an_older_build_left_beside_the_store_is_removed() {
     let parent = tempfile::tempdir().expect("a directory");
-    let directory = parent.path().join("namespace");
-    let store = open(&directory);
-    into_tables(&store, 0, 500, 3);
-    fill(&store, 600, 1, 4);
-    leave(&store);
-    assert!(!is_left(&store), "a memtable holds more");
-    store.settle(LogIndex(4)).expect("settles");
-    store.persist().expect("persists");
-    store.rest();
-    leave(&store);
-    drop(store);
-    for _ in 0..3 {
-        // A start that changes nothing leaves it as it is.
-        let store = open(&directory);
-        assert!(is_left(&store));
-        leave(&store);
-    }
-    let store = open(&directory);
-    into_tables(&store, 7, 1, 4);
-    assert!(!is_left(&store), "an entry that was applied says nothing of what it is of");
-    drop(store);
-    let store = open(&directory);
-    assert!(!is_left(&store));
-    leave(&store);
-    drop(store);
-    let store = open(&directory);
-    assert!(is_left(&store));
-    store.begin_snapshot().expect("begins");
-    store.put_snapshot(vec![(b"else".to_vec(), b"2".to_vec())]).expect("puts");
-    store.install_snapshot(LogIndex(4), b"name").expect("takes");
-    assert!(!is_left(&store), "another state is in its place");
-    drop(store);
-    assert!(!is_left(&open(&directory)));
+    let (directory, image) = (parent.path().join("namespace"), parent.path().join("namespace.left"));
+    fs::create_dir(&image).expect("makes");
+    fs::write(image.join("entries"), b"FRZNAMES").expect("writes");
+    into_tables(&open(&directory), 0, 10, 3);
+    assert!(!image.exists());
+    assert_eq!(count(&open(&directory)), 10);
 }

@@ -276,6 +276,17 @@ impl VersionTree {
         watermark
     }
 
+    /// The value under a key, as it is visible now.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the damaged file; the disk's.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        let fence = self.snapshots.read();
+        let found = self.tree.get(key, self.visible.load(Ordering::Acquire));
+        drop(fence);
+        Ok(found.map_err(|error| self.fault("reading", &error))?.map(|value| value.to_vec()))
+    }
+
     /// Items between two keys, as they are visible now.
     pub(super) fn items(self: &Arc<Self>, from: &[u8], to: &[u8]) -> TreeItems {
         let fence = self.snapshots.read();

@@ -96,6 +96,23 @@ fn a_present_that_was_read_from_its_bytes_is_the_same_and_goes_on_alike() {
 }
 
 #[test]
+fn layouts_keep_their_numbers_while_pieces_come() {
+    let mut writer = writer(200);
+    // Two layouts that only later pages have, and before them an unpacked inode with one that no page has.
+    for (id, chains) in [(2, 99), (150, 20), (190, 21)] {
+        let inode = writer.namespace.inodes.get_mut(InodeId(id)).unwrap();
+        inode.layout = std::sync::Arc::new(FileLayout { chain_count: chains, ..FileLayout::clone(&inode.layout) });
+        writer.namespace.inodes.pack(InodeId(id));
+    }
+    let (inodes, names) = pieces(&writer.namespace.present());
+    let again = loaded(&inodes, &names).unwrap();
+    check_same(&again, &writer.namespace);
+    let chains = |id| again.current(InodeId(id)).unwrap().layout.chain_count;
+    assert_eq!([2, 150, 190, 191].map(chains), [99, 20, 21, 8]);
+    assert_eq!(pieces(&again.present()), (inodes, names), "and no layout stays that no page has");
+}
+
+#[test]
 fn a_snapshot_stays_as_it_was_while_the_namespace_goes_on() {
     let mut writer = writer(500);
     let snapshot = writer.namespace.present();
