@@ -159,9 +159,12 @@ impl InodePage {
             return None;
         }
         let parts = PageParts::read(content)?;
-        let are_owners = parts.owners.iter().enumerate().all(|(at, bytes)| {
-            InodeOwner::read(bytes).is_some_and(|owner| has_layout(owner.layout)) && !parts.owners[..at].contains(bytes)
-        });
+        // An owner that no inode has any more may have a layout that no inode has.
+        let are_owners = parts
+            .owners
+            .iter()
+            .enumerate()
+            .all(|(at, bytes)| InodeOwner::read(bytes).is_some() && !parts.owners[..at].contains(bytes));
         if !are_owners || parts.present == 0 || parts.owners.len() > OWNERS_MAX {
             return None;
         }
@@ -171,7 +174,7 @@ impl InodePage {
             let inode = parts.unpack(record)?;
             again.clear();
             inode.pack(&parts, parts.owner_at(inode.owner)?, &mut again);
-            if again != record {
+            if again != record || !has_layout(inode.owner.layout) {
                 return None;
             }
         }

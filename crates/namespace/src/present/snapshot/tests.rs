@@ -113,6 +113,19 @@ fn layouts_keep_their_numbers_while_pieces_come() {
 }
 
 #[test]
+fn a_page_may_have_an_owner_of_whose_layout_no_inode_is_left() {
+    let mut writer = writer(200);
+    for chains in [99, 8] {
+        let inode = writer.namespace.inodes.get_mut(InodeId(150)).unwrap();
+        inode.layout = std::sync::Arc::new(FileLayout { chain_count: chains, ..FileLayout::clone(&inode.layout) });
+        writer.namespace.inodes.pack(InodeId(150));
+    }
+    let (inodes, names) = pieces(&writer.namespace.present());
+    assert_eq!(inodes.iter().filter(|piece| piece[0] == LAYOUT).count(), 1, "the other layout is not there");
+    check_same(&loaded(&inodes, &names).unwrap(), &writer.namespace);
+}
+
+#[test]
 fn a_snapshot_stays_as_it_was_while_the_namespace_goes_on() {
     let mut writer = writer(500);
     let snapshot = writer.namespace.present();
