@@ -22,6 +22,8 @@ pub enum ServerBreak {
     AppliedAhead,
     /// Outcomes that are to be remembered are left out of the memtable that is sealed.
     OutcomesForgotten,
+    /// A start takes a checkpoint for the present: it does not read what has changed since.
+    CheckpointAlone,
     /// The server does not notice that the machine went down.
     BootUnnoticed,
     /// Retries are not recognised.
@@ -59,6 +61,7 @@ impl ServerBreak {
         ServerBreak::TablesEarly,
         ServerBreak::AppliedAhead,
         ServerBreak::OutcomesForgotten,
+        ServerBreak::CheckpointAlone,
         ServerBreak::BootUnnoticed,
         ServerBreak::RetriesRunAgain,
         ServerBreak::InstantsExclusive,

@@ -149,7 +149,10 @@ impl Machine {
             keys: BTreeMap::new(),
             owner: user(),
         };
-        let engine = ServerParts::open(self.hardware.settings.clone(), seams)?;
+        self.store.begin_start();
+        let engine = ServerParts::open(self.hardware.settings.clone(), seams);
+        self.store.end_start();
+        let engine = engine?;
         if self.disk.is_crashed() {
             // It died while it was opening, in something whose failure it need not notice.
             return Err(frieze_base::Reason::InputOutput.into());
@@ -252,6 +255,25 @@ impl Machine {
     pub(crate) fn flush(&mut self) -> Result<(), Fault> {
         self.woken.store(false, Ordering::Relaxed);
         self.engine()?.planes.flush()
+    }
+
+    /// Writes a checkpoint of the names, and flushes so often while it waits for its tables. Also returns the result of
+    /// the flushes.
+    pub(crate) fn checkpoint(&mut self, flushes: u32) -> (Result<bool, Fault>, Result<(), Fault>) {
+        let engine = match self.engine() {
+            Ok(engine) => engine,
+            Err(fault) => return (Err(fault), Ok(())),
+        };
+        let (mut left, mut flushed) = (flushes, Ok(()));
+        let written = engine.planes.meta.checkpoint(&mut || {
+            if left == 0 || flushed.is_err() {
+                return false;
+            }
+            left -= 1;
+            flushed = engine.planes.flush();
+            flushed.is_ok()
+        });
+        (written, flushed)
     }
 
     pub(crate) fn tend(&mut self) -> Result<(), Fault> {

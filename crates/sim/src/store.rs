@@ -29,6 +29,8 @@ struct SimStoreState {
     fuse: Option<u64>,
     breakage: Option<ServerBreak>,
     batches: u64,
+    /// A server reads what it begins with.
+    is_starting: bool,
 }
 
 impl SimStore {
@@ -37,7 +39,7 @@ impl SimStore {
         let mut rng = Rng::new(seed);
         let memory = MemoryStore::default();
         memory.set_memtable_bytes_max(*rng.choose(&MEMTABLE_BYTES));
-        let state = SimStoreState { rng, fuse: None, breakage, batches: 0 };
+        let state = SimStoreState { rng, fuse: None, breakage, batches: 0, is_starting: false };
         SimStore { disk, memory, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -50,6 +52,16 @@ impl SimStore {
     pub(crate) fn restart(&self) {
         self.state().fuse = None;
         self.memory.lose_memory();
+    }
+
+    /// A server begins to read what is there.
+    pub(crate) fn begin_start(&self) {
+        self.state().is_starting = true;
+    }
+
+    /// It has read that.
+    pub(crate) fn end_start(&self) {
+        self.state().is_starting = false;
     }
 
     fn state(&self) -> MutexGuard<'_, SimStoreState> {
@@ -116,8 +128,10 @@ impl VersionStore for SimStore {
     }
 
     fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
+        let hides_times = self.is_broken(ServerBreak::CheckpointAlone) && self.state().is_starting;
         match self.alive() {
             Err(fault) => Box::new(std::iter::once(Err(fault))),
+            Ok(()) if hides_times && from.first() == Some(&b'T') => Box::new(std::iter::empty()),
             Ok(()) => self.memory.items(from, to),
         }
     }

@@ -184,6 +184,23 @@ impl Witness {
         self.judge_answers(None)
     }
 
+    /// Lets the server write a checkpoint of the names, with so many flushes while it waits for its tables.
+    pub(crate) fn checkpoint(&mut self, flushes: u32) -> Verdict {
+        if !self.machine.is_up() || self.read_only {
+            return Ok(());
+        }
+        let (written, flushed) = self.machine.checkpoint(flushes);
+        self.trace.line(|| format!("checkpoint {written:?}, flushes {flushed:?}"));
+        self.read_only |= flushed.is_err();
+        self.excuse("a flush", flushed)?;
+        match written {
+            // The tables of the store are not complete up to it yet.
+            Err(fault) if fault.reason == Reason::Unavailable => {}
+            written => self.excuse("a checkpoint", written.map(drop))?,
+        }
+        self.judge_answers(None)
+    }
+
     /// Lets the server look after clock and sessions.
     pub(crate) fn tend(&mut self) -> Verdict {
         if !self.machine.is_up() {

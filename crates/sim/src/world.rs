@@ -259,6 +259,10 @@ impl ServerWorld {
                     self.witness.machine.close_segment();
                 }
                 self.witness.tend()?;
+                if self.rng.chance(3) {
+                    let flushes = self.rng.below(4) as u32;
+                    self.witness.checkpoint(flushes)?;
+                }
                 self.after(500_000, ServerEvent::Tend);
             }
             ServerEvent::Restart => return self.restart(),

@@ -139,6 +139,7 @@ impl ClusterWorld {
             ClusterEvent::Tend(..) => {
                 self.after(500_000, ClusterEvent::Tend(node, life));
                 let broken = self.plan.breakage;
+                let checkpoint_flushes = self.rng.chance(3).then(|| self.rng.below(4));
                 let node = &mut self.nodes[node];
                 let busy = node.tend_busy.clone();
                 let needed = node.needed.clone();
@@ -157,6 +158,13 @@ impl ClusterWorld {
                         let _given_back = engine.service.upkeep.give_back_remains();
                         // Damage that readers met is repaired from other members.
                         let _looked = engine.service.upkeep.scrub(&|_| true);
+                        if let Some(mut flushes) = checkpoint_flushes {
+                            // One whose tables are not complete yet is dropped; that a flush fails, the next one says.
+                            let _dropped = engine.planes.meta.checkpoint(&mut || {
+                                flushes = flushes.saturating_sub(1);
+                                flushes > 0 && engine.planes.flush().is_ok()
+                            });
+                        }
                         busy.store(false, Ordering::Relaxed);
                     });
                 }
