@@ -314,11 +314,6 @@ impl ServerParts {
     pub fn stop_stocking(&self) {
         self.planes.data.device().spares().wake();
     }
-
-    /// How long after a write its flush begins.
-    pub fn flush_delay(&self) -> Duration {
-        self.planes.settings.flush_delay
-    }
 }
 
 /// One in so many calls of [`ServerParts::tend`] looks for sessions that have ended.

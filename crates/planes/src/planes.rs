@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use frieze_base::{ChainId, ClusterId, ErrorKind, Fault, InodeId, NodeId, Reason};
+use frieze_base::{ChainId, ClusterId, ErrorKind, Fault, InodeId, MonoTime, NodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_metadata::Metadata;
 use frieze_namespace::{Inode, NoReadSet, ReadSet, Resolved};
@@ -97,6 +97,18 @@ impl Planes {
         }
         self.durability.flush(&self.clock, &self.data, &self.meta)?;
         Ok(())
+    }
+
+    /// For how long nothing has to be flushed, if the last flush began at `since` and no request waits for one.
+    pub fn flush_wait(&self, since: MonoTime) -> Duration {
+        let passed = Duration::from_nanos(frieze_net::mono().since_ns(since));
+        self.settings.flush_delay.saturating_sub(passed)
+    }
+
+    /// True if a flush is to begin now; requests that are durable by what other servers flushed are answered.
+    pub fn wants_flush(&self, since: MonoTime) -> bool {
+        self.reply_durable();
+        self.durability.is_wanted() || self.flush_wait(since).is_zero()
     }
 
     /// Answers the requests that waited for other members of the metalog, and have what they waited for.

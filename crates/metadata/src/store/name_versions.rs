@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use frieze_base::{Fault, LogIndex, Reason};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, levels};
-use frieze_namespace::{KeyVersion, entry_stamps_of, erases, inode_key, is_rewritten, is_timed, keeps_versions};
+use frieze_namespace::{
+    KeyVersion, VersionHistory, entry_stamps_of, erases, inode_key, is_rewritten, is_timed, keeps_versions,
+};
 
 use super::batch::StoreBatch;
 use super::entry_pages::WaitingPages;
@@ -226,9 +228,13 @@ impl NameVersions {
     /// # Errors
     /// `Corrupt` if there is no such version; the store's.
     pub(crate) fn version(&self, key: &[u8], stamp: Hlc) -> Result<Option<Vec<u8>>, Fault> {
-        match self.store.get(&stored_key(key, stamp))? {
-            Some(stored) => Ok(decode_value(&stored).map(<[u8]>::to_vec)),
-            None => {
+        if let Some(stored) = self.store.get(&stored_key(key, stamp))? {
+            return Ok(decode_value(&stored).map(<[u8]>::to_vec));
+        }
+        // A directory whose entries changed has no version of its own at that stamp.
+        match self.newest(key, stamp)? {
+            Some((found, value)) if found == stamp => Ok(value),
+            _ => {
                 let words = format!("the namespace's store lacks the version of {key:02x?} at {stamp}, which it names");
                 Err(Fault::new(Reason::Corrupt, words))
             }

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use frieze_base::{Fault, MonoTime};
+use frieze_base::Fault;
 use frieze_storage::Wake;
 use tracing::{debug, error, warn};
 
@@ -67,20 +67,16 @@ fn chain_timers(shared: &Shared) {
 
 /// Flushes records, and looks after clock, sessions and the clients' map of the cluster.
 fn flush(shared: &Shared) {
-    let mut tended = frieze_net::mono();
+    let (mut tended, mut flushed) = (frieze_net::mono(), frieze_net::mono());
     let mut failed = false;
-    let mut due = frieze_net::mono();
     let mut servers = shared.parts.servers();
     while !shared.stopping.load(Ordering::Acquire) {
-        let delay = Duration::from_nanos(due.0.saturating_sub(frieze_net::mono().0));
-        shared.wakes.flush.wait(delay);
         let planes = &shared.parts.planes;
-        planes.reply_durable();
-        let is_due = frieze_net::mono() >= due;
-        if !is_due && !planes.durability.is_wanted() {
+        shared.wakes.flush.wait(planes.flush_wait(flushed));
+        if !planes.wants_flush(flushed) {
             continue;
         }
-        due = MonoTime(frieze_net::mono().0 + shared.parts.flush_delay().as_nanos() as u64);
+        flushed = frieze_net::mono();
         shared.parts.service.sessions.tick();
         if !failed
             && planes.is_dirty()
