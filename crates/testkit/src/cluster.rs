@@ -378,6 +378,7 @@ impl TestCluster {
         for (id, server) in self.alive() {
             server.beat();
             server.answer_peers();
+            server.reply_durable();
             if number.is_multiple_of(20) {
                 server.tick_chains();
             }

@@ -119,6 +119,11 @@ impl TestServer {
         self.0.planes.meta.checkpoint(&mut || self.0.planes.flush().is_ok())
     }
 
+    /// Answers requests that waited for what other servers have flushed by now.
+    pub fn reply_durable(&self) {
+        self.0.planes.reply_durable();
+    }
+
     /// True if something waits for a flush.
     pub fn is_dirty(&self) -> bool {
         self.0.planes.is_dirty()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use frieze_base::{Fault, LogIndex, MonoTime, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, MutexGuard, levels};
-use frieze_metalog::{DataEnd, MemberEffect, MemberInput, PeerEntry, RaftMember};
+use frieze_metalog::{DataEnd, MemberEffect, MemberInput, RaftMember};
 use frieze_wire::peer::metalog::MetalogMessage;
 use frieze_wire::txn::Batch;
 
@@ -257,25 +257,16 @@ impl RaftDriver {
             // A state comes in pieces, and its message with the last of them.
             Some(message) if message.snapshot.is_some() => Err(codec::bad(from, "its state is missing")),
             Some(message) => {
-                let newest = message.entries.iter().filter_map(PeerEntry::newest).max();
-                if let Some(newest) = newest {
-                    self.cover(newest)?;
+                // The durable bound of stamps covers what is acknowledged, so that a later leader stamps above it if all
+                // members lose it. What this server's clock cannot follow now is sent again.
+                if message.newest_stamp().is_some_and(|newest| self.clock.adopt(newest).is_err()) {
+                    return Ok(());
                 }
                 self.feed(&mut core, state, MemberInput::Receive(message));
                 Ok(())
             }
             None => Ok(()),
         }
-    }
-
-    /// Makes the durable bound of stamps cover `newest`, so that it stays below all stamps of a later leader if all
-    /// members lose it.
-    fn cover(&self, newest: Hlc) -> Result<(), Fault> {
-        if self.clock.adopt(newest).is_ok() {
-            return Ok(());
-        }
-        // The clock here cannot follow. The stamp is in the log all the same.
-        self.keeper.update(|identity| identity.clock_bound = identity.clock_bound.max(newest.0))
     }
 
     /// Asks all members to flush what they have: a client waits until it is durable.

@@ -43,7 +43,7 @@ use bytes::Bytes;
 use frieze_base::{LogIndex, NodeId, SegmentId};
 use frieze_hlc::Hlc;
 
-use super::message::{BatchDurability, EntryKind, Members, PeerEntry, SnapshotMeta};
+use super::message::{BatchDurability, EntryKind, Members, PeerEntry, PeerKind, PeerMessage, SnapshotMeta};
 use crate::message::{DataEnd, LogEntry};
 
 const MAGIC: [u8; 4] = *b"FRZR";
@@ -177,11 +177,6 @@ impl PeerEntry {
         }
     }
 
-    /// Newest stamp of its transactions; `None` if it has none.
-    pub fn newest(&self) -> Option<Hlc> {
-        if self.kind == EntryKind::Normal { stamp_of(&self.data) } else { None }
-    }
-
     /// The end of the proposer's data log that came with this batch; `None` if it is none.
     pub fn data_end(&self) -> Option<DataEnd> {
         let mut rest = ByteReader(self.data.as_ref());
@@ -190,6 +185,16 @@ impl PeerEntry {
         }
         rest.take(13)?;
         Some(DataEnd { segment: SegmentId(rest.long()?), offset: rest.long()? })
+    }
+}
+
+impl PeerMessage {
+    /// Newest stamp of the transactions that it brings; `None` if it brings none. (The entries of questions about reads
+    /// are names.)
+    pub fn newest_stamp(&self) -> Option<Hlc> {
+        let entries = self.entries.iter().filter(|entry| entry.kind == EntryKind::Normal);
+        let newest = entries.filter_map(|entry| stamp_of(&entry.data)).max();
+        newest.filter(|_| self.kind == PeerKind::Append)
     }
 }
 

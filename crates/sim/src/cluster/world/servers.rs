@@ -66,16 +66,17 @@ impl ClusterWorld {
         if self.plan.keep_trace {
             self.trace_chains(node);
         }
-        if self.nodes[node].serving().is_none() {
-            return Ok(());
-        }
+        let Some(engine) = self.nodes[node].serving() else { return Ok(()) };
+        engine.planes.reply_durable();
         if self.nodes[node].woken.swap(false, Ordering::Relaxed) && !self.nodes[node].failed {
             let delay_us = *self.rng.choose(&self.swarm.sync_us);
             self.flush_after(node, delay_us);
         }
         let has_journal = |world: &ClusterWorld| world.nodes[node].serving().is_some_and(|engine| engine.has_journal());
         if self.nodes[node].journal_at_us.is_none() && !self.nodes[node].failed && has_journal(self) {
-            let delay_us = *self.rng.choose(&self.swarm.sync_us);
+            // A journal that no request waits for is flushed later, when more has gathered.
+            let gathers_us = if self.rng.chance(2) { self.rng.below(50_000) } else { 0 };
+            let delay_us = gathers_us + *self.rng.choose(&self.swarm.sync_us);
             self.nodes[node].journal_at_us = Some(self.now_us + delay_us);
             let life = self.nodes[node].life;
             self.after(delay_us, ClusterEvent::Journal(node, life));
