@@ -257,9 +257,10 @@ impl RaftDriver {
             // A state comes in pieces, and its message with the last of them.
             Some(message) if message.snapshot.is_some() => Err(codec::bad(from, "its state is missing")),
             Some(message) => {
-                // The durable bound of stamps covers what is acknowledged, so that a later leader stamps above it if all
-                // members lose it. What this server's clock cannot follow now is sent again.
-                if message.newest_stamp().is_some_and(|newest| self.clock.adopt(newest).is_err()) {
+                // The durable bound of stamps covers what is acknowledged from memory, so that a later leader stamps
+                // above it if all members lose it. What this server's clock cannot follow now is sent again.
+                let newest = message.newest_stamp().filter(|_| core.member.commits_from_memory());
+                if newest.is_some_and(|newest| self.clock.adopt(newest).is_err()) {
                     return Ok(());
                 }
                 self.feed(&mut core, state, MemberInput::Receive(message));

@@ -96,7 +96,10 @@ impl RaftDriver {
                     core.lost_after = lost_after;
                     self.on_role(core, state, role, leader);
                 }
-                MemberEffect::Durable { index } => self.on_durable(core, index),
+                MemberEffect::Durable { .. } => {
+                    self.note_durable(core);
+                    (self.wake)();
+                }
                 MemberEffect::FlushNow => self.unflushed.wake(),
                 MemberEffect::UpToDate => self.on_up_to_date(),
                 MemberEffect::Changed { .. } => {}
@@ -146,6 +149,7 @@ impl RaftDriver {
     /// After an input and all that it brought about: shows where the member is, and goes on with what waits.
     pub(super) fn publish(&self, core: &mut RaftCore, state: &AppliedState) {
         self.seen.closed.fetch_max(core.member.closed().0, Ordering::AcqRel);
+        self.note_durable(core);
         if core.serves_from.is_some_and(|from| from <= self.applied()) && !self.leads() {
             // What sessions were given to cache by the leader before is not known: they may believe it for a lease.
             // Those that never keep anything were given nothing.

@@ -57,11 +57,11 @@ impl UnsafeIds {
 }
 
 impl RaftDriver {
-    /// Entries up to `index` are on stable storage at a majority.
-    pub(super) fn on_durable(&self, core: &mut RaftCore, index: LogIndex) {
-        core.new_ids.durable(index);
-        self.seen.durable.store(index.0, Ordering::Release);
-        (self.wake)();
+    /// Notes how far the log is on stable storage at a majority.
+    pub(super) fn note_durable(&self, core: &mut RaftCore) {
+        let durable = core.member.durable();
+        core.new_ids.durable(durable);
+        self.seen.durable.store(durable.0, Ordering::Release);
     }
 
     /// This member has again what it lost. If that cannot be noted, the next start takes it for returning again, which

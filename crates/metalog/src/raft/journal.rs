@@ -32,16 +32,19 @@ pub(super) struct RaftJournal {
     /// The newest such word that is itself on stable storage: records up to it cannot be missing unnoticed.
     claimed: u64,
     places_out: Vec<MetalogEffect>,
+    /// See [`MemberSettings::commits_from_memory`].
+    commits_from_memory: bool,
 }
 
 impl RaftJournal {
     pub(super) fn new(settings: &MemberSettings) -> RaftJournal {
-        RaftJournal::of(Metalog::new(segment_settings(settings)))
+        RaftJournal::of(Metalog::new(segment_settings(settings)), settings)
     }
 
-    pub(super) fn of(segments: Metalog) -> RaftJournal {
-        let (places, claims) = (VecDeque::new(), VecDeque::new());
-        RaftJournal { segments, places, base: 0, claims, claimed: 0, places_out: Vec::new() }
+    pub(super) fn of(segments: Metalog, settings: &MemberSettings) -> RaftJournal {
+        let (places, claims, places_out) = (VecDeque::new(), VecDeque::new(), Vec::new());
+        let commits_from_memory = settings.commits_from_memory;
+        RaftJournal { segments, places, base: 0, claims, claimed: 0, places_out, commits_from_memory }
     }
 
     /// Number of the last record.
@@ -76,7 +79,8 @@ impl RaftJournal {
             self.forget_before(base);
             base.needed = self.places.front().map_or(number, |(_, place)| *place).min(number);
         }
-        let urgent = number - self.durable() >= URGENT_RECORDS
+        let urgent = !self.commits_from_memory
+            || number - self.durable() >= URGENT_RECORDS
             || record.base.as_ref().is_some_and(|base| base.anew)
             || record.entries.iter().any(|entry| entry.durability() != BatchDurability::Memory);
         self.claims.push_back((number, self.durable()));

@@ -102,6 +102,7 @@ impl RaftMember {
         let state = node.raft.hard_state();
         let (recorded_commit, recorded_vote) = (state.commit, (state.term, state.vote));
         let mut member = RaftMember {
+            memory: MemberMemory::begin(start, settings.commits_from_memory),
             id,
             settings,
             node,
@@ -113,7 +114,6 @@ impl RaftMember {
             held_back: VecDeque::new(),
             stable_first: 0,
             recorded_vote,
-            memory: MemberMemory::begin(start),
             newest,
             committed_stamp,
             applied_before: 0,

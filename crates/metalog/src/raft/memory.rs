@@ -91,9 +91,10 @@ pub(super) struct MemberMemory {
 }
 
 impl MemberMemory {
-    pub(super) fn begin(start: &LifeStart) -> MemberMemory {
+    pub(super) fn begin(start: &LifeStart, commits_from_memory: bool) -> MemberMemory {
         let LifeStart { life, stamp_bound, .. } = *start;
-        MemberMemory { life, returning: !start.kept_memory, stamp_bound, ..MemberMemory::default() }
+        let returning = commits_from_memory && !start.kept_memory;
+        MemberMemory { life, returning, stamp_bound, ..MemberMemory::default() }
     }
 }
 
@@ -104,6 +105,11 @@ impl RaftMember {
     /// Entries up to this one are on stable storage at a majority of the voters, and known here to be.
     pub fn durable(&self) -> LogIndex {
         LogIndex(self.memory.durable)
+    }
+
+    /// See [`MemberSettings::commits_from_memory`](crate::MemberSettings::commits_from_memory).
+    pub fn commits_from_memory(&self) -> bool {
+        self.settings.commits_from_memory
     }
 
     /// True if what this member had in memory is lost and it is not up to date yet.
@@ -194,9 +200,11 @@ impl RaftMember {
             self.memory.victory = Some(Victory { term, kept });
         }
         let votes = std::mem::take(&mut self.memory.granted.2);
-        // What is stamped next is above all that may be lost.
-        let stamps = votes.values().map(|vote| vote.newest).max().unwrap_or_default();
-        self.newest = self.newest.max(stamps).max(self.memory.stamp_bound);
+        if !kept {
+            // What is stamped next is above all that may be lost.
+            let stamps = votes.values().map(|vote| vote.newest).max().unwrap_or_default();
+            self.newest = self.newest.max(stamps).max(self.memory.stamp_bound);
+        }
         votes.into_values().filter(|vote| !vote.reject).collect()
     }
 
@@ -236,13 +244,15 @@ impl RaftMember {
         }
         let before = self.memory.durable;
         match self.leads() {
+            // What is committed is on the disks of a majority.
+            _ if !self.settings.commits_from_memory => self.memory.durable = self.committed().0,
             true => self.count_flushed(out),
             false => {
                 let known = self.memory.announced.min(self.committed().0);
                 self.memory.durable = before.max(known).max(self.memory.stable);
             }
         }
-        if self.memory.durable > before {
+        if self.memory.durable > before && self.settings.commits_from_memory {
             out.push(MemberEffect::Durable { index: LogIndex(self.memory.durable) });
         }
     }
@@ -311,7 +321,8 @@ impl RaftMember {
 
     /// Says to the leader how far the log is on stable storage here, if that is news or `again`.
     pub(super) fn report_flushed(&mut self, again: bool, out: &mut Vec<MemberEffect>) {
-        let Some(leader) = self.leader().filter(|leader| *leader != self.id) else { return };
+        let leader = self.leader().filter(|leader| *leader != self.id && self.settings.commits_from_memory);
+        let Some(leader) = leader else { return };
         let (term, own) = (self.term(), self.own_flushed());
         let is_news = (term, own) != self.memory.reported && own > 0;
         if !is_news && !(again && own > self.memory.durable) {
@@ -339,6 +350,7 @@ impl RaftMember {
     pub(super) fn on_flush_all(&mut self, from: Option<NodeId>, out: &mut Vec<MemberEffect>) {
         out.push(MemberEffect::FlushNow);
         let asked: Vec<NodeId> = match (self.leads(), from) {
+            _ if !self.settings.commits_from_memory => Vec::new(),
             (true, _) => self.members().voters.iter().copied().filter(|node| *node != self.id).collect(),
             (false, None) => self.leader().into_iter().collect(),
             (false, Some(_)) => Vec::new(),
@@ -399,7 +411,7 @@ impl RaftMember {
         {
             message.commit = message.commit.min(self.durable());
         }
-        if message.kind == PeerKind::Vote {
+        if message.kind == PeerKind::Vote && self.memory.returning {
             message.newest = self.newest.max(self.memory.stamp_bound);
         }
     }

@@ -207,7 +207,7 @@ pub enum MemberEffect {
         /// Its name.
         meta: SnapshotMeta,
     },
-    /// These entries are committed: in memory here and on a majority. Apply them in order, then report
+    /// These entries are committed: here and on a majority. Apply them in order, then report
     /// [`MemberInput::Applied`] with `through`.
     Committed {
         /// The last entry; those left out of `entries` hold no transaction.
@@ -215,7 +215,8 @@ pub enum MemberEffect {
         /// What to execute.
         entries: Vec<LogEntry>,
     },
-    /// Entries up to this one are on stable storage at a majority of the voters.
+    /// Entries up to this one are on stable storage at a majority of the voters. Only of members that commit from
+    /// memory: else whatever is committed is.
     Durable {
         /// The last of them.
         index: LogIndex,
@@ -379,7 +380,7 @@ pub struct PeerMessage {
     pub returning: bool,
     /// The newest life of the receiver that the sender knows; 0 for none.
     pub for_life: u64,
-    /// With votes: no entry that the sender ever acknowledged is stamped above it.
+    /// With votes of a returning member: no entry that it ever acknowledged is stamped above it.
     pub newest: Hlc,
     /// The sender is a voter, as far as it knows.
     pub votes: bool,

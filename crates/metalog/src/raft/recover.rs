@@ -161,7 +161,7 @@ impl JournalRead {
                     continue;
                 }
             };
-            let mut journal = RaftJournal::of(recovered.log);
+            let mut journal = RaftJournal::of(recovered.log, settings);
             for (number, record) in std::mem::take(&mut found.records) {
                 journal.see(number, &record);
             }

@@ -65,6 +65,20 @@ pub enum MetalogBreak {
 }
 
 impl MetalogBreak {
+    /// True if it breaks a rule of members that commit from memory.
+    pub(super) fn is_of_memory(self) -> bool {
+        matches!(
+            self,
+            MetalogBreak::ReturningCounts
+                | MetalogBreak::LivesHidden
+                | MetalogBreak::GoalsEarly
+                | MetalogBreak::FlushedEarly
+                | MetalogBreak::LearnersEarly
+                | MetalogBreak::BarriersFromMemory
+                | MetalogBreak::LossesHidden
+        )
+    }
+
     /// Every one, for the test of the tester.
     pub const ALL: &'static [MetalogBreak] = &[
         MetalogBreak::SyncLies,

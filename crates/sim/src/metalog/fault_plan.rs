@@ -104,6 +104,22 @@ impl MetalogFaults {
                     ..calm
                 };
             }
+            // Members lose their memory, one, some or all of them, while flushes are slow.
+            2 => {
+                let mut kinds = vec![
+                    MetalogFault::PowerOff,
+                    MetalogFault::PowerOff,
+                    MetalogFault::Blink,
+                    MetalogFault::Blink,
+                    MetalogFault::AllPowerOff,
+                    MetalogFault::Alone,
+                    MetalogFault::Split,
+                ];
+                if rng.chance(2) {
+                    kinds.extend([MetalogFault::Add, MetalogFault::Demote, MetalogFault::Transfer]);
+                }
+                return MetalogFaults { kinds, slow, pause_us: 150_000, stalls: true, ..calm };
+            }
             _ => {}
         }
         MetalogFaults {

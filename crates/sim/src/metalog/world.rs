@@ -89,6 +89,7 @@ impl MetalogWorld {
             voters_max: if plan.breakage == Some(MetalogBreak::MoreVote) { 16 } else { VOTERS_MAX },
             message_bytes: *rng.choose(&[200, 2000, 1 << 20]),
             election_ticks: MemberSettings::default().election_ticks * slow,
+            commits_from_memory: plan.breakage.is_some_and(MetalogBreak::is_of_memory) || !rng.chance(3),
             ..MemberSettings::default()
         };
         MetalogWorld {
@@ -489,6 +490,7 @@ impl MetalogWorld {
                 }
             }
         }
+        self.reply_durable(id)?;
         self.flush(id)
     }
 

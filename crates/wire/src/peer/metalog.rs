@@ -145,7 +145,7 @@ pub struct MetalogMessage {
     /// The newest life of the receiver that the sender knows; 0 for none.
     #[prost(uint64, tag = "17")]
     pub for_life: u64,
-    /// With votes: no entry that the sender ever acknowledged is stamped above it.
+    /// With votes of a returning member: no entry that it ever acknowledged is stamped above it.
     #[prost(uint64, tag = "18")]
     pub newest: u64,
     /// The sender is a voter, as far as it knows.

@@ -73,7 +73,7 @@ pub(super) fn propose(body: Vec<u8>) -> MemberInput {
 }
 
 pub(super) fn settings() -> MemberSettings {
-    MemberSettings { segment_bytes: 2048, promote_lag: 1, ..MemberSettings::default() }
+    MemberSettings { segment_bytes: 2048, promote_lag: 1, commits_from_memory: true, ..MemberSettings::default() }
 }
 
 pub(super) fn founders(count: u32) -> SnapshotMeta {
