@@ -9,7 +9,9 @@ use frieze_disk::Disk;
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, RwLock, RwLockReadGuard, levels};
 use frieze_metalog::LogEntry;
-use frieze_namespace::{CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, ReadSet, is_timed};
+use frieze_namespace::{
+    CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, ReadSet, entry_stamps_of, is_timed,
+};
 use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
@@ -190,7 +192,9 @@ impl AppliedState {
             .collect();
         let last = stamp.0 + (batch.transactions.len() as u64).saturating_sub(1);
         self.decide(&batch.decisions, Hlc(last), &mut changes);
-        let timed = changes.iter().filter(|change| is_timed(&change.key)).count();
+        // The index of time names them, a directory at each change of its entries.
+        let is_counted = |change: &&KeyVersion| is_timed(&change.key) || entry_stamps_of(&change.key).is_some();
+        let timed = changes.iter().filter(is_counted).count();
         self.unsaved_changes.fetch_add(timed as u64, Ordering::Relaxed);
         self.versions.add(index, changes);
         self.executed.store(last, Ordering::Release);

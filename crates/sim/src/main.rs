@@ -167,7 +167,7 @@ fn cluster_mutants(options: &SimOptions) -> ExitCode {
 fn mutants(options: &SimOptions) -> ExitCode {
     let count = if options.count == 1 { 10_000 } else { options.count };
     let mut missed = false;
-    for breakage in MetalogBreak::ALL {
+    for breakage in MetalogBreak::ALL.iter().chain(MetalogBreak::RARE) {
         let found = (options.seed..options.seed.saturating_add(count)).find_map(|seed| {
             let outcome = run_metalog(&MetalogPlan { breakage: Some(*breakage), ..MetalogPlan::of_seed(seed) });
             outcome.violation.map(|violation| (seed, violation))

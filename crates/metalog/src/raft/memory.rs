@@ -193,7 +193,8 @@ impl RaftMember {
         };
         let kept = voters.iter().filter(has_kept).count() * 2 > voters.len();
         let has_granted = |voter: &NodeId| *voter == id || votes.contains_key(voter);
-        if !kept && !(voters.iter().all(has_granted) && to_be.iter().all(has_granted)) {
+        let all = voters.iter().all(has_granted) && to_be.iter().all(has_granted);
+        if !kept && !all {
             return Vec::new();
         }
         if message.kind == PeerKind::Vote {
@@ -325,7 +326,8 @@ impl RaftMember {
         let Some(leader) = leader else { return };
         let (term, own) = (self.term(), self.own_flushed());
         let is_news = (term, own) != self.memory.reported && own > 0;
-        if !is_news && !(again && own > self.memory.durable) {
+        let is_unanswered = again && own > self.memory.durable;
+        if !is_news && !is_unanswered {
             return;
         }
         let Some(log_term) = self.term_at(LogIndex(own)) else { return };

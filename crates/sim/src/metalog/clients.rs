@@ -70,6 +70,12 @@ impl MetalogWorld {
                 if host.state.done.contains_key(&ask) && self.breakage != Some(MetalogBreak::RetriesRunAgain) =>
             {
                 if is_sync(ask) && !is_barrier(ask) {
+                    if !leads {
+                        // Only a leader knows at once what is durable.
+                        let leader = member.leader();
+                        self.respond(id, client, attempt, MemberResponse::Hint(leader));
+                        return Ok(());
+                    }
                     let applied = host.state.applied;
                     self.waiting.entry(id).or_default().syncs.push((applied, ask, (client, attempt)));
                     self.reply_durable(id)?;

@@ -23,8 +23,8 @@ use crate::violation::{Rule, Verdict, broken};
 
 /// How long the faults last.
 const CHAOS_US: u64 = 6_000_000;
-/// An election after them: a few rounds of the longest timeout.
-const ELECTION_US_MAX: u64 = 2_500_000;
+/// An election after them: a few rounds of the longest timeout, and more where all voters are needed.
+const ELECTION_US_MAX: u64 = 4_000_000;
 /// Everything is answered and equal.
 const QUIET_US_MAX: u64 = 15_000_000;
 const CLIENTS: u64 = 4;
@@ -231,6 +231,7 @@ impl MetalogWorld {
         self.quiet = true;
         self.cuts.clear();
         self.paused.clear();
+        self.hosts.values_mut().for_each(|host| host.disk.fail_after(u64::MAX));
         for id in self.hosts.keys().copied().collect::<Vec<_>>() {
             if self.hosts.get(&id).is_some_and(|host| host.member.is_none()) {
                 self.start(id)?;

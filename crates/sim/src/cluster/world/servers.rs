@@ -74,9 +74,7 @@ impl ClusterWorld {
         }
         let has_journal = |world: &ClusterWorld| world.nodes[node].serving().is_some_and(|engine| engine.has_journal());
         if self.nodes[node].journal_at_us.is_none() && !self.nodes[node].failed && has_journal(self) {
-            // A journal that no request waits for is flushed later, when more has gathered.
-            let gathers_us = if self.rng.chance(2) { self.rng.below(50_000) } else { 0 };
-            let delay_us = gathers_us + *self.rng.choose(&self.swarm.sync_us);
+            let delay_us = *self.rng.choose(&self.swarm.sync_us);
             self.nodes[node].journal_at_us = Some(self.now_us + delay_us);
             let life = self.nodes[node].life;
             self.after(delay_us, ClusterEvent::Journal(node, life));
