@@ -280,8 +280,9 @@ impl Metadata {
     /// voters has them there.
     pub fn durable_upto(&self, mark: &FlushMark) -> LogIndex {
         match self.order() {
-            LogDriver::Single(_) => mark.index,
-            LogDriver::Raft(raft) => raft.durable(),
+            LogDriver::Raft(raft) if raft.commits_from_memory() => raft.durable(),
+            // What was executed before a flush is on the disks of a majority.
+            LogDriver::Single(_) | LogDriver::Raft(_) => mark.index,
         }
     }
 
