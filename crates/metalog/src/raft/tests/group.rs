@@ -8,7 +8,7 @@ use frieze_hlc::Hlc;
 use crate::message::{DataEnd, JournalSegment, LogEntry};
 use crate::raft::{
     BatchDurability, MemberChange, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members,
-    PeerMessage, RaftMember, RaftRole, SnapshotMeta,
+    PeerKind, PeerMessage, RaftMember, RaftRole, SnapshotMeta,
 };
 use crate::{Error, Mend, SegmentSource};
 
@@ -64,6 +64,30 @@ pub(super) struct RaftGroup {
     pub(super) under_way: VecDeque<PeerMessage>,
     pub(super) settings: MemberSettings,
     stamp: u64,
+}
+
+/// A message of a member's first life that says nothing but its kind.
+pub(super) fn message(kind: PeerKind, from: u32, to: u32, term: u64) -> PeerMessage {
+    PeerMessage {
+        kind,
+        from: NodeId(from),
+        to: NodeId(to),
+        term,
+        log_term: 0,
+        index: LogIndex(0),
+        commit: LogIndex(0),
+        commit_term: 0,
+        reject: false,
+        hint: LogIndex(0),
+        context: Vec::new().into(),
+        entries: Vec::new(),
+        snapshot: None,
+        life: 1,
+        returning: false,
+        for_life: 0,
+        newest: Hlc::ZERO,
+        votes: true,
+    }
 }
 
 /// A batch that is acknowledged from memory.

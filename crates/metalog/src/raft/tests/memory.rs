@@ -3,7 +3,7 @@
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
 
-use super::group::{RaftGroup, propose};
+use super::group::{RaftGroup, message, propose};
 use crate::raft::{BatchDurability, MemberChange, MemberEffect, MemberInput, PeerKind, PeerMessage, RaftRole};
 use crate::{DataEnd, Error};
 
@@ -226,26 +226,8 @@ fn what_an_earlier_life_acknowledged_does_not_count() {
     group.ones.get_mut(&other).unwrap().flushes = true;
     group.ticks_but(2, |message| message.to.0 == third || message.kind == PeerKind::Append);
     let member = &group.ones[&leader].member;
-    let late = PeerMessage {
-        kind: PeerKind::Appended,
-        from: NodeId(other),
-        to: NodeId(leader),
-        term: member.term(),
-        log_term: 0,
-        index: member.last(),
-        commit: LogIndex(0),
-        commit_term: 0,
-        reject: false,
-        hint: LogIndex(0),
-        context: Vec::new().into(),
-        entries: Vec::new(),
-        snapshot: None,
-        life: 1,
-        returning: false,
-        for_life: 0,
-        newest: Hlc::ZERO,
-        votes: true,
-    };
+    let (index, term) = (member.last(), member.term());
+    let late = PeerMessage { index, ..message(PeerKind::Appended, other, leader, term) };
     group.give(leader, MemberInput::Receive(late));
     assert_eq!(group.words(leader), [""; 0], "the life that had it is over");
     group.ticks(10);
@@ -270,27 +252,9 @@ fn a_goal_of_an_earlier_life_is_not_taken() {
     group.propose(leader, "a");
     group.deliver_but(|message| message.kind == PeerKind::UpToDate);
     group.lose_power(other);
-    let late = |hint| PeerMessage {
-        kind: PeerKind::UpToDate,
-        from: NodeId(leader),
-        to: NodeId(other),
-        term,
-        log_term: term,
-        index,
-        commit: LogIndex(0),
-        commit_term: 0,
-        reject: false,
-        hint: LogIndex(hint),
-        context: Vec::new().into(),
-        entries: Vec::new(),
-        snapshot: None,
-        life: 1,
-        returning: false,
-        for_life: 0,
-        newest: Hlc::ZERO,
-        votes: true,
-    };
-    group.give(other, MemberInput::Receive(late(2)));
+    let named = message(PeerKind::UpToDate, leader, other, term);
+    let late = PeerMessage { log_term: term, index, hint: LogIndex(2), ..named };
+    group.give(other, MemberInput::Receive(late));
     assert!(group.ones[&other].member.is_returning(), "life 2 was meant, this is life 3");
 }
 

@@ -3,7 +3,7 @@
 use frieze_base::{LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
 
-use super::group::{RaftGroup, propose, settings};
+use super::group::{RaftGroup, message, propose, settings};
 use crate::Error;
 use crate::raft::{MemberChange, MemberEffect, MemberInput, MemberSettings, PeerKind, PeerMessage, RaftRole};
 
@@ -92,27 +92,8 @@ fn a_restarted_member_does_not_vote_twice_in_a_term() {
     assert!(group.under_way.pop_front().is_some_and(|answer| answer.reject), "it voted for 3 in that term");
 }
 
-fn ask_vote(from: u32, to: u32, term: u64) -> crate::raft::PeerMessage {
-    crate::raft::PeerMessage {
-        kind: PeerKind::AskVote,
-        from: NodeId(from),
-        to: NodeId(to),
-        term,
-        log_term: 0,
-        index: LogIndex(0),
-        commit: LogIndex(0),
-        commit_term: 0,
-        reject: false,
-        hint: LogIndex(0),
-        context: Vec::new().into(),
-        entries: Vec::new(),
-        snapshot: None,
-        life: 1,
-        returning: false,
-        for_life: 0,
-        newest: Hlc::ZERO,
-        votes: true,
-    }
+fn ask_vote(from: u32, to: u32, term: u64) -> PeerMessage {
+    message(PeerKind::AskVote, from, to, term)
 }
 
 #[test]
