@@ -5,8 +5,8 @@
 //! the same at every member. What is to be on stable storage waits until [`RaftDriver::durable`] has reached it;
 //! decisions of the control plane are executed only there. A server that leads no more does not answer what it has
 //! ordered: the client asks the next leader, whose namespace remembers it. A record of the journal is said to be
-//! durable only after the data that its entries may name. After a failed write the member is silent. Leaves to others:
-//! what is ordered and when it may be spoken of (`frieze_metalog`), the way to the others (`peers`).
+//! durable only after the data that its entries may name. After a failed write the member is silent.
+//! Leaves to others: what is ordered and when it may be spoken of (`frieze_metalog`), the way to the others (`peers`).
 //!
 //! One lock, the core's, is held for one input of the member and all of its effects, execution included: effects run in
 //! order, and the state is where the member expects it. No thread waits while it holds that lock.

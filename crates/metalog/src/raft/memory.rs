@@ -26,7 +26,6 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
 use raft::StateRole;
@@ -51,6 +50,24 @@ struct Victory {
     kept: bool,
 }
 
+/// What the leader of a term knows of the members.
+#[derive(Debug, Default)]
+struct LeadershipMemory {
+    term: u64,
+    /// What returning members have to reach.
+    goals: BTreeMap<NodeId, MemoryGoal>,
+    /// How far their logs are on stable storage.
+    flushed: BTreeMap<NodeId, u64>,
+}
+
+/// Votes that do not count yet, of one term and one kind.
+#[derive(Debug, Default)]
+struct PendingVotes {
+    term: u64,
+    kind: Option<PeerKind>,
+    votes: BTreeMap<NodeId, PeerMessage>,
+}
+
 /// How a process of a member begins.
 pub(super) struct LifeStart {
     pub(super) life: u64,
@@ -71,13 +88,9 @@ pub(super) struct MemberMemory {
     goal: Option<(u64, MemoryGoal)>,
     /// The newest life of each other member.
     lives: BTreeMap<NodeId, u64>,
-    /// As the leader of a term: the goals given in it.
-    goals: (u64, BTreeMap<NodeId, MemoryGoal>),
-    /// Votes that were granted and do not count yet, of one term and one kind.
-    granted: (u64, Option<PeerKind>, BTreeMap<NodeId, PeerMessage>),
+    leading: LeadershipMemory,
+    election: PendingVotes,
     victory: Option<Victory>,
-    /// As the leader of a term: how far the logs of the voters are on stable storage.
-    flushed: (u64, BTreeMap<NodeId, u64>),
     /// What the leader was told last of this log, and in which term.
     reported: (u64, u64),
     /// A leader said that entries up to here are durable.
@@ -129,13 +142,23 @@ impl RaftMember {
         }
         self.memory.lives.insert(message.from, message.life);
         if message.life > known {
-            self.memory.goals.1.remove(&message.from);
+            self.memory.leading.goals.remove(&message.from);
             self.forget_progress(message.from);
         }
         if message.returning && self.leads() && message.term == self.term() {
             self.name_goal(message, out);
         }
         true
+    }
+
+    /// What this leader knows of the members in its term.
+    fn leading_memory(&mut self) -> &mut LeadershipMemory {
+        let term = self.term();
+        let leading = &mut self.memory.leading;
+        if leading.term != term {
+            *leading = LeadershipMemory { term, ..LeadershipMemory::default() };
+        }
+        leading
     }
 
     /// What the member acknowledged, its new life may lack.
@@ -148,13 +171,9 @@ impl RaftMember {
     }
 
     fn name_goal(&mut self, message: &PeerMessage, out: &mut Vec<MemberEffect>) {
-        let term = self.term();
-        if self.memory.goals.0 != term {
-            self.memory.goals = (term, BTreeMap::new());
-        }
         let last = self.last();
         let fresh = MemoryGoal { life: message.life, index: last.0, term: self.term_at(last).unwrap_or(0) };
-        let goal = *self.memory.goals.1.entry(message.from).or_insert(fresh);
+        let goal = *self.leading_memory().goals.entry(message.from).or_insert(fresh);
         // Answers to appends are many: the goal is named with the others.
         if message.kind != PeerKind::Appended || goal == fresh {
             let named = PeerMessage {
@@ -179,14 +198,15 @@ impl RaftMember {
     /// A granted vote counts when it decides: at once of a member that kept its memory, if there is a majority of such;
     /// that of a returning member when all voters have granted theirs. Returns the votes that count now.
     pub(super) fn count_vote(&mut self, message: &PeerMessage) -> Vec<PeerMessage> {
-        let (memory, term) = (&mut self.memory, message.term);
-        if (memory.granted.0, memory.granted.1) != (term, Some(message.kind)) {
-            memory.granted = (term, Some(message.kind), BTreeMap::new());
+        let (term, kind) = (message.term, Some(message.kind));
+        let election = &mut self.memory.election;
+        if (election.term, election.kind) != (term, kind) {
+            *election = PendingVotes { term, kind, votes: BTreeMap::new() };
         }
-        memory.granted.2.insert(message.from, message.clone());
+        election.votes.insert(message.from, message.clone());
         let to_be = self.voters_to_be();
         let (id, voters) = (self.id, &self.node.store().members().voters);
-        let votes = &self.memory.granted.2;
+        let votes = &self.memory.election.votes;
         let has_kept = |voter: &&NodeId| match **voter == id {
             true => !self.memory.returning,
             false => votes.get(voter).is_some_and(|vote| !vote.returning && !vote.reject),
@@ -200,7 +220,7 @@ impl RaftMember {
         if message.kind == PeerKind::Vote {
             self.memory.victory = Some(Victory { term, kept });
         }
-        let votes = std::mem::take(&mut self.memory.granted.2);
+        let votes = std::mem::take(&mut self.memory.election.votes);
         if !kept {
             // What is stamped next is above all that may be lost.
             let stamps = votes.values().map(|vote| vote.newest).max().unwrap_or_default();
@@ -219,7 +239,7 @@ impl RaftMember {
             _ => !self.memory.returning,
         };
         (self.memory.returning, self.memory.goal) = (false, None);
-        (self.memory.goals, self.memory.flushed) = ((term, BTreeMap::new()), (term, BTreeMap::new()));
+        self.memory.leading = LeadershipMemory { term, ..LeadershipMemory::default() };
         if was_returning {
             out.push(MemberEffect::UpToDate);
         }
@@ -269,7 +289,7 @@ impl RaftMember {
 
     fn count_flushed(&mut self, out: &mut Vec<MemberEffect>) {
         let own = self.own_flushed();
-        let flushed = &self.memory.flushed.1;
+        let flushed = &self.memory.leading.flushed;
         let of = |voter: &NodeId| if *voter == self.id { own } else { flushed.get(voter).copied().unwrap_or(0) };
         let mut all: Vec<u64> = self.members().voters.iter().map(of).collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
@@ -313,10 +333,7 @@ impl RaftMember {
             // Another log than this one, or entries that are compacted: the member says more when it has more.
             return;
         }
-        if self.memory.flushed.0 != term {
-            self.memory.flushed = (term, BTreeMap::new());
-        }
-        let known = self.memory.flushed.1.entry(message.from).or_default();
+        let known = self.leading_memory().flushed.entry(message.from).or_default();
         *known = (*known).max(message.index.0);
     }
 
@@ -350,9 +367,12 @@ impl RaftMember {
 
     /// Asks all members, by way of the leader, to flush what they have.
     pub(super) fn on_flush_all(&mut self, from: Option<NodeId>, out: &mut Vec<MemberEffect>) {
+        if !self.settings.commits_from_memory {
+            // Each record is flushed at once.
+            return;
+        }
         out.push(MemberEffect::FlushNow);
         let asked: Vec<NodeId> = match (self.leads(), from) {
-            _ if !self.settings.commits_from_memory => Vec::new(),
             (true, _) => self.members().voters.iter().copied().filter(|node| *node != self.id).collect(),
             (false, None) => self.leader().into_iter().collect(),
             (false, Some(_)) => Vec::new(),
@@ -368,35 +388,16 @@ impl RaftMember {
     pub(super) fn awaits_vote(&self, message: &PeerMessage) -> bool {
         let raft = &self.node.raft;
         let excuses = || !message.votes && self.voters_to_be().contains(&message.from);
-        (!message.reject || excuses())
-            && match message.kind {
-                PeerKind::Vote => raft.state == StateRole::Candidate && message.term == raft.term,
-                PeerKind::PreVote => raft.state == StateRole::PreCandidate && message.term == raft.term + 1,
-                _ => false,
-            }
+        let is_of_election = match message.kind {
+            PeerKind::Vote => raft.state == StateRole::Candidate && message.term == raft.term,
+            PeerKind::PreVote => raft.state == StateRole::PreCandidate && message.term == raft.term + 1,
+            _ => false,
+        };
+        is_of_election && (!message.reject || excuses())
     }
 
     fn message(&self, kind: PeerKind, to: NodeId) -> PeerMessage {
-        PeerMessage {
-            kind,
-            from: self.id,
-            to,
-            term: self.term(),
-            log_term: 0,
-            index: LogIndex(0),
-            commit: LogIndex(0),
-            commit_term: 0,
-            reject: false,
-            hint: LogIndex(0),
-            context: Bytes::new(),
-            entries: Vec::new(),
-            snapshot: None,
-            life: 0,
-            returning: false,
-            for_life: 0,
-            newest: Hlc::ZERO,
-            votes: false,
-        }
+        PeerMessage::new(kind, self.id, to, self.term())
     }
 
     /// What every message says of its sender.
@@ -408,7 +409,8 @@ impl RaftMember {
         (message.life, message.returning) = (self.memory.life, self.memory.returning);
         message.votes = self.members().voters.contains(&self.id);
         message.for_life = self.memory.lives.get(&message.to).copied().unwrap_or(0);
-        if matches!(message.kind, PeerKind::Append | PeerKind::Heartbeat)
+        if self.settings.commits_from_memory
+            && matches!(message.kind, PeerKind::Append | PeerKind::Heartbeat)
             && self.members().learners.contains(&message.to)
         {
             message.commit = message.commit.min(self.durable());

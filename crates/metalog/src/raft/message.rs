@@ -385,3 +385,29 @@ pub struct PeerMessage {
     /// The sender is a voter, as far as it knows.
     pub votes: bool,
 }
+
+impl PeerMessage {
+    /// A message that says nothing but its kind.
+    pub(super) fn new(kind: PeerKind, from: NodeId, to: NodeId, term: u64) -> PeerMessage {
+        PeerMessage {
+            kind,
+            from,
+            to,
+            term,
+            log_term: 0,
+            index: LogIndex(0),
+            commit: LogIndex(0),
+            commit_term: 0,
+            reject: false,
+            hint: LogIndex(0),
+            context: Bytes::new(),
+            entries: Vec::new(),
+            snapshot: None,
+            life: 0,
+            returning: false,
+            for_life: 0,
+            newest: Hlc::ZERO,
+            votes: false,
+        }
+    }
+}

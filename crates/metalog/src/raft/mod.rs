@@ -30,8 +30,8 @@
 //!
 //! # Source
 //! Ongaro, *Consensus: Bridging Theory and Practice* (2014): pre-vote §9.6, read index §6.4, writing to disk beside
-//! sending §10.2.1, one-by-one changes of members §4.1. A member
-//! that acknowledges before stable storage (`commits_from_memory`): `memory.rs`, ADR 75.
+//! sending §10.2.1, one-by-one changes of members §4.1. With
+//! `commits_from_memory` members acknowledge before stable storage: `memory.rs`, ADR 75.
 
 mod journal;
 mod member;

@@ -138,11 +138,15 @@ pub(super) fn entry_in(entry: &PeerEntry) -> Entry {
     made
 }
 
-pub(super) fn entry_out(entry: &Entry) -> PeerEntry {
-    let kind = match entry.get_entry_type() {
+pub(super) fn kind_of(entry: &Entry) -> EntryKind {
+    match entry.get_entry_type() {
         EntryType::EntryNormal => EntryKind::Normal,
         EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => EntryKind::Change,
-    };
+    }
+}
+
+pub(super) fn entry_out(entry: &Entry) -> PeerEntry {
+    let kind = kind_of(entry);
     PeerEntry { kind, index: LogIndex(entry.index), term: entry.term, data: entry.data.clone() }
 }
 
@@ -150,10 +154,6 @@ pub(super) fn entry_out(entry: &Entry) -> PeerEntry {
 pub(super) fn message_out(message: &Message) -> Option<PeerMessage> {
     let (kind, _) = KINDS.iter().find(|(_, kind)| *kind == message.get_msg_type())?;
     Some(PeerMessage {
-        kind: *kind,
-        from: node(message.from),
-        to: node(message.to),
-        term: message.term,
         log_term: message.log_term,
         index: LogIndex(message.index),
         commit: LogIndex(message.commit),
@@ -163,11 +163,7 @@ pub(super) fn message_out(message: &Message) -> Option<PeerMessage> {
         context: message.context.clone(),
         entries: message.get_entries().iter().map(entry_out).collect(),
         snapshot: message.has_snapshot().then(|| meta_of(message.get_snapshot())),
-        life: 0,
-        returning: false,
-        for_life: 0,
-        newest: Hlc::ZERO,
-        votes: false,
+        ..PeerMessage::new(*kind, node(message.from), node(message.to), message.term)
     })
 }
 

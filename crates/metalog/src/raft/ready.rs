@@ -122,7 +122,7 @@ impl RaftMember {
         let mut entries = Vec::new();
         let mut changes = Vec::new();
         for entry in committed {
-            if peer::entry_out(entry).durability() == BatchDurability::Stable {
+            if record::durability_of(peer::kind_of(entry), &entry.data) == BatchDurability::Stable {
                 self.memory.stable = entry.index;
             }
             match entry.get_entry_type() {

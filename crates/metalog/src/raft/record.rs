@@ -167,14 +167,19 @@ pub(super) fn encode_batch(
     into
 }
 
+/// See [`PeerEntry::durability`].
+pub(super) fn durability_of(kind: EntryKind, data: &[u8]) -> BatchDurability {
+    match (kind, data.get(1)) {
+        (EntryKind::Normal, Some(0)) => BatchDurability::Memory,
+        _ => BatchDurability::Stable,
+    }
+}
+
 impl PeerEntry {
     /// When members acknowledge this entry. Changes of members, and the first entry of a leader, which is empty, are
     /// acknowledged from stable storage.
     pub fn durability(&self) -> BatchDurability {
-        match (self.kind, self.data.get(1)) {
-            (EntryKind::Normal, Some(0)) => BatchDurability::Memory,
-            _ => BatchDurability::Stable,
-        }
+        durability_of(self.kind, &self.data)
     }
 
     /// The end of the proposer's data log that came with this batch; `None` if it is none.

@@ -68,26 +68,8 @@ pub(super) struct RaftGroup {
 
 /// A message of a member's first life that says nothing but its kind.
 pub(super) fn message(kind: PeerKind, from: u32, to: u32, term: u64) -> PeerMessage {
-    PeerMessage {
-        kind,
-        from: NodeId(from),
-        to: NodeId(to),
-        term,
-        log_term: 0,
-        index: LogIndex(0),
-        commit: LogIndex(0),
-        commit_term: 0,
-        reject: false,
-        hint: LogIndex(0),
-        context: Vec::new().into(),
-        entries: Vec::new(),
-        snapshot: None,
-        life: 1,
-        returning: false,
-        for_life: 0,
-        newest: Hlc::ZERO,
-        votes: true,
-    }
+    let plain = PeerMessage::new(kind, NodeId(from), NodeId(to), term);
+    PeerMessage { life: 1, votes: true, ..plain }
 }
 
 /// A batch that is acknowledged from memory.
@@ -107,10 +89,19 @@ pub(super) fn founders(count: u32) -> SnapshotMeta {
 
 impl RaftGroup {
     pub(super) fn of(count: u32) -> RaftGroup {
-        let mut group =
-            RaftGroup { ones: BTreeMap::new(), under_way: VecDeque::new(), settings: settings(), stamp: 100 };
+        RaftGroup::with(settings(), count)
+    }
+
+    /// One whose members commit from stable storage.
+    pub(super) fn stable(count: u32) -> RaftGroup {
+        RaftGroup::with(MemberSettings { commits_from_memory: false, ..settings() }, count)
+    }
+
+    fn with(settings: MemberSettings, count: u32) -> RaftGroup {
+        let mut group = RaftGroup { ones: BTreeMap::new(), under_way: VecDeque::new(), settings, stamp: 100 };
         for id in 1..=count {
-            let (member, effects) = RaftMember::found(NodeId(id), settings(), (id.into(), 1), founders(count));
+            let settings = group.settings.clone();
+            let (member, effects) = RaftMember::found(NodeId(id), settings, (id.into(), 1), founders(count));
             group.add(id, member, effects, Some(founders(count)));
         }
         group
@@ -136,7 +127,7 @@ impl RaftGroup {
 
     /// A member that waits to be added.
     pub(super) fn join(&mut self, id: u32) {
-        let (member, effects) = RaftMember::join(NodeId(id), settings(), (id.into(), 1));
+        let (member, effects) = RaftMember::join(NodeId(id), self.settings.clone(), (id.into(), 1));
         self.add(id, member, effects, None);
     }
 

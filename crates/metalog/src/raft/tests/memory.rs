@@ -67,6 +67,49 @@ fn a_majority_commits_from_memory_and_says_later_what_is_durable() {
 }
 
 #[test]
+fn without_commits_from_memory_nothing_is_committed_before_a_majority_has_flushed_it() {
+    let mut group = RaftGroup::stable(3);
+    let leader = group.elect();
+    stop_flushes(&mut group);
+    group.propose(leader, "a");
+    group.ticks(3);
+    assert_eq!(group.words(leader), [""; 0], "written everywhere, durable nowhere");
+    let other = (1..=3).find(|id| *id != leader).unwrap();
+    flush(&mut group, other);
+    group.deliver();
+    assert_eq!(group.words(leader), [""; 0], "one of three");
+    flush(&mut group, leader);
+    group.deliver();
+    assert_eq!(group.words(leader), ["a"]);
+}
+
+#[test]
+fn without_commits_from_memory_a_loss_of_power_takes_nothing_and_any_majority_elects() {
+    let mut group = RaftGroup::stable(3);
+    let leader = group.elect();
+    group.propose(leader, "a");
+    group.deliver();
+    let others: Vec<u32> = (1..=3).filter(|id| *id != leader).collect();
+    others.iter().for_each(|id| group.lose_power(*id));
+    group.ticks_but(200, |message| message.from.0 == leader || message.to.0 == leader);
+    let next = others.into_iter().find(|id| group.ones[id].member.role() == RaftRole::Leader).unwrap();
+    assert_eq!(lost_after(&mut group, next), None);
+    assert_eq!(group.words(next), ["a"]);
+}
+
+#[test]
+fn without_commits_from_memory_a_learner_hears_of_a_commit_as_voters_do() {
+    let mut group = RaftGroup::stable(3);
+    let leader = group.elect();
+    group.join(4);
+    group.change(MemberChange::Add(NodeId(4)));
+    group.ticks(10);
+    group.propose(leader, "a");
+    group.deliver();
+    assert_eq!(group.words(4), ["a"], "no heartbeat was needed");
+}
+
+#[test]
 fn what_is_durable_is_said_again_until_it_is_known() {
     let (mut group, leader, [other, _]) = three();
     group.propose(leader, "a");
