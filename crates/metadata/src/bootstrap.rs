@@ -56,7 +56,7 @@ impl Metadata {
         let meta = SnapshotMeta { index, term, stamp, members };
         let settings = self.host.member_settings();
         let begin = self.begin(&settings, index, ids_above);
-        let (member, effects) = RaftMember::found(id, settings, (self.host.seed, self.host.life), meta);
+        let (member, effects) = RaftMember::found(id, settings, (self.host.seed, self.host.incarnation), meta);
         let raft = RaftDriver::begin(begin, member, journal, LogIndex(0), effects, &self.state);
         raft.flush(&self.state, None)?;
         let said = self.host.keeper.update(|identity| {
@@ -104,8 +104,8 @@ impl Metadata {
         let settings = host.member_settings();
         let (unflushed, idle) = (Arc::default(), Arc::new(OnceLock::new()));
         let begin = host.begin(&settings, applied, ids_above, &unflushed, &idle);
-        let MetadataHost { seed, life, kept_memory, stamp_bound, .. } = host;
-        let from = MemberFrom { id, seed, life, kept_memory, stamp_bound, applied, installed };
+        let MetadataHost { seed, incarnation, kept_memory, stamp_bound, .. } = host;
+        let from = MemberFrom { id, seed, incarnation, kept_memory, stamp_bound, applied, installed };
         let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
         let raft = match RaftMember::recover(settings.clone(), &from, &mut journal) {
             Ok(recovered) => {
@@ -118,7 +118,7 @@ impl Metadata {
             Err(Error::NeverBegun) if standing == MetalogRole::Joining => {
                 let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
                 journal.remove_all()?;
-                let (member, effects) = RaftMember::join(id, settings, (host.seed, host.life));
+                let (member, effects) = RaftMember::join(id, settings, (host.seed, host.incarnation));
                 RaftDriver::begin(begin, member, journal, LogIndex(0), effects, &state)
             }
             Err(error) => return Err(error.into()),

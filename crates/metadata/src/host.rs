@@ -32,7 +32,7 @@ pub struct MetadataHost {
     /// Length of a segment of the log in bytes.
     pub segment_bytes: u64,
     /// Number of this process among those of the directory.
-    pub life: u64,
+    pub incarnation: u64,
     /// False if a loss of power took what earlier processes had in memory.
     pub kept_memory: bool,
     /// No stamp of an earlier process lies above it.

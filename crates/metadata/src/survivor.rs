@@ -45,7 +45,7 @@ impl SurvivorStore {
         Ok(SurvivorStore(MemberFrom {
             id,
             seed: 0,
-            life: 0,
+            incarnation: 0,
             kept_memory: true,
             stamp_bound: Hlc::ZERO,
             applied: versions.applied()?,

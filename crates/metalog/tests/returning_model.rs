@@ -29,8 +29,8 @@
 //! - P9: with a majority of the voters kept and connected, a leader appears and its entries become durable.
 //!
 //! # Limits of the model
-//! A step of a member is atomic: term, vote, life and the bound of stamps are on disk before the messages of that step
-//! leave. The log, the commit index and the durable index reach the disk with a flush, all as of its start.
+//! A step of a member is atomic: term, vote, incarnation and the bound of stamps are on disk before the messages of
+//! that step leave. The log, the commit index and the durable index reach the disk with a flush, all as of its start.
 //!
 //! A failing run prints its seed and its schedule. `RETURNING_SEEDS=1000000 RETURNING_FIRST=1` runs more of them.
 
@@ -41,7 +41,7 @@ type NodeId = usize;
 /// Position in a log; 1 is the first, 0 is before it.
 type Index = usize;
 type Term = u64;
-type Life = u64;
+type Incarnation = u64;
 type Stamp = u64;
 /// A set of nodes, one bit each.
 type Nodes = u32;
@@ -71,11 +71,11 @@ macro_rules! rules {
 rules! {
     /// A new term and a vote are on disk before a message that rests on them leaves.
     TermFirst,
-    /// Each start writes a number above that of the start before: the member's life.
-    LifeRises,
-    /// A member drops messages of a life older than the newest one that it knows of the sender.
-    LivesOrder,
-    /// A leader that learns of a new life of a member takes that member to have nothing.
+    /// Each start writes a number above that of the start before: the member's incarnation.
+    IncarnationRises,
+    /// A member drops messages of an incarnation older than the newest one that it knows of the sender.
+    IncarnationsOrder,
+    /// A leader that learns of a new incarnation of a member takes that member to have nothing.
     MatchReset,
     /// A member that did not rest comes back returning.
     Returning,
@@ -91,9 +91,9 @@ rules! {
     LossWritesGap,
     /// A member persists a bound of stamps before it acknowledges an entry; a grant carries it.
     StampBound,
-    /// A goal is for one life: a later life needs another.
-    LifeOfGoal,
-    /// The leader fixes the goal after it knows of the life.
+    /// A goal is for one incarnation: a later incarnation needs another.
+    IncarnationOfGoal,
+    /// The leader fixes the goal after it knows of the incarnation.
     GoalAfterReturn,
     /// A member is kept when its log has the goal's entry, not before.
     GoalReached,
@@ -186,7 +186,7 @@ struct Stable {
 
 #[derive(Clone, Copy, Debug)]
 struct Goal {
-    life: Life,
+    incarnation: Incarnation,
     entry: Position,
 }
 
@@ -251,7 +251,7 @@ struct Message {
     from: NodeId,
     to: NodeId,
     term: Term,
-    life: Life,
+    incarnation: Incarnation,
     returning: bool,
     body: Body,
 }
@@ -259,7 +259,7 @@ struct Message {
 /// What survives a crash.
 #[derive(Clone, Default)]
 struct Disk {
-    life: Life,
+    incarnation: Incarnation,
     rested: bool,
     term: Term,
     vote: Option<NodeId>,
@@ -335,8 +335,8 @@ struct Node {
     role: Role,
     leader: Option<NodeId>,
     goal: Option<Goal>,
-    /// Newest life known of each node.
-    lives: Vec<Life>,
+    /// Newest incarnation known of each node.
+    incarnations: Vec<Incarnation>,
     grants: Nodes,
     kept_grants: Nodes,
     /// Highest bound of stamps in the grants.
@@ -505,7 +505,7 @@ impl Model {
                 role: Role::Follower,
                 leader: None,
                 goal: None,
-                lives: vec![0; count],
+                incarnations: vec![0; count],
                 grants: 0,
                 kept_grants: 0,
                 grants_bound: 0,
@@ -770,7 +770,8 @@ impl Model {
         if from == to || self.is_cut(from, to) || (node.stopping && self.is_on(Rule::StopSilent)) {
             return;
         }
-        let message = Message { from, to, term: node.term, life: node.disk.life, returning: node.returning, body };
+        let message =
+            Message { from, to, term: node.term, incarnation: node.disk.incarnation, returning: node.returning, body };
         if self.network.len() == self.network_max {
             self.network.remove(0);
         }
@@ -876,7 +877,7 @@ impl Model {
         node.stable = log.len();
         (node.log, node.base) = (log, base);
         (node.role, node.leader, node.goal) = (Role::Follower, None, None);
-        node.lives = vec![0; count];
+        node.incarnations = vec![0; count];
         node.reads.clear();
         node.waiting.clear();
         (node.executed, node.recorded, node.voters, node.changed) = (0, 0, voters, vec![0; count]);
@@ -887,18 +888,18 @@ impl Model {
         if self.nodes[id].up {
             return;
         }
-        let (life_rises, erased) = (self.is_on(Rule::LifeRises), self.is_on(Rule::RestedErased));
+        let (incarnation_rises, erased) = (self.is_on(Rule::IncarnationRises), self.is_on(Rule::RestedErased));
         let returns = self.is_on(Rule::Returning);
         let node = &mut self.nodes[id];
         node.up = true;
         node.returning = returns && !node.disk.rested;
-        node.disk.life += u64::from(life_rises);
+        node.disk.incarnation += u64::from(incarnation_rises);
         node.disk.rested &= !erased;
-        let (life, returning, last, commit, term) =
-            (node.disk.life, node.returning, node.position(node.last()), node.commit, node.term);
+        let (incarnation, returning, last, commit, term) =
+            (node.disk.incarnation, node.returning, node.position(node.last()), node.commit, node.term);
         note!(
             self,
-            "{} {id} starts life {life} in term {term}, returning {returning}, last {last:?}, commit {commit}",
+            "{} {id} starts as {incarnation}, term {term}, returning {returning}, last {last:?}, commit {commit}",
             self.now
         );
         self.send_all(id, &Body::Term);
@@ -1465,29 +1466,29 @@ impl Model {
     // Messages.
 
     fn receive(&mut self, message: Message) {
-        let Message { from, to: id, term, life, returning, body } = message;
+        let Message { from, to: id, term, incarnation, returning, body } = message;
         let node = &self.nodes[id];
         if !node.up || self.is_cut(from, id) || (node.stopping && self.is_on(Rule::StopSilent)) {
             return;
         }
-        if life < node.lives[from] && self.is_on(Rule::LivesOrder) {
+        if incarnation < node.incarnations[from] && self.is_on(Rule::IncarnationsOrder) {
             return;
         }
-        let is_new_life = life > node.lives[from];
-        let newest = life.max(node.lives[from]);
-        self.nodes[id].lives[from] = newest;
+        let is_new_incarnation = incarnation > node.incarnations[from];
+        let newest = incarnation.max(node.incarnations[from]);
+        self.nodes[id].incarnations[from] = newest;
         if term > self.nodes[id].term {
             self.follow(id, term);
         }
-        if is_new_life {
-            self.on_new_life(id, from);
+        if is_new_incarnation {
+            self.on_new_incarnation(id, from);
         }
         if term < self.nodes[id].term {
             self.send(id, from, Body::Term);
             return;
         }
         if self.nodes[id].role == Role::Leader {
-            self.on_life(id, from, life, returning);
+            self.on_incarnation(id, from, incarnation, returning);
         }
         if matches!(body, Body::Append { .. } | Body::Heartbeat { .. } | Body::State { .. }) {
             let node = &mut self.nodes[id];
@@ -1557,7 +1558,7 @@ impl Model {
         }
     }
 
-    fn on_new_life(&mut self, id: NodeId, from: NodeId) {
+    fn on_new_incarnation(&mut self, id: NodeId, from: NodeId) {
         let resets = self.is_on(Rule::MatchReset);
         let node = &mut self.nodes[id];
         if node.role == Role::Leader && resets {
@@ -1568,24 +1569,24 @@ impl Model {
     }
 
     /// Fixes the goal of a returning member.
-    fn on_life(&mut self, id: NodeId, from: NodeId, life: Life, returning: bool) {
-        let (of_life, after_return) = (self.is_on(Rule::LifeOfGoal), self.is_on(Rule::GoalAfterReturn));
+    fn on_incarnation(&mut self, id: NodeId, from: NodeId, incarnation: Incarnation, returning: bool) {
+        let (of_incarnation, after_return) = (self.is_on(Rule::IncarnationOfGoal), self.is_on(Rule::GoalAfterReturn));
         let node = &mut self.nodes[id];
         let index = if after_return { node.last() } else { node.first_of_term };
         let entry = node.position(index);
         let peer = &mut node.peers[from];
-        let is_fixed = peer.goal.is_some_and(|goal| goal.life == life || !of_life);
-        if !returning && of_life {
+        let is_fixed = peer.goal.is_some_and(|goal| goal.incarnation == incarnation || !of_incarnation);
+        if !returning && of_incarnation {
             peer.goal = None;
         } else if !is_fixed {
-            peer.goal = Some(Goal { life, entry });
+            peer.goal = Some(Goal { incarnation, entry });
         }
     }
 
     fn on_goal(&mut self, id: NodeId, goal: Goal) {
-        let of_life = self.is_on(Rule::LifeOfGoal);
+        let of_incarnation = self.is_on(Rule::IncarnationOfGoal);
         let node = &mut self.nodes[id];
-        if node.returning && (goal.life == node.disk.life || !of_life) {
+        if node.returning && (goal.incarnation == node.disk.incarnation || !of_incarnation) {
             node.goal = Some(goal);
             self.reach_goal(id);
         }
@@ -1783,11 +1784,11 @@ fn every_removed_rule_is_noticed() {
 
 /// A seed that notices the removal of each rule; rules that the first seeds notice are not listed.
 const SEEDS: &[(Rule, u64)] = &[
-    (Rule::LivesOrder, 3464),
+    (Rule::IncarnationsOrder, 3464),
     (Rule::StopSilent, 1520),
     (Rule::RestedKept, 2275),
     (Rule::StampBound, 347),
-    (Rule::LifeOfGoal, 1362),
+    (Rule::IncarnationOfGoal, 1362),
     (Rule::GoalAfterReturn, 2061),
     (Rule::GoalReached, 2061),
     (Rule::DurableCommitted, 116_659),

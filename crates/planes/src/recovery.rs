@@ -282,7 +282,7 @@ impl Recovery<'_> {
             disk: disk.clone(),
             way: self.way.clone(),
             seed: self.seed,
-            life: self.identity.incarnation + 1,
+            incarnation: self.identity.incarnation + 1,
             kept_memory: !self.went_down && !self.identity.is_returning,
             stamp_bound: self.clock_bound,
             wake: self.wake.clone(),

@@ -224,7 +224,7 @@ fn try_open(
         seed: id.0.into(),
         lease: Duration::from_secs(1),
         segment_bytes: 1 << 20,
-        life: 1,
+        incarnation: 1,
         kept_memory: true,
         stamp_bound: Hlc::ZERO,
         wake: Arc::new(|| {}),

@@ -8,7 +8,7 @@ use frieze_hlc::Hlc;
 use raft::{ProgressState, RawNode, StateRole, Storage};
 
 use super::journal::RaftJournal;
-use super::memory::{LifeStart, MemberMemory};
+use super::memory::{MemberMemory, ProcessStart};
 use super::message::{
     BatchDurability, MemberEffect, MemberInput, Members, PeerKind, PeerMessage, RaftRole, SnapshotMeta,
 };
@@ -58,7 +58,7 @@ pub struct RaftMember {
     pub(super) last_read: u64,
     /// The commit index in the journal's last record.
     recorded_commit: u64,
-    /// Ticks of this life.
+    /// Ticks of this incarnation.
     ticks: u32,
     /// Ticks since the last record.
     ticks_without_record: u32,
@@ -89,7 +89,7 @@ impl RaftMember {
     /// The parts put together; see `recover` for the ways to get one.
     pub(super) fn assemble(
         (id, seed): (NodeId, u64),
-        start: &LifeStart,
+        start: &ProcessStart,
         settings: MemberSettings,
         node: RawNode<Store>,
         journal: RaftJournal,
@@ -370,12 +370,13 @@ impl RaftMember {
             message_bytes: self.settings.message_bytes.into(),
             term_at: &|index| self.term_at(LogIndex(index)),
         };
-        // The commit of a heartbeat is that of a log that the receiver has acknowledged: an earlier life, perhaps.
-        let is_for_other = message.kind == PeerKind::Heartbeat && message.for_life != self.memory.life;
+        // The commit of a heartbeat is that of a log that the receiver has acknowledged: an earlier incarnation,
+        // perhaps.
+        let is_for_other = message.kind == PeerKind::Heartbeat && message.for_incarnation != self.memory.incarnation;
         let without = is_for_other.then(|| PeerMessage { commit: LogIndex(0), ..message.clone() });
         let message = without.as_ref().unwrap_or(message);
         peer::check(message, &seen)?;
-        if !self.observe_life(message, out) {
+        if !self.observe_incarnation(message, out) {
             return Ok(());
         }
         if matches!(message.kind, PeerKind::Append | PeerKind::Snapshot) {

@@ -1,17 +1,18 @@
 //! What members know of each other's memory.
 //!
 //! An entry is committed when a majority has it in memory, so a member that comes back without its memory must not
-//! elect as if it had it. Each process of a member is a *life*; its number rises, and every message names it. A life
-//! that begins after a loss of power is *returning* until a leader has said up to which entry it has to be, and it is.
+//! elect as if it had it. Each process of a member has a number, its *incarnation*, which rises with each start; every
+//! message names it. A process that starts after a loss of power is *returning* until a leader has said up to which
+//! entry it has to be, and it is.
 //!
 //! # Rules
-//! - A message of an earlier life than the newest one known is dropped. A leader that hears of a new life forgets what
-//!   the member had acknowledged.
+//! - A message of an earlier incarnation than the newest one known is dropped. A leader that hears of a new incarnation
+//!   forgets what the member had acknowledged.
 //! - A returning member votes, and says with its vote that it is returning. A candidate wins with the votes of a
 //!   majority that kept its memory, or with the votes of all voters. If it wins with the second alone, entries may be
 //!   lost that were in memory only: the new leader says so ([`MemberEffect::Role`]).
-//! - A leader that hears of a returning life takes its last entry of then as the life's *goal*, and names it until the
-//!   member has it. The member takes a goal from the leader of its term only.
+//! - A leader that hears of a returning incarnation takes its last entry of then as the incarnation's *goal*, and names
+//!   it until the member has it. The member takes a goal from the leader of its term only.
 //! - Members say how far their logs are on stable storage. An entry is *durable* when a majority of the voters has it
 //!   there; the leader says so to all. A learner learns of commits only when they are durable: it has no vote with
 //!   which to save what the voters lose.
@@ -34,10 +35,10 @@ use super::member::RaftMember;
 use super::message::{EntryKind, MemberEffect, PeerKind, PeerMessage};
 use super::peer;
 
-/// An entry with which a returning life is up to date.
+/// An entry with which a returning incarnation is up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MemoryGoal {
-    life: u64,
+    incarnation: u64,
     index: u64,
     term: u64,
 }
@@ -69,8 +70,8 @@ struct PendingVotes {
 }
 
 /// How a process of a member begins.
-pub(super) struct LifeStart {
-    pub(super) life: u64,
+pub(super) struct ProcessStart {
+    pub(super) incarnation: u64,
     pub(super) kept_memory: bool,
     pub(super) stamp_bound: Hlc,
 }
@@ -79,15 +80,15 @@ pub(super) struct LifeStart {
 #[derive(Debug, Default)]
 pub(super) struct MemberMemory {
     /// Number of this process among those of the member, from 1 on.
-    pub(super) life: u64,
+    pub(super) incarnation: u64,
     /// What it had in memory is lost, and it is not up to date yet.
     pub(super) returning: bool,
-    /// No entry that an earlier life acknowledged is stamped above it.
+    /// No entry that an earlier incarnation acknowledged is stamped above it.
     stamp_bound: Hlc,
     /// What it has to reach, and the term of the leader that said so.
     goal: Option<(u64, MemoryGoal)>,
-    /// The newest life of each other member.
-    lives: BTreeMap<NodeId, u64>,
+    /// The newest incarnation of each other member.
+    incarnations: BTreeMap<NodeId, u64>,
     leading: LeadershipMemory,
     election: PendingVotes,
     victory: Option<Victory>,
@@ -104,10 +105,10 @@ pub(super) struct MemberMemory {
 }
 
 impl MemberMemory {
-    pub(super) fn begin(start: &LifeStart, commits_from_memory: bool) -> MemberMemory {
-        let LifeStart { life, stamp_bound, .. } = *start;
+    pub(super) fn begin(start: &ProcessStart, commits_from_memory: bool) -> MemberMemory {
+        let ProcessStart { incarnation, stamp_bound, .. } = *start;
         let returning = commits_from_memory && !start.kept_memory;
-        MemberMemory { life, returning, stamp_bound, ..MemberMemory::default() }
+        MemberMemory { incarnation, returning, stamp_bound, ..MemberMemory::default() }
     }
 }
 
@@ -130,18 +131,19 @@ impl RaftMember {
         self.memory.returning
     }
 
-    /// Notes which life of another member speaks. False: an earlier one than is known, whose word does not count.
-    pub(super) fn observe_life(&mut self, message: &PeerMessage, out: &mut Vec<MemberEffect>) -> bool {
+    /// Notes which incarnation of another member speaks. False: an earlier one than is known, whose word does not
+    /// count.
+    pub(super) fn observe_incarnation(&mut self, message: &PeerMessage, out: &mut Vec<MemberEffect>) -> bool {
         if message.kind == PeerKind::AskReadIndex {
             // Another member may have passed it on. It changes nothing.
             return true;
         }
-        let known = *self.memory.lives.get(&message.from).unwrap_or(&message.life);
-        if message.life < known {
+        let known = *self.memory.incarnations.get(&message.from).unwrap_or(&message.incarnation);
+        if message.incarnation < known {
             return false;
         }
-        self.memory.lives.insert(message.from, message.life);
-        if message.life > known {
+        self.memory.incarnations.insert(message.from, message.incarnation);
+        if message.incarnation > known {
             self.memory.leading.goals.remove(&message.from);
             self.forget_progress(message.from);
         }
@@ -161,7 +163,7 @@ impl RaftMember {
         leading
     }
 
-    /// What the member acknowledged, its new life may lack.
+    /// What the member acknowledged, its new incarnation may lack.
     fn forget_progress(&mut self, peer: NodeId) {
         let last = self.last().0;
         let leads = self.leads();
@@ -172,14 +174,15 @@ impl RaftMember {
 
     fn name_goal(&mut self, message: &PeerMessage, out: &mut Vec<MemberEffect>) {
         let last = self.last();
-        let fresh = MemoryGoal { life: message.life, index: last.0, term: self.term_at(last).unwrap_or(0) };
+        let fresh =
+            MemoryGoal { incarnation: message.incarnation, index: last.0, term: self.term_at(last).unwrap_or(0) };
         let goal = *self.leading_memory().goals.entry(message.from).or_insert(fresh);
         // Answers to appends are many: the goal is named with the others.
         if message.kind != PeerKind::Appended || goal == fresh {
             let named = PeerMessage {
                 index: LogIndex(goal.index),
                 log_term: goal.term,
-                hint: LogIndex(goal.life),
+                hint: LogIndex(goal.incarnation),
                 ..self.message(PeerKind::UpToDate, message.from)
             };
             self.send(named, out);
@@ -189,8 +192,8 @@ impl RaftMember {
     /// A leader says which entry this member has to have.
     pub(super) fn on_goal(&mut self, message: &PeerMessage) {
         let from_leader = message.term == self.term() && self.leader() == Some(message.from);
-        if self.memory.returning && from_leader && message.hint.0 == self.memory.life {
-            let goal = MemoryGoal { life: message.hint.0, index: message.index.0, term: message.log_term };
+        if self.memory.returning && from_leader && message.hint.0 == self.memory.incarnation {
+            let goal = MemoryGoal { incarnation: message.hint.0, index: message.index.0, term: message.log_term };
             self.memory.goal = Some((message.term, goal));
         }
     }
@@ -406,9 +409,9 @@ impl RaftMember {
             // It passes a question on.
             return;
         }
-        (message.life, message.returning) = (self.memory.life, self.memory.returning);
+        (message.incarnation, message.returning) = (self.memory.incarnation, self.memory.returning);
         message.votes = self.members().voters.contains(&self.id);
-        message.for_life = self.memory.lives.get(&message.to).copied().unwrap_or(0);
+        message.for_incarnation = self.memory.incarnations.get(&message.to).copied().unwrap_or(0);
         if self.settings.commits_from_memory
             && matches!(message.kind, PeerKind::Append | PeerKind::Heartbeat)
             && self.members().learners.contains(&message.to)

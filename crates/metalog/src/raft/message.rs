@@ -366,7 +366,7 @@ pub struct PeerMessage {
     pub commit_term: u64,
     /// No.
     pub reject: bool,
-    /// Where to try next; with [`PeerKind::UpToDate`] the receiver's life that is meant.
+    /// Where to try next; with [`PeerKind::UpToDate`] the receiver's incarnation that is meant.
     pub hint: LogIndex,
     /// Names a question about reads; `CampaignTransfer` with a vote that was asked for by the leader.
     pub context: Bytes,
@@ -375,11 +375,11 @@ pub struct PeerMessage {
     /// With [`PeerKind::Snapshot`].
     pub snapshot: Option<SnapshotMeta>,
     /// Number of the sender's process among those of its node.
-    pub life: u64,
+    pub incarnation: u64,
     /// What the sender had in memory is lost, and it is not up to date yet.
     pub returning: bool,
-    /// The newest life of the receiver that the sender knows; 0 for none.
-    pub for_life: u64,
+    /// The newest incarnation of the receiver that the sender knows; 0 for none.
+    pub for_incarnation: u64,
     /// With votes of a returning member: no entry that it ever acknowledged is stamped above it.
     pub newest: Hlc,
     /// The sender is a voter, as far as it knows.
@@ -403,9 +403,9 @@ impl PeerMessage {
             context: Bytes::new(),
             entries: Vec::new(),
             snapshot: None,
-            life: 0,
+            incarnation: 0,
             returning: false,
-            for_life: 0,
+            for_incarnation: 0,
             newest: Hlc::ZERO,
             votes: false,
         }

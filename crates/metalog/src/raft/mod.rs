@@ -4,7 +4,7 @@
 //! disk and when it may be spoken of, when an election begins, which message is too wrong to be looked at, when a new
 //! member may count. It does no I/O: [`MemberInput`]s go in, [`MemberEffect`]s come out.
 //!
-//! # The life of a batch
+//! # The incarnation of a batch
 //! 1. The leader gets [`MemberInput::Propose`], puts it at the end of its log, and asks for it to be sent to the others
 //!    ([`MemberEffect::Send`]) and written ([`MemberEffect::Append`]), both at once.
 //! 2. Each other member writes it. When a flush has made it durable, [`MemberInput::Persisted`], and not before, its

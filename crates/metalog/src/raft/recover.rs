@@ -14,7 +14,7 @@ use raft::{Config, RawNode};
 
 use super::journal::{self, RaftJournal};
 use super::member::RaftMember;
-use super::memory::LifeStart;
+use super::memory::ProcessStart;
 use super::message::{EntryKind, MemberEffect, Members, SnapshotMeta};
 use super::peer;
 use super::record::{self, JournalBase, JournalRecord};
@@ -34,7 +34,7 @@ pub struct MemberFrom {
     /// Election timeouts and the names of questions are drawn from it: another one at every start.
     pub seed: u64,
     /// Number of this process among those of the node: it rises with each start.
-    pub life: u64,
+    pub incarnation: u64,
     /// False after a loss of power, and until [`MemberEffect::UpToDate`] after it: what the journal had not flushed is
     /// lost.
     pub kept_memory: bool,
@@ -69,23 +69,27 @@ impl RaftMember {
     pub fn found(
         id: NodeId,
         settings: MemberSettings,
-        (seed, life): (u64, u64),
+        (seed, incarnation): (u64, u64),
         from: SnapshotMeta,
     ) -> (RaftMember, Vec<MemberEffect>) {
         assert!(from.index > LogIndex(0) && from.term > 0, "a founder begins after an entry");
         assert!(from.members.voters.contains(&id), "a founder is a voter");
-        RaftMember::begin(id, settings, (seed, life), from)
+        RaftMember::begin(id, settings, (seed, incarnation), from)
     }
 
     /// A member that others will add: it waits for the state.
-    pub fn join(id: NodeId, settings: MemberSettings, (seed, life): (u64, u64)) -> (RaftMember, Vec<MemberEffect>) {
-        RaftMember::begin(id, settings, (seed, life), SnapshotMeta::default())
+    pub fn join(
+        id: NodeId,
+        settings: MemberSettings,
+        (seed, incarnation): (u64, u64),
+    ) -> (RaftMember, Vec<MemberEffect>) {
+        RaftMember::begin(id, settings, (seed, incarnation), SnapshotMeta::default())
     }
 
     fn begin(
         id: NodeId,
         settings: MemberSettings,
-        (seed, life): (u64, u64),
+        (seed, incarnation): (u64, u64),
         base: SnapshotMeta,
     ) -> (RaftMember, Vec<MemberEffect>) {
         let journal = RaftJournal::new(&settings);
@@ -97,7 +101,7 @@ impl RaftMember {
         let from = MemberFrom {
             id,
             seed,
-            life,
+            incarnation,
             kept_memory: true,
             stamp_bound: Hlc::ZERO,
             applied: LogIndex(0),
@@ -329,8 +333,8 @@ fn build(
     anew: bool,
     effects: &mut Vec<MemberEffect>,
 ) -> Result<RaftMember, Error> {
-    let MemberFrom { id, applied, life, kept_memory, stamp_bound, .. } = *from;
-    let start = LifeStart { life, kept_memory, stamp_bound };
+    let MemberFrom { id, applied, incarnation, kept_memory, stamp_bound, .. } = *from;
+    let start = ProcessStart { incarnation, kept_memory, stamp_bound };
     let last = found.last().0;
     let base = found.base.clone().expect("checked, or made");
     let mut state = found.state.clone();

@@ -183,7 +183,7 @@ impl Host {
         let from = MemberFrom {
             id: self.id,
             seed,
-            life: self.life + 1,
+            incarnation: self.life + 1,
             kept_memory: self.kept_memory || counts,
             // A real machine makes a bound durable before it gives or acknowledges a stamp.
             stamp_bound: self.stamp,

@@ -138,13 +138,13 @@ pub struct MetalogMessage {
     pub parts: u32,
     /// Number of the sender's process among those of its node.
     #[prost(uint64, tag = "15")]
-    pub life: u64,
+    pub incarnation: u64,
     /// What the sender had in memory is lost, and it is not up to date yet.
     #[prost(bool, tag = "16")]
     pub returning: bool,
-    /// The newest life of the receiver that the sender knows; 0 for none.
+    /// The newest incarnation of the receiver that the sender knows; 0 for none.
     #[prost(uint64, tag = "17")]
-    pub for_life: u64,
+    pub for_incarnation: u64,
     /// With votes of a returning member: no entry that it ever acknowledged is stamped above it.
     #[prost(uint64, tag = "18")]
     pub newest: u64,

@@ -31,8 +31,8 @@ fn entries() -> MetalogMessage {
         parted: 9,
         part: 1,
         parts: 2,
-        life: 12,
-        for_life: 3,
+        incarnation: 12,
+        for_incarnation: 3,
         ..MetalogMessage::default()
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct One {
     pub(super) files: MemberFiles,
     /// The files as they were at the last flush.
     pub(super) flushed: MemberFiles,
-    pub(super) life: u64,
+    pub(super) incarnation: u64,
     /// Flushes end at once.
     pub(super) flushes: bool,
     pub(super) written: LogIndex,
@@ -66,10 +66,10 @@ pub(super) struct RaftGroup {
     stamp: u64,
 }
 
-/// A message of a member's first life that says nothing but its kind.
+/// A message of a member's first incarnation that says nothing but its kind.
 pub(super) fn message(kind: PeerKind, from: u32, to: u32, term: u64) -> PeerMessage {
     let plain = PeerMessage::new(kind, NodeId(from), NodeId(to), term);
-    PeerMessage { life: 1, votes: true, ..plain }
+    PeerMessage { incarnation: 1, votes: true, ..plain }
 }
 
 /// A batch that is acknowledged from memory.
@@ -113,7 +113,7 @@ impl RaftGroup {
             member,
             files: MemberFiles::default(),
             flushed: MemberFiles::default(),
-            life: 1,
+            incarnation: 1,
             flushes: true,
             written: LogIndex(0),
             executed: Vec::new(),
@@ -270,10 +270,10 @@ impl RaftGroup {
 
     fn begin_again(&mut self, id: u32, applied: LogIndex, kept_memory: bool) -> Result<(), Error> {
         let one = self.ones.get_mut(&id).unwrap();
-        one.life += 1;
+        one.incarnation += 1;
         let stamp_bound = Hlc(self.stamp).max(one.member.newest());
-        let (seed, life, installed) = (99 + u64::from(id), one.life, one.installed.clone());
-        let from = MemberFrom { id: NodeId(id), seed, life, kept_memory, stamp_bound, applied, installed };
+        let (seed, incarnation, installed) = (99 + u64::from(id), one.incarnation, one.installed.clone());
+        let from = MemberFrom { id: NodeId(id), seed, incarnation, kept_memory, stamp_bound, applied, installed };
         let MemberRecovered { member, report, mend, effects } =
             RaftMember::recover(self.settings.clone(), &from, &mut one.files)?;
         for one_mend in mend {

@@ -259,7 +259,7 @@ fn a_process_that_ends_and_a_machine_that_runs_on_lose_nothing() {
 }
 
 #[test]
-fn what_an_earlier_life_acknowledged_does_not_count() {
+fn what_an_earlier_incarnation_acknowledged_does_not_count() {
     let (mut group, leader, [other, third]) = three();
     stop_flushes(&mut group);
     group.propose(leader, "a");
@@ -272,18 +272,18 @@ fn what_an_earlier_life_acknowledged_does_not_count() {
     let (index, term) = (member.last(), member.term());
     let late = PeerMessage { index, ..message(PeerKind::Appended, other, leader, term) };
     group.give(leader, MemberInput::Receive(late));
-    assert_eq!(group.words(leader), [""; 0], "the life that had it is over");
+    assert_eq!(group.words(leader), [""; 0], "the incarnation that had it is over");
     group.ticks(10);
     assert_eq!(group.words(leader), ["a"], "and its next one gets it again");
 }
 
 #[test]
-fn a_goal_of_an_earlier_life_is_not_taken() {
+fn a_goal_of_an_earlier_incarnation_is_not_taken() {
     let (mut group, leader, [other, _]) = three();
     stop_flushes(&mut group);
     group.lose_power(other);
     group.ones.get_mut(&other).unwrap().flushes = true;
-    // The goal of this life is under way while the next one begins.
+    // The goal of this incarnation is under way while the next one begins.
     group.give(leader, MemberInput::Tick);
     let mut goals = Vec::new();
     for _ in 0..4 {
@@ -298,7 +298,7 @@ fn a_goal_of_an_earlier_life_is_not_taken() {
     let named = message(PeerKind::UpToDate, leader, other, term);
     let late = PeerMessage { log_term: term, index, hint: LogIndex(2), ..named };
     group.give(other, MemberInput::Receive(late));
-    assert!(group.ones[&other].member.is_returning(), "life 2 was meant, this is life 3");
+    assert!(group.ones[&other].member.is_returning(), "incarnation 2 was meant, this is incarnation 3");
 }
 
 #[test]

@@ -65,9 +65,9 @@ fn made_up(rng: &mut Rng, to: u32, last: u64, term: u64) -> PeerMessage {
         context: (0..rng.below(30)).map(|_| rng.next() as u8).collect::<Vec<u8>>().into(),
         entries,
         snapshot: rng.chance(3).then_some(meta),
-        life: number(rng, 1),
+        incarnation: number(rng, 1),
         returning: rng.chance(2),
-        for_life: number(rng, 1),
+        for_incarnation: number(rng, 1),
         newest: Hlc(rng.next() >> 8),
         votes: rng.chance(2),
     }
@@ -84,7 +84,7 @@ fn twisted(rng: &mut Rng, mut message: PeerMessage, other: PeerMessage) -> PeerM
         5 => message.hint = other.hint,
         6 => message.reject = !message.reject,
         7 => message.entries = other.entries,
-        8 => message.life = other.life,
+        8 => message.incarnation = other.incarnation,
         9 => message.returning = !message.returning,
         _ => message.snapshot = other.snapshot,
     }

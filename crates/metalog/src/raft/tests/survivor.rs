@@ -12,7 +12,7 @@ fn go_on(group: &mut RaftGroup, id: u32, applied: LogIndex) -> (LogIndex, LogInd
     let from = MemberFrom {
         id: NodeId(id),
         seed: 0,
-        life: 9,
+        incarnation: 9,
         kept_memory: true,
         stamp_bound: crate::raft::tests::survivor::Hlc::ZERO,
         applied,
