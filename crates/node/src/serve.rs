@@ -115,10 +115,9 @@ impl Server {
         for note in parts.notes() {
             warn!("{note}");
         }
-        let wait_us = parts.restart_wait_us();
-        if wait_us > 0 {
-            info!("waiting {} ms until the clock has passed every stamp given before", wait_us / 1000);
-            // Nothing else runs yet, and only the passing of time can end the wait.
+        // Only the passing of time ends the wait: recovery may have woken the flusher, which does not run yet.
+        while let wait_us @ 1.. = parts.restart_wait_us() {
+            info!("waiting {} ms until the clock has passed every stamp given before", wait_us.div_ceil(1000));
             wakes.flush.wait(Duration::from_micros(wait_us));
         }
         if !early {
