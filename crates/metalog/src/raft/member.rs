@@ -56,6 +56,8 @@ pub struct RaftMember {
     /// Sets this process's questions apart from those of the one before.
     pub(super) read_salt: u64,
     pub(super) last_read: u64,
+    /// Questions of other members that this process received as the leader.
+    pub(super) questions: u64,
     /// The commit index in the journal's last record.
     recorded_commit: u64,
     /// Ticks of this incarnation.
@@ -121,6 +123,7 @@ impl RaftMember {
             reads: BTreeMap::new(),
             read_salt,
             last_read: 0,
+            questions: 0,
             recorded_commit,
             ticks: 0,
             ticks_without_record: 0,
@@ -405,6 +408,11 @@ impl RaftMember {
             }
             PeerKind::FlushNow => {
                 self.on_flush_all(Some(message.from), out);
+                return Ok(());
+            }
+            PeerKind::AskReadIndex if self.leads() => {
+                let numbered = self.number_question(message);
+                let _ = self.node.step(peer::message_in(&numbered));
                 return Ok(());
             }
             _ if self.awaits_vote(message) => {

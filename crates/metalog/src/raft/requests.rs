@@ -4,7 +4,7 @@ use frieze_base::NodeId;
 use frieze_hlc::Hlc;
 
 use super::member::{RaftMember, ReadRequest};
-use super::message::{BatchDurability, MemberChange, MemberEffect, RaftRole};
+use super::message::{BatchDurability, MemberChange, MemberEffect, PeerMessage, RaftRole};
 use super::peer;
 use crate::error::Error;
 use crate::message::DataEnd;
@@ -53,10 +53,21 @@ impl RaftMember {
         name
     }
 
-    /// The question that a name stands for, if it is one of this process.
+    /// A question of another member, with the leader's own number behind its name. The question may come again, and the
+    /// members' answers name it: an answer to a heartbeat of before must not count for one that was sent since.
+    pub(super) fn number_question(&mut self, asked: &PeerMessage) -> PeerMessage {
+        self.questions += 1;
+        let mut numbered = asked.clone();
+        for entry in &mut numbered.entries {
+            entry.data = [entry.data.as_ref(), &self.questions.to_le_bytes()].concat().into();
+        }
+        numbered
+    }
+
+    /// The question that a name stands for, if it is one of this process. The leader's number may follow the name.
     pub(super) fn take_read(&mut self, name: &[u8]) -> Option<ReadRequest> {
         let number = u64::from_le_bytes(name.get(12..20)?.try_into().ok()?);
-        if name != self.read_name(number).as_slice() {
+        if !name.starts_with(&self.read_name(number)) {
             return None;
         }
         self.reads.remove(&number)

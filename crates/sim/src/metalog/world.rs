@@ -89,7 +89,7 @@ impl MetalogWorld {
             voters_max: if plan.breakage == Some(MetalogBreak::MoreVote) { 16 } else { VOTERS_MAX },
             message_bytes: *rng.choose(&[200, 2000, 1 << 20]),
             election_ticks: MemberSettings::default().election_ticks * slow,
-            commits_from_memory: plan.breakage.is_some_and(MetalogBreak::is_of_memory) || !rng.chance(3),
+            commits_from_memory: !rng.chance(3) || plan.breakage.is_some_and(MetalogBreak::is_of_memory),
             ..MemberSettings::default()
         };
         MetalogWorld {

@@ -1,5 +1,7 @@
 //! One rule each.
 
+use std::cell::RefCell;
+
 use frieze_base::{LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
 
@@ -134,6 +136,45 @@ fn a_follower_reads_what_the_leader_has_committed() {
     group.deliver();
     let index = group.ones[&leader].member.committed();
     assert!(group.said(other).contains(&MemberEffect::ReadAt { token: 5, index }));
+}
+
+#[test]
+fn an_answer_to_a_heartbeat_of_before_confirms_no_later_read() {
+    let mut group = RaftGroup::of(3);
+    let leader = group.elect();
+    let [asks, answers] = [1, 2].map(|step| (leader + step - 1) % 3 + 1);
+    // A question and an answer to the heartbeat that it caused, which the network delivers once more, late.
+    group.give(asks, MemberInput::Read { token: 5 });
+    let late = RefCell::new(Vec::new());
+    group.deliver_but(|message| {
+        let is_answer = message.kind == PeerKind::HeartbeatSeen && message.from.0 == answers;
+        if message.kind == PeerKind::AskReadIndex || is_answer && !message.context.is_empty() {
+            late.borrow_mut().push(message.clone());
+        }
+        false
+    });
+    assert!(group.said(asks).iter().any(|effect| matches!(effect, MemberEffect::ReadAt { token: 5, .. })));
+    let cut = |message: &PeerMessage| message.from.0 == leader || message.to.0 == leader;
+    for other in [asks, answers] {
+        group.give(other, MemberInput::Gone { peer: NodeId(leader) });
+    }
+    group.ticks_but(4, cut);
+    let next = group.leader().unwrap();
+    assert_ne!(next, leader);
+    group.propose(next, "a later entry");
+    group.deliver_but(cut);
+
+    group.give(leader, MemberInput::Read { token: 7 });
+    let late = late.into_inner();
+    assert_eq!(
+        late.iter().map(|message| message.kind).collect::<Vec<_>>(),
+        [PeerKind::AskReadIndex, PeerKind::HeartbeatSeen]
+    );
+    for message in late {
+        group.give(leader, MemberInput::Receive(message));
+    }
+    let said = group.said(leader);
+    assert!(!said.iter().any(|effect| matches!(effect, MemberEffect::ReadAt { token: 7, .. })), "{said:?}");
 }
 
 #[test]
