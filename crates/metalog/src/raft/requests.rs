@@ -54,7 +54,9 @@ impl RaftMember {
     }
 
     /// A question of another member, with the leader's own number behind its name. The question may come again, and the
-    /// members' answers name it: an answer to a heartbeat of before must not count for one that was sent since.
+    /// members' answers name it: an answer to an earlier heartbeat must not count for a later one. A question that is
+    /// repeated waits in the library once for each time; one answer ends all before it, and a leader that no majority
+    /// answers stands down within an election timeout, which drops them.
     pub(super) fn number_question(&mut self, asked: &PeerMessage) -> PeerMessage {
         self.questions += 1;
         let mut numbered = asked.clone();

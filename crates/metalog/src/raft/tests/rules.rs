@@ -139,7 +139,7 @@ fn a_follower_reads_what_the_leader_has_committed() {
 }
 
 #[test]
-fn an_answer_to_a_heartbeat_of_before_confirms_no_later_read() {
+fn an_answer_to_an_earlier_heartbeat_confirms_no_later_read() {
     let mut group = RaftGroup::of(3);
     let leader = group.elect();
     let [asks, answers] = [1, 2].map(|step| (leader + step - 1) % 3 + 1);
@@ -173,6 +173,7 @@ fn an_answer_to_a_heartbeat_of_before_confirms_no_later_read() {
     for message in late {
         group.give(leader, MemberInput::Receive(message));
     }
+    assert_eq!(group.ones[&leader].member.role(), RaftRole::Leader, "it does not know of the other yet");
     let said = group.said(leader);
     assert!(!said.iter().any(|effect| matches!(effect, MemberEffect::ReadAt { token: 7, .. })), "{said:?}");
 }

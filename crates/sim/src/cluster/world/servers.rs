@@ -58,6 +58,10 @@ impl ClusterWorld {
             self.die(node, kind);
             return Ok(());
         }
+        if let Some(engine) = self.nodes[node].serving() {
+            // Before its answers are sent: each carries the newest stamp of its own server.
+            engine.planes.reply_durable();
+        }
         let stunned_us = self.stand_still(node);
         self.carry(node, stunned_us);
         if let (Some(broken), Some(engine)) = (self.plan.breakage, self.nodes[node].serving()) {
@@ -66,8 +70,9 @@ impl ClusterWorld {
         if self.plan.keep_trace {
             self.trace_chains(node);
         }
-        let Some(engine) = self.nodes[node].serving() else { return Ok(()) };
-        engine.planes.reply_durable();
+        if self.nodes[node].serving().is_none() {
+            return Ok(());
+        }
         if self.nodes[node].woken.swap(false, Ordering::Relaxed) && !self.nodes[node].failed {
             let delay_us = *self.rng.choose(&self.swarm.sync_us);
             self.flush_after(node, delay_us);
