@@ -113,6 +113,16 @@ pub enum Error {
         /// The chains.
         last_of: Vec<LastOf>,
     },
+    /// No server leads: too many voters lost their memory, and wait for this one.
+    #[error(
+        "no server leads: too many lost what they had in memory, and wait for node {node}, which may alone have the \
+         names that were changed last. If its disks are there, start its server again: then nothing is lost. If they \
+         are lost, confirm the loss with --accept-loss"
+    )]
+    NamesAlone {
+        /// The node.
+        node: NodeId,
+    },
     /// It still has targets.
     #[error(
         "node {node} still has targets of {chains} chains: drain it first, or if it is gone for good remove it with \
@@ -215,6 +225,7 @@ impl Error {
             Error::Stale { .. } | Error::DoesNotFit { .. } => Reason::Superseded,
             Error::LastMember { .. }
             | Error::StillOnline { .. }
+            | Error::NamesAlone { .. }
             | Error::OnlyCopy { .. }
             | Error::StillUsed { .. }
             | Error::TooFewNodes { .. }

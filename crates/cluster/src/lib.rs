@@ -60,6 +60,7 @@ mod status_convert;
 #[cfg(test)]
 mod tests;
 mod voters;
+mod votes;
 
 pub use chain::{Chain, ChainTarget, LostInterval, Resumption, TargetRole, TargetState};
 pub use controller::{
@@ -79,6 +80,7 @@ pub use state::{
     CHAINS_MAX, ClusterState, DEVICES_MAX, FORMER_MAX, FormerIdentity, NODES_MAX, REPLICAS_MAX, TARGETS_MAX,
 };
 pub use voters::{MembershipChange, MetalogMembership};
+pub use votes::ReachableVotes;
 
 #[cfg(test)]
 frieze_harness::count_allocations!();

@@ -88,9 +88,8 @@ impl Metadata {
     pub(super) fn recover_member(host: MetadataHost, versions: NameVersions) -> Result<(Metadata, Vec<String>), Fault> {
         let mut notes = Vec::new();
         let state = AppliedState::load(versions, host.disk.clone(), &mut notes)?;
-        let (id, standing, ids_above) = host
-            .keeper
-            .with(|identity| (identity.node_id(), identity.standing(), identity.ids_above.max(identity.ids_left_out)));
+        let (id, standing, ids_above) =
+            host.keeper.with(|identity| (identity.node_id(), identity.standing(), identity.ids_above));
         let name = match state.versions.name()? {
             Some(bytes) => Some(MetalogState::decode(bytes.as_slice()).map_err(|error| {
                 Fault::new(Reason::Corrupt, format!("the name of the state received last cannot be read: {error}"))

@@ -14,7 +14,7 @@ const PART_BYTES: usize = 1 << 20;
 /// Bytes of a message in parts: entries of one message and one more of the largest kind, and room.
 const PARTED_BYTES_MAX: usize = 40 << 20;
 
-const KINDS: [(PeerKind, MetalogKind); 16] = [
+const KINDS: [(PeerKind, MetalogKind); 17] = [
     (PeerKind::Append, MetalogKind::Append),
     (PeerKind::Appended, MetalogKind::Appended),
     (PeerKind::AskVote, MetalogKind::AskVote),
@@ -31,6 +31,7 @@ const KINDS: [(PeerKind, MetalogKind); 16] = [
     (PeerKind::Flushed, MetalogKind::Flushed),
     (PeerKind::Durable, MetalogKind::Durable),
     (PeerKind::FlushNow, MetalogKind::FlushNow),
+    (PeerKind::DeclareLost, MetalogKind::DeclareLost),
 ];
 
 /// Sends messages, those that are too long for a frame in parts.

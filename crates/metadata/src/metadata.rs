@@ -280,9 +280,8 @@ impl Metadata {
     /// voters has them there.
     pub fn durable_upto(&self, mark: &FlushMark) -> LogIndex {
         match self.order() {
-            LogDriver::Raft(raft) if raft.commits_from_memory() => raft.durable(),
-            // What was executed before a flush is on the disks of a majority.
-            LogDriver::Single(_) | LogDriver::Raft(_) => mark.index,
+            LogDriver::Raft(raft) => raft.durable(),
+            LogDriver::Single(_) => mark.index,
         }
     }
 
@@ -311,6 +310,11 @@ impl Metadata {
             self.unflushed.wait(timeout);
         }
         self.raft.get().is_some_and(RaftDriver::is_unflushed)
+    }
+
+    /// True, once, if [`Metadata::await_journal`] would end at once: for a process with one thread.
+    pub fn take_journal_wake(&self) -> bool {
+        self.unflushed.wait(Duration::ZERO)
     }
 
     /// Ends the wait of [`Metadata::await_journal`].
@@ -369,6 +373,15 @@ impl Metadata {
     /// `Elsewhere`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it makes no sense.
     pub fn change_members(&self, change: MemberChange) -> Result<(), Fault> {
         self.raft()?.change_members(&self.state, change)
+    }
+
+    /// The operator says that this voter is lost with what it had in memory: while no leader is known, an election does
+    /// not wait for it.
+    ///
+    /// # Errors
+    /// `Elsewhere`: a leader is known, the log decides. `InvalidArgument`: it has no vote, or too few are left.
+    pub fn declare_lost(&self, voter: NodeId) -> Result<(), Fault> {
+        self.raft()?.declare_lost(&self.state, voter)
     }
 
     /// Calls `look` with the decisions about nodes and chains, locked meanwhile.

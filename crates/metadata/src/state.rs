@@ -43,8 +43,6 @@ pub(super) struct AppliedState {
     /// Every transaction stamped up to it has been executed, as far as that is known: what was in the store at the
     /// start counts as nothing.
     executed: AtomicU64,
-    /// The bound up to which executed batches leave inode numbers out.
-    ids_left_out: AtomicU64,
     /// Count of entries executed and states received, changed under the lock of the namespace.
     change_count: AtomicU64,
     /// Changes of names and inodes that the newest checkpoint lacks, changed under the lock of the namespace.
@@ -78,7 +76,6 @@ impl AppliedState {
             observer: OnceLock::new(),
             control: RwLock::new(control),
             news: Mutex::default(),
-            ids_left_out: AtomicU64::new(0),
             executed: AtomicU64::new(0),
             change_count: AtomicU64::new(0),
             unsaved_changes: AtomicU64::new(unsaved),
@@ -119,11 +116,6 @@ impl AppliedState {
             }
         }
         changes.push(KeyVersion { key: vec![CONTROL], stamp, value: Some(control.encode()) });
-    }
-
-    /// The bound up to which executed batches leave inode numbers out; 0 if none does.
-    pub(super) fn ids_left_out(&self) -> u64 {
-        self.ids_left_out.load(Ordering::Acquire)
     }
 
     /// The namespace as it is now.
@@ -176,8 +168,7 @@ impl AppliedState {
         told: &dyn Fn(&Transaction, &[KeyVersion]),
     ) -> Vec<Outcome> {
         let mut changes: Vec<KeyVersion> = Vec::new();
-        namespace.skip_ids(InodeId(batch.ids_above));
-        self.ids_left_out.fetch_max(batch.ids_above, Ordering::AcqRel);
+        namespace.leave_out_ids(InodeId(batch.ids_above), stamp, &mut changes);
         let outcomes = batch
             .transactions
             .iter()

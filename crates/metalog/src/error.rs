@@ -149,6 +149,15 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// A leader's log lacks entries that this member has executed: the others elected without it.
+    #[error(
+        "the log of node {from}, which leads, lacks entries that this server has executed: the other servers went on \
+         without it when it was declared dead. Set its directory aside and join with an empty one"
+    )]
+    Contradicted {
+        /// The leader.
+        from: NodeId,
+    },
     /// A record of this member's journal cannot be read, or does not follow the one before it.
     #[error("cannot read record {record} of the metalog's journal: {what}")]
     BadRecord {
@@ -188,6 +197,7 @@ impl Error {
             Error::Changing | Error::NotCaughtUp { .. } => Reason::Busy,
             Error::BadMessage { .. } => Reason::BadFrame,
             Error::BadRecord { .. }
+            | Error::Contradicted { .. }
             | Error::JournalBehind { .. }
             | Error::NeverBegun
             | Error::Missing { .. }

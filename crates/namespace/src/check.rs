@@ -236,6 +236,8 @@ fn read(key: &[u8], stamp: Hlc, value: Option<&[u8]>) -> Result<(), Error> {
             0 => Err(Error::Corrupt { what: "name" }),
             _ => Ok(()),
         }),
+        VersionKey::IdsLeftOut if value.len() == 8 => Ok(()),
+        VersionKey::IdsLeftOut => Err(Error::Corrupt { what: "inode numbers that are left out" }),
         VersionKey::Format => decode::<StoredFormat>(value, "format").map(drop),
         VersionKey::Forgotten(_, 0) => decode::<StoredForgotten>(value, "forgotten instant").map(drop),
         VersionKey::Forgotten(..) => {

@@ -73,6 +73,10 @@ impl Namespace {
     pub fn load(&mut self, key: &[u8], stamp: Hlc, value: &[u8]) -> Result<(), Fault> {
         match VersionKey::decode(key).ok_or(Error::Corrupt { what: "key" })? {
             VersionKey::Entry(..) => return Err(Error::Corrupt { what: "key, which is one of an entry" }.into()),
+            VersionKey::IdsLeftOut => {
+                let last = value.try_into().map_err(|_| Error::Corrupt { what: "inode numbers that are left out" })?;
+                self.skip_ids(InodeId(u64::from_le_bytes(last)));
+            }
             VersionKey::Format => {
                 let stored: StoredFormat = decode(value, "format")?;
                 let StoredFormat { chunk_bytes, chain_count, uid, gid, mode } = stored;

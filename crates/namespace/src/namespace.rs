@@ -10,7 +10,7 @@ use frieze_wire::txn::{Caller, Format, Outcome};
 
 use crate::ended::EndedSessions;
 use crate::error::Error;
-use crate::history::VersionHistory;
+use crate::history::{KeyVersion, VersionHistory};
 use crate::horizons::Expiries;
 use crate::inode::{FileLayout, Inode, WriteGrant, allows};
 use crate::key::VersionKey;
@@ -142,7 +142,17 @@ impl Namespace {
         InodeId(self.last_id)
     }
 
-    /// Leaves out inode numbers up to `last`: those after a loss of power that may have been given and lost.
+    /// Leaves out inode numbers up to `last`, which a loss of power may have taken after clients received them. A
+    /// change of the state: what is executed again from before it gives the numbers that it gave.
+    pub fn leave_out_ids(&mut self, last: InodeId, stamp: Hlc, changes: &mut Vec<KeyVersion>) {
+        if last.0 > self.last_id {
+            self.skip_ids(last);
+            let value = Some(last.0.to_le_bytes().to_vec());
+            changes.push(KeyVersion { key: VersionKey::IdsLeftOut.encode(), stamp, value });
+        }
+    }
+
+    /// Notes that inode numbers up to `last` are given, or left out.
     pub fn skip_ids(&mut self, last: InodeId) {
         self.last_id = self.last_id.max(last.0);
     }

@@ -1,24 +1,22 @@
 //! The majority of the voters of the metalog: which servers vote, how many of them are reachable, and the text of an
 //! error without a majority.
 
-use frieze_base::{ErrorKind, Fault, NodeId};
-use frieze_cluster::{ClusterStatus, ClusterTrouble};
-use frieze_wire::message::ClusterNodeStatus;
+use frieze_base::{ErrorKind, Fault, NodeId, Reason};
+use frieze_cluster::{ClusterStatus, ClusterTrouble, ReachableVotes};
+use frieze_wire::message::{ClusterNodeStatus, ClusterOp};
 
 use crate::parts::ServerParts;
 
 impl ServerParts {
-    /// Of the voters of the metalog, how many sent a message within a lease, and how many there are; this server counts
-    /// as reachable.
-    pub(crate) fn reachable_voters(&self) -> (usize, usize) {
-        let Some((control, status)) = self.control().zip(self.planes.meta.status()) else { return (1, 1) };
+    /// The voters of the metalog, and how many of them are reachable.
+    pub(crate) fn votes(&self) -> ReachableVotes {
+        let Some((control, status)) = self.control().zip(self.planes.meta.status()) else {
+            return ReachableVotes { reachable: 1, voters: 1, leaderless_ns: None };
+        };
         let voters = status.members.voters;
-        (control.reachable_count(&voters), voters.len())
-    }
-
-    /// For how long this server, one of several, has followed no leader, in nanoseconds; `None` while it follows one.
-    pub(crate) fn leaderless_ns(&self) -> Option<u64> {
-        self.control()?.leaderless_ns()
+        let reachable = control.reachable_count(&voters);
+        let leaderless_ns = status.leader.is_none().then(|| control.leaderless_ns().unwrap_or(0));
+        ReachableVotes { reachable, voters: voters.len(), leaderless_ns }
     }
 
     /// Checks that this server leads.
@@ -32,11 +30,28 @@ impl ServerParts {
     /// `fault`, of a change or a read of now: with other words if a lost majority is the cause. A client handles it
     /// alike.
     pub(crate) fn name_majority(&self, fault: Fault) -> Fault {
-        let (heard, voters) = self.reachable_voters();
-        let is_lost = self.planes.meta.leader().is_none() && heard <= voters / 2;
-        match fault.kind() {
-            ErrorKind::Unavailable if is_lost => Fault::new(fault.reason, words_without(heard, voters)),
+        match self.votes().missing() {
+            Some(words) if fault.kind() == ErrorKind::Unavailable => Fault::new(fault.reason, words),
             _ => fault,
+        }
+    }
+
+    /// The answer to a request of an operator that found no leader. If the servers wait for a voter that he declares
+    /// dead, they elect without it.
+    pub(crate) fn declare_without_leader(&self, op: ClusterOp, fault: Fault) -> Fault {
+        let (node, with_loss) = match op {
+            ClusterOp::DeclareDead(node) => (NodeId(node), false),
+            ClusterOp::DeclareLost(node) => (NodeId(node), true),
+            _ => return fault,
+        };
+        let (Some(control), votes) = (self.control(), self.votes()) else { return fault };
+        if !votes.waits_for_all() {
+            return fault;
+        }
+        let may = votes.declare_dead(node, control.reachable_count(&[node]) > 0, with_loss).map_err(Fault::from);
+        match may.and_then(|()| self.planes.meta.declare_lost(node)) {
+            Ok(()) => Fault::new(Reason::Unavailable, format!("the other servers elect without node {node}: wait")),
+            Err(fault) => fault,
         }
     }
 
@@ -53,36 +68,6 @@ impl ServerParts {
 
     /// Trouble: a voter is offline, and the loss of one more stops the cluster.
     pub(crate) fn trouble_of_votes(&self, status: &ClusterStatus) -> Option<ClusterTrouble> {
-        let (heard, voters) = self.reachable_voters();
-        (status.leader.is_some() && is_last_majority(heard, voters)).then(|| {
-            ClusterTrouble::new(
-                format!("{heard} of {voters} servers that vote are there: the loss of one more stops the cluster"),
-                "start the others again ('frieze cluster nodes' names those that vote)",
-            )
-        })
-    }
-}
-
-fn words_without(heard: usize, voters: usize) -> String {
-    format!("no majority of the cluster's servers answers: {heard} of {voters} that vote were heard from lately")
-}
-
-/// A voter is offline, and the others are just enough.
-fn is_last_majority(heard: usize, voters: usize) -> bool {
-    heard < voters && heard == voters / 2 + 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_majority_is_that_which_bears_no_further_loss() {
-        let last = |voters: usize| (0..=voters).filter(|heard| is_last_majority(*heard, voters)).collect::<Vec<_>>();
-        assert_eq!(last(5), [3]);
-        assert_eq!(last(4), [3]);
-        assert_eq!(last(3), [2]);
-        // Two servers never survive a loss, and no voter is missing.
-        assert!(last(2).is_empty() && last(1).is_empty());
+        self.votes().trouble().filter(|_| status.leader.is_some())
     }
 }

@@ -108,9 +108,10 @@ fn what_was_answered_outlives_the_leader_and_its_power() {
                 cluster.crash(leader, kind);
                 client.make(&format!("after{number}")).unwrap();
                 cluster.start(leader).unwrap();
+                // It elects as one that kept its memory when it has again what it lost.
+                cluster.settle();
             }
         }
-        cluster.settle();
         assert_eq!(client.names().len(), 33);
     }
 }
@@ -331,24 +332,33 @@ fn a_server_whose_device_fails_says_so_and_another_leads() {
     assert_eq!(client.names(), ["f", "g", "i"]);
 }
 
-/// Names are on stable storage when they are answered. So must be what was written under them before, fsync or not.
+/// The only voter answers from memory, so that a loss of power may take a name; never the bytes under one that it left.
 #[test]
 fn a_name_is_never_there_without_the_bytes_written_before_it() {
-    for seed in 1..=8 {
+    let mut left = 0;
+    for seed in 1..=40 {
         let cluster = TestCluster::of(seed, 1);
         let mut client = FailoverClient::new(&cluster);
         let made = client.make("new").unwrap();
         client.write_at(ONE, &made.capability, 0, &[seed as u8; 3000]).unwrap();
         client.rename("new", "old").unwrap();
+        cluster.run(seed % 8);
         cluster.crash(ONE, CrashKind::Power);
         cluster.start(ONE).unwrap();
         cluster.until("it leads again", || cluster.leader().is_some());
         let target = Target::path("old");
         let open = Open { target, read: true, ..Open::default() };
-        let (answer, _) = client.ask(&Request::Open(open), 0);
-        let Ok(Reply::Open(opened)) = answer else { panic!("{answer:?}") };
-        assert_eq!(client.read_at(ONE, &opened.capability, 3000).unwrap(), [seed as u8; 3000], "seed {seed}");
+        match client.ask(&Request::Open(open), 0).0 {
+            Ok(Reply::Open(opened)) => {
+                left += 1;
+                assert_eq!(client.read_at(ONE, &opened.capability, 3000).unwrap(), [seed as u8; 3000], "seed {seed}");
+            }
+            // The session may be lost with it.
+            Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::UnknownSession) => {}
+            answer => panic!("{answer:?}"),
+        }
     }
+    assert!((5..35).contains(&left), "{left} of 40 losses left the name");
 }
 
 /// More than `session_timeout` of the cluster's settings, in steps.

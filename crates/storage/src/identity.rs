@@ -92,9 +92,6 @@ pub struct Identity {
     /// For a founder of a metalog: inode numbers up to it are skipped.
     #[prost(uint64, tag = "31")]
     pub ids_above: u64,
-    /// For a member of a metalog: inode numbers up to it are skipped, because a loss of power at all members took some.
-    #[prost(uint64, tag = "32")]
-    pub ids_left_out: u64,
     /// For a member of a metalog: a loss of power took what it had in memory, and it is not up to date since.
     #[prost(bool, tag = "33")]
     pub is_returning: bool,
@@ -335,7 +332,6 @@ mod tests {
             durable_index: u64::MAX,
             standing: MetalogRole::Member as i32,
             ids_above: u64::MAX,
-            ids_left_out: u64::MAX,
             is_returning: true,
             incarnation: u64::MAX,
             is_removed: true,

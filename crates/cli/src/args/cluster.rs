@@ -88,7 +88,8 @@ pub(crate) enum ClusterCommand {
     /// for a server that is online, and for one that alone has the newest data of some chain: the answer names those
     /// chains and the loss. If the disks are there, start that server again; nothing is lost then. With --accept-loss
     /// such chains resume from a stale copy, or empty; 'frieze cluster status' and 'frieze status' then report the
-    /// loss, and reads of it are marked incomplete.
+    /// loss, and reads of it are marked incomplete. If a majority of the servers that vote lost its memory, they elect
+    /// no leader without that server; with --accept-loss they do, and the names that only it had are lost.
     #[command(
         after_long_help = "Examples:\n  frieze cluster declare-dead db3 --yes\n  frieze cluster declare-dead db3 \
             --yes --accept-loss   the data that only db3 had is lost"

@@ -96,9 +96,17 @@ impl ClusterStatus {
             .filter(|node| node.state == NodeState::Unknown)
             .map(|node| self.offline_since(node))
             .collect();
-        let lost = if lost.is_empty() { String::new() } else { format!(": {}", lost.join(", ")) };
+        let is_majority = 2 * lost.len() < self.nodes.len();
+        let away = if lost.is_empty() { String::new() } else { format!(": {}", lost.join(", ")) };
+        if is_majority && !lost.is_empty() {
+            return ClusterTrouble::new(
+                format!("none of the servers leads since {since}{away}"),
+                "start the servers that are away: if the others lost their memory, they wait for what those have; if \
+                 their disks are gone, 'frieze cluster declare-dead' with --accept-loss",
+            );
+        }
         ClusterTrouble::new(
-            format!("no majority of the servers: none leads since {since}{lost}"),
+            format!("no majority of the servers: none leads since {since}{away}"),
             "start the servers that are away; without a majority nothing can be changed, and only instants that \
              are closed can be read; if they are lost for good, 'frieze cluster recover' continues from one that is \
              left (docs/operating.md, When the majority is lost for good)",

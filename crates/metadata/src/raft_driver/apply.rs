@@ -46,7 +46,6 @@ impl RaftDriver {
                 }
                 None => state.apply_entry(&entry)?,
             }
-            self.keep_ids_left_out(state)?;
             core.kept.push_back((entry.index, entry.body.len()));
             core.kept_bytes += entry.body.len();
             last = entry.index;

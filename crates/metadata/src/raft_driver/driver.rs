@@ -259,8 +259,7 @@ impl RaftDriver {
             Some(message) => {
                 // The durable bound of stamps covers what is acknowledged from memory, so that a later leader stamps
                 // above it if all members lose it. What this server's clock cannot follow now is sent again.
-                let newest = message.newest_stamp().filter(|_| core.member.commits_from_memory());
-                if newest.is_some_and(|newest| self.clock.adopt(newest).is_err()) {
+                if message.newest_stamp().is_some_and(|newest| self.clock.adopt(newest).is_err()) {
                     return Ok(());
                 }
                 self.feed(&mut core, state, MemberInput::Receive(message));
@@ -291,7 +290,22 @@ impl RaftDriver {
             }
             *ticked = Some(now);
         }
-        self.feed(&mut self.lock(), state, MemberInput::Tick);
+        {
+            let mut core = self.lock();
+            if core.member.leader().is_none() {
+                // An election need not wait for a voter that the log itself has declared dead, or removed.
+                let mut dead = Vec::new();
+                state.look_at_control(&mut |cluster| {
+                    let lives = |node: &NodeId| cluster.nodes().any(|known| known.id == *node && !known.is_dead);
+                    let voters = core.member.members().voters.iter().copied();
+                    dead = voters.filter(|node| cluster.nodes().next().is_some() && !lives(node)).collect();
+                });
+                for node in dead {
+                    self.feed(&mut core, state, MemberInput::DeclareLost { node });
+                }
+            }
+            self.feed(&mut core, state, MemberInput::Tick);
+        }
         self.tick_snapshots(state);
         if self.seen.unfit.swap(false, Ordering::AcqRel) {
             self.resign(state);

@@ -2,13 +2,14 @@
 //!
 //! Guarantees: no inode number that a client has seen is ever given to another inode. A leader orders while fewer than
 //! [`NEW_IDS_MAX`] numbers lie in entries that are not known to be durable, and a leader whose election may have lost
-//! entries leaves out [`IDS_LEFT_OUT`] numbers above the last one of its log. It declares the interval in which entries
+//! entries leaves out [`IDS_LEFT_OUT`] numbers above the last one of its log: a change of the state, so that entries
+//! before it give the same numbers whenever they are executed again. It declares the interval in which entries
 //! may be lost before it orders anything else, in a batch that is committed from stable storage.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use frieze_base::{Fault, LogIndex};
+use frieze_base::LogIndex;
 use frieze_cluster::{Decision, LostInterval};
 use frieze_metalog::{BatchDurability, DataEnd, MemberInput};
 use frieze_wire::txn::Batch;
@@ -74,7 +75,7 @@ impl RaftDriver {
     pub(super) fn declare_loss(&self, core: &mut RaftCore, state: &AppliedState) -> bool {
         let Some(after) = core.lost_after.filter(|_| self.leads()) else { return false };
         let Ok(stamp) = self.stamp(core, 1) else { return false };
-        let ids_above = state.read().last_id().0.max(self.ids_above.load(Ordering::Acquire)) + IDS_LEFT_OUT;
+        let ids_above = state.read().last_id().0 + IDS_LEFT_OUT;
         let lost = LostInterval { from: after.0, to: stamp.0 };
         let decisions = vec![Decision::LoseNames(lost).to_wire()];
         let batch = Batch { transactions: Vec::new(), ids_above, decisions };
@@ -93,20 +94,6 @@ impl RaftDriver {
              not synced may be lost"
         );
         true
-    }
-
-    /// Keeps across restarts which numbers executed batches leave out.
-    ///
-    /// # Errors
-    /// The disk's: nothing may be executed any more.
-    pub(super) fn keep_ids_left_out(&self, state: &AppliedState) -> Result<(), Fault> {
-        let left_out = state.ids_left_out();
-        if left_out <= self.ids_above.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        self.keeper.update(|identity| identity.ids_left_out = identity.ids_left_out.max(left_out))?;
-        self.ids_above.store(left_out, Ordering::Release);
-        Ok(())
     }
 }
 

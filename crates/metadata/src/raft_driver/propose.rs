@@ -156,6 +156,17 @@ impl RaftDriver {
         answer.map_or(Ok(()), |answer| answer.map(drop))
     }
 
+    /// The operator says that this voter is lost with what it had in memory: an election does not wait for it.
+    ///
+    /// # Errors
+    /// `Elsewhere`: a leader is known, the log decides. `InvalidArgument`: it has no vote, or too few are left.
+    pub(crate) fn declare_lost(&self, state: &AppliedState, node: NodeId) -> Result<(), Fault> {
+        let mut answer = None;
+        let input = MemberInput::DeclareLost { node };
+        self.step(&mut self.lock(), state, self.clock.newest(), input, InputReply::Change(&mut answer));
+        answer.map_or(Ok(()), |answer| answer.map(drop))
+    }
+
     /// Lets the member lead that could go on soonest, if this one does and there is one.
     pub(crate) fn resign(&self, state: &AppliedState) {
         let mut core = self.lock();

@@ -56,10 +56,6 @@ impl RaftDriver {
         LogIndex(self.seen.applied.load(Ordering::Acquire))
     }
 
-    pub(crate) fn commits_from_memory(&self) -> bool {
-        self.lock().member.commits_from_memory()
-    }
-
     /// A majority of the voters has the log on stable storage up to this entry, and this server knows.
     pub(crate) fn durable(&self) -> LogIndex {
         LogIndex(self.seen.durable.load(Ordering::Acquire))

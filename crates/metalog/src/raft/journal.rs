@@ -32,19 +32,18 @@ pub(super) struct RaftJournal {
     /// The newest such word that is itself on stable storage: records up to it cannot be missing unnoticed.
     claimed: u64,
     places_out: Vec<MetalogEffect>,
-    /// See [`MemberSettings::commits_from_memory`].
-    commits_from_memory: bool,
+    /// Term and vote of the last record.
+    vote: (u64, u64),
 }
 
 impl RaftJournal {
     pub(super) fn new(settings: &MemberSettings) -> RaftJournal {
-        RaftJournal::of(Metalog::new(segment_settings(settings)), settings)
+        RaftJournal::of(Metalog::new(segment_settings(settings)))
     }
 
-    pub(super) fn of(segments: Metalog, settings: &MemberSettings) -> RaftJournal {
+    pub(super) fn of(segments: Metalog) -> RaftJournal {
         let (places, claims, places_out) = (VecDeque::new(), VecDeque::new(), Vec::new());
-        let commits_from_memory = settings.commits_from_memory;
-        RaftJournal { segments, places, base: 0, claims, claimed: 0, places_out, commits_from_memory }
+        RaftJournal { segments, places, base: 0, claims, claimed: 0, places_out, vote: (0, 0) }
     }
 
     /// Number of the last record.
@@ -79,7 +78,8 @@ impl RaftJournal {
             self.forget_before(base);
             base.needed = self.places.front().map_or(number, |(_, place)| *place).min(number);
         }
-        let urgent = !self.commits_from_memory
+        // An election waits for a term and a vote.
+        let urgent = (record.term, record.vote) != self.vote
             || number - self.durable() >= URGENT_RECORDS
             || record.base.as_ref().is_some_and(|base| base.anew)
             || record.entries.iter().any(|entry| entry.durability() != BatchDurability::Memory);
@@ -102,6 +102,7 @@ impl RaftJournal {
 
     /// Takes in what a record holds, whether it is written or read.
     pub(super) fn see(&mut self, number: u64, record: &JournalRecord) {
+        self.vote = (record.term, record.vote);
         if let Some(base) = &record.base {
             self.forget_before(base);
             self.base = number;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use frieze_base::{LogIndex, NodeId, Reason, Rng};
+use frieze_base::{LogIndex, NodeId, Rng};
 use frieze_hlc::Hlc;
 use raft::{ProgressState, RawNode, StateRole, Storage};
 
@@ -104,7 +104,7 @@ impl RaftMember {
         let state = node.raft.hard_state();
         let (recorded_commit, recorded_vote) = (state.commit, (state.term, state.vote));
         let mut member = RaftMember {
-            memory: MemberMemory::begin(start, settings.commits_from_memory),
+            memory: MemberMemory::begin(start),
             id,
             settings,
             node,
@@ -149,6 +149,7 @@ impl RaftMember {
                     | MemberInput::Read { .. }
                     | MemberInput::Change(_)
                     | MemberInput::Transfer { .. }
+                    | MemberInput::DeclareLost { .. }
             );
             out.extend(asks.then(|| MemberEffect::Refused(error.clone())));
             return;
@@ -187,6 +188,7 @@ impl RaftMember {
             MemberInput::Read { token } => self.on_read(token),
             MemberInput::Change(change) => self.on_change(change).map(|proposed| out.push(proposed)),
             MemberInput::Transfer { to } => self.on_transfer(to),
+            MemberInput::DeclareLost { node } => self.on_declare_lost(node, out),
             MemberInput::Unreachable { peer } => {
                 self.node.report_unreachable(peer.0.into());
                 Ok(())
@@ -203,7 +205,10 @@ impl RaftMember {
         };
         match taken {
             Ok(()) => {}
-            Err(Error::AppendFailed { reason } | Error::DeviceFailed { reason }) => return self.fail(reason, out),
+            Err(Error::AppendFailed { reason } | Error::DeviceFailed { reason }) => {
+                return self.fail(Error::DeviceFailed { reason }, out);
+            }
+            Err(error @ Error::Contradicted { .. }) => return self.fail(error, out),
             Err(error) => out.push(MemberEffect::Refused(error)),
         }
         self.settle_timeout();
@@ -410,6 +415,11 @@ impl RaftMember {
                 self.on_flush_all(Some(message.from), out);
                 return Ok(());
             }
+            PeerKind::DeclareLost => {
+                self.on_peer_excuses(message);
+                return Ok(());
+            }
+            PeerKind::ReadIndex if !self.reads_of_leader(message) => return Ok(()),
             PeerKind::AskReadIndex if self.leads() => {
                 let numbered = self.number_question(message);
                 let _ = self.node.step(peer::message_in(&numbered));
@@ -443,6 +453,7 @@ impl RaftMember {
         self.ticks += 1;
         if self.ticks.is_multiple_of(self.settings.heartbeat_ticks) {
             self.repeat_durable(out);
+            self.repeat_excuses(out);
         }
         let mut again = Vec::new();
         for (number, question) in &mut self.reads {
@@ -533,8 +544,7 @@ impl RaftMember {
         self.journal.append(whole, out).map(|_| ())
     }
 
-    fn fail(&mut self, reason: Reason, out: &mut Vec<MemberEffect>) {
-        let error = Error::DeviceFailed { reason };
+    fn fail(&mut self, error: Error, out: &mut Vec<MemberEffect>) {
         self.failed = Some(error.clone());
         self.held_back.clear();
         for question in std::mem::take(&mut self.reads).into_values() {

@@ -11,6 +11,7 @@
 //! - A returning member votes, and says with its vote that it is returning. A candidate wins with the votes of a
 //!   majority that kept its memory, or with the votes of all voters. If it wins with the second alone, entries may be
 //!   lost that were in memory only: the new leader says so ([`MemberEffect::Role`]).
+//! - The operator may declare a voter lost while no leader is known: `excuses.rs`.
 //! - A leader that hears of a returning incarnation takes its last entry of then as the incarnation's *goal*, and names
 //!   it until the member has it. The member takes a goal from the leader of its term only.
 //! - Members say how far their logs are on stable storage. An entry is *durable* when a majority of the voters has it
@@ -92,6 +93,8 @@ pub(super) struct MemberMemory {
     leading: LeadershipMemory,
     election: PendingVotes,
     victory: Option<Victory>,
+    /// Voters that the operator declared lost, and in which term.
+    pub(super) excuses: BTreeMap<NodeId, u64>,
     /// What the leader was told last of this log, and in which term.
     reported: (u64, u64),
     /// A leader said that entries up to here are durable.
@@ -105,11 +108,14 @@ pub(super) struct MemberMemory {
 }
 
 impl MemberMemory {
-    pub(super) fn begin(start: &ProcessStart, commits_from_memory: bool) -> MemberMemory {
+    pub(super) fn begin(start: &ProcessStart) -> MemberMemory {
         let ProcessStart { incarnation, stamp_bound, .. } = *start;
-        let returning = commits_from_memory && !start.kept_memory;
-        MemberMemory { incarnation, returning, stamp_bound, ..MemberMemory::default() }
+        MemberMemory { incarnation, returning: !start.kept_memory, stamp_bound, ..MemberMemory::default() }
     }
+}
+
+pub(super) fn is_majority(voters: &[NodeId], counts: impl Fn(&NodeId) -> bool) -> bool {
+    voters.iter().filter(|voter| counts(voter)).count() * 2 > voters.len()
 }
 
 /// Heartbeats with which what is durable is said again: a message may be lost.
@@ -119,11 +125,6 @@ impl RaftMember {
     /// Entries up to this one are on stable storage at a majority of the voters, and known here to be.
     pub fn durable(&self) -> LogIndex {
         LogIndex(self.memory.durable)
-    }
-
-    /// See [`MemberSettings::commits_from_memory`](crate::MemberSettings::commits_from_memory).
-    pub fn commits_from_memory(&self) -> bool {
-        self.settings.commits_from_memory
     }
 
     /// True if what this member had in memory is lost and it is not up to date yet.
@@ -199,7 +200,8 @@ impl RaftMember {
     }
 
     /// A granted vote counts when it decides: at once of a member that kept its memory, if there is a majority of such;
-    /// that of a returning member when all voters have granted theirs. Returns the votes that count now.
+    /// that of a returning member when all voters that are not excused have granted theirs. Returns the votes that
+    /// count now.
     pub(super) fn count_vote(&mut self, message: &PeerMessage) -> Vec<PeerMessage> {
         let (term, kind) = (message.term, Some(message.kind));
         let election = &mut self.memory.election;
@@ -210,13 +212,14 @@ impl RaftMember {
         let to_be = self.voters_to_be();
         let (id, voters) = (self.id, &self.node.store().members().voters);
         let votes = &self.memory.election.votes;
-        let has_kept = |voter: &&NodeId| match **voter == id {
+        let has_kept = |voter: &NodeId| match *voter == id {
             true => !self.memory.returning,
             false => votes.get(voter).is_some_and(|vote| !vote.returning && !vote.reject),
         };
-        let kept = voters.iter().filter(has_kept).count() * 2 > voters.len();
+        let kept = is_majority(voters, has_kept);
         let has_granted = |voter: &NodeId| *voter == id || votes.contains_key(voter);
-        let all = voters.iter().all(has_granted) && to_be.iter().all(has_granted);
+        let need_not = |voter: &NodeId| has_granted(voter) || self.excuses(*voter);
+        let all = voters.iter().all(need_not) && to_be.iter().all(need_not) && is_majority(voters, has_granted);
         if !kept && !all {
             return Vec::new();
         }
@@ -268,15 +271,13 @@ impl RaftMember {
         }
         let before = self.memory.durable;
         match self.leads() {
-            // What is committed is on the disks of a majority.
-            _ if !self.settings.commits_from_memory => self.memory.durable = self.committed().0,
             true => self.count_flushed(out),
             false => {
                 let known = self.memory.announced.min(self.committed().0);
                 self.memory.durable = before.max(known).max(self.memory.stable);
             }
         }
-        if self.memory.durable > before && self.settings.commits_from_memory {
+        if self.memory.durable > before {
             out.push(MemberEffect::Durable { index: LogIndex(self.memory.durable) });
         }
     }
@@ -342,8 +343,7 @@ impl RaftMember {
 
     /// Says to the leader how far the log is on stable storage here, if that is news or `again`.
     pub(super) fn report_flushed(&mut self, again: bool, out: &mut Vec<MemberEffect>) {
-        let leader = self.leader().filter(|leader| *leader != self.id && self.settings.commits_from_memory);
-        let Some(leader) = leader else { return };
+        let Some(leader) = self.leader().filter(|leader| *leader != self.id) else { return };
         let (term, own) = (self.term(), self.own_flushed());
         let is_news = (term, own) != self.memory.reported && own > 0;
         let is_unanswered = again && own > self.memory.durable;
@@ -370,10 +370,6 @@ impl RaftMember {
 
     /// Asks all members, by way of the leader, to flush what they have.
     pub(super) fn on_flush_all(&mut self, from: Option<NodeId>, out: &mut Vec<MemberEffect>) {
-        if !self.settings.commits_from_memory {
-            // Each record is flushed at once.
-            return;
-        }
         out.push(MemberEffect::FlushNow);
         let asked: Vec<NodeId> = match (self.leads(), from) {
             (true, _) => self.members().voters.iter().copied().filter(|node| *node != self.id).collect(),
@@ -399,7 +395,7 @@ impl RaftMember {
         is_of_election && (!message.reject || excuses())
     }
 
-    fn message(&self, kind: PeerKind, to: NodeId) -> PeerMessage {
+    pub(super) fn message(&self, kind: PeerKind, to: NodeId) -> PeerMessage {
         PeerMessage::new(kind, self.id, to, self.term())
     }
 
@@ -412,8 +408,7 @@ impl RaftMember {
         (message.incarnation, message.returning) = (self.memory.incarnation, self.memory.returning);
         message.votes = self.members().voters.contains(&self.id);
         message.for_incarnation = self.memory.incarnations.get(&message.to).copied().unwrap_or(0);
-        if self.settings.commits_from_memory
-            && matches!(message.kind, PeerKind::Append | PeerKind::Heartbeat)
+        if matches!(message.kind, PeerKind::Append | PeerKind::Heartbeat)
             && self.members().learners.contains(&message.to)
         {
             message.commit = message.commit.min(self.durable());
@@ -425,7 +420,7 @@ impl RaftMember {
 
     /// The learners that vote by a change in the log that is not known to be committed: if it was, they elect, and may
     /// have what all voters lost.
-    fn voters_to_be(&self) -> Vec<NodeId> {
+    pub(super) fn voters_to_be(&self) -> Vec<NodeId> {
         let (store, members) = (self.node.store(), self.members());
         let changes = (self.committed().0 + 1..=store.last()).filter_map(|index| store.entry(index));
         let changes = changes.map(peer::entry_out).filter(|entry| entry.kind == EntryKind::Change);

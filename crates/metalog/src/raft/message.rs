@@ -140,6 +140,12 @@ pub enum MemberInput {
     },
     /// Change the members. Answered by [`MemberEffect::Proposed`] or [`MemberEffect::Refused`].
     Change(MemberChange),
+    /// The operator says that this voter is lost with what it had in memory: an election that needs all voters does not
+    /// wait for it. Only while no leader is known; [`MemberEffect::Refused`] says why not.
+    DeclareLost {
+        /// The voter.
+        node: NodeId,
+    },
     /// Let this member lead, if this one does.
     Transfer {
         /// The next leader.
@@ -321,6 +327,8 @@ pub enum PeerKind {
     Durable,
     /// A client waits for what is on no stable storage.
     FlushNow,
+    /// The operator declared the voter named by `hint` lost, in term `log_term`.
+    DeclareLost,
 }
 
 /// What an entry on its way between members holds.
@@ -356,7 +364,7 @@ pub struct PeerMessage {
     pub to: NodeId,
     /// The sender's term, or the one it asks votes for.
     pub term: u64,
-    /// Term of the entry at `index`, or at `hint`.
+    /// Term of the entry at `index`, or at `hint`; of a declaration.
     pub log_term: u64,
     /// A place in the log.
     pub index: LogIndex,
@@ -366,7 +374,8 @@ pub struct PeerMessage {
     pub commit_term: u64,
     /// No.
     pub reject: bool,
-    /// Where to try next; with [`PeerKind::UpToDate`] the receiver's incarnation that is meant.
+    /// Where to try next; with [`PeerKind::UpToDate`] the receiver's incarnation that is meant, with
+    /// [`PeerKind::DeclareLost`] a voter.
     pub hint: LogIndex,
     /// Names a question about reads; `CampaignTransfer` with a vote that was asked for by the leader.
     pub context: Bytes,

@@ -30,9 +30,10 @@
 //!
 //! # Source
 //! Ongaro, *Consensus: Bridging Theory and Practice* (2014): pre-vote §9.6, read index §6.4, writing to disk beside
-//! sending §10.2.1, one-by-one changes of members §4.1. With
-//! `commits_from_memory` members acknowledge before stable storage: `memory.rs`, ADR 75.
+//! sending §10.2.1, one-by-one changes of members §4.1.
+//! Members acknowledge before stable storage: `memory.rs`, ADR 75.
 
+mod excuses;
 mod journal;
 mod member;
 mod memory;

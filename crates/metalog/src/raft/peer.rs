@@ -1,7 +1,8 @@
 //! Between our words for what members say and those of the Raft core, and the check of what comes from outside.
 //!
 //! The library ends the process on messages that no honest member sends (a commit beyond the log, an entry in the place
-//! of a committed one). So every message is checked against the log before it gets there: a wrong one is an error.
+//! of a committed one). So every message is checked against the log before it gets there: a wrong one is an error. One
+//! that contradicts a committed entry ends this member's part: the others elected without it (`excuses.rs`).
 
 use bytes::Bytes;
 use frieze_base::{LogIndex, NodeId};
@@ -251,8 +252,14 @@ fn check_entries(
     if (message.log_term == 0) != (message.index == LogIndex(0)) {
         return Err(wrong("only what comes before the first entry has no term"));
     }
-    // What an old leader sends may contradict what was committed since: the library does not look at it.
-    let agrees = current && (seen.term_at)(message.index.0) == Some(message.log_term);
+    // What an old leader sends may contradict what was committed since: the library does not look at it. Beyond what is
+    // committed the logs may differ: then the library says no by itself.
+    let contradicts = |index: u64, term: u64| {
+        current && index <= seen.committed && (seen.term_at)(index).is_some_and(|known| known != term)
+    };
+    if contradicts(message.index.0, message.log_term) {
+        return Err(Error::Contradicted { from: message.from });
+    }
     let bytes: u64 = message.entries.iter().map(|entry| entry.data.len() as u64 + ENTRY_OVERHEAD_BYTES).sum();
     if bytes > seen.data_bytes_max + seen.message_bytes {
         return Err(wrong("its entries are too many"));
@@ -265,10 +272,8 @@ fn check_entries(
         if len > seen.data_bytes_max || (entry.kind == EntryKind::Change && decode_change(&entry.data).is_none()) {
             return Err(wrong("an entry is not one of ours"));
         }
-        // Only after a place on which both agree is a difference a contradiction; else the library says no by itself.
-        let differs = || (seen.term_at)(entry.index.0).is_some_and(|term| term != entry.term);
-        if agrees && entry.index.0 <= seen.committed && differs() {
-            return Err(wrong("it puts another entry in the place of a committed one"));
+        if contradicts(entry.index.0, entry.term) {
+            return Err(Error::Contradicted { from: message.from });
         }
         before = (entry.index.0, entry.term);
     }
@@ -294,7 +299,7 @@ fn check_snapshot(
     // A state before the end of the log agrees with it, if it is of committed entries, which it is.
     let known = (seen.term_at)(meta.index.0);
     if current && meta.index.0 <= seen.committed && known.is_some_and(|term| term != meta.term) {
-        return Err(wrong("its snapshot contradicts a committed entry"));
+        return Err(Error::Contradicted { from: message.from });
     }
     Ok(())
 }

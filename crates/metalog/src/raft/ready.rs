@@ -78,8 +78,7 @@ impl RaftMember {
         record.entries = entries.iter().map(peer::entry_out).collect::<Vec<PeerEntry>>();
         if ready.must_sync() {
             let state = self.node.raft.hard_state();
-            let is_stable_first = !self.settings.commits_from_memory
-                || (state.term, state.vote) != self.recorded_vote
+            let is_stable_first = (state.term, state.vote) != self.recorded_vote
                 || installed.is_some()
                 || record.entries.iter().any(|entry| entry.durability() == BatchDurability::Stable);
             self.write(record, out)?;

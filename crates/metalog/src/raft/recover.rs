@@ -165,7 +165,7 @@ impl JournalRead {
                     continue;
                 }
             };
-            let mut journal = RaftJournal::of(recovered.log, settings);
+            let mut journal = RaftJournal::of(recovered.log);
             for (number, record) in std::mem::take(&mut found.records) {
                 journal.see(number, &record);
             }

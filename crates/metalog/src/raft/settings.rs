@@ -34,9 +34,6 @@ pub struct MemberSettings {
     pub body_bytes_max: u32,
     /// Length of a segment file in bytes.
     pub segment_bytes: u64,
-    /// True: a majority in memory commits, and members that lose their memory obey the rules of ADR 75. False: a
-    /// majority on stable storage commits, and a loss of power takes nothing.
-    pub commits_from_memory: bool,
 }
 
 impl Default for MemberSettings {
@@ -58,7 +55,6 @@ impl Default for MemberSettings {
             voters_max: 5,
             body_bytes_max: 32 << 20,
             segment_bytes: 16 << 20,
-            commits_from_memory: false,
         }
     }
 }

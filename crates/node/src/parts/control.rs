@@ -286,7 +286,7 @@ impl ServerParts {
                 ));
             }
             let alone = || Fault::new(Reason::InvalidArgument, "this server is alone: start another with --join first");
-            self.check_leads()?;
+            self.check_leads().map_err(|fault| self.declare_without_leader(op, fault))?;
             match (control, op) {
                 (Some(control), op) => drop(control.ask(self, OperatorRequest::from_wire(op))?),
                 (None, ClusterOp::Replicas(replicas)) => self.keep_replicas(replicas)?,

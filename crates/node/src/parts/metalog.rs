@@ -169,11 +169,6 @@ impl ServerParts {
         Ok(())
     }
 
-    /// True if [`ServerParts::journal`] has something to flush: for a process with one thread.
-    pub fn has_journal(&self) -> bool {
-        self.planes.meta.await_journal(Duration::ZERO)
-    }
-
     /// Ends the wait of [`ServerParts::journal`].
     pub fn stop_journal(&self) {
         self.planes.meta.wake_journal();

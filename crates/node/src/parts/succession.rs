@@ -1,7 +1,7 @@
 //! The end of this server: it was removed from its cluster, or its cluster has a later identity.
 
 use frieze_base::{Fault, Reason};
-use frieze_cluster::{ClusterState, ClusterStatus, ClusterTrouble};
+use frieze_cluster::{ClusterState, ClusterStatus, ClusterTrouble, ReachableVotes};
 use frieze_wire::message::FormerCluster;
 use tracing::{error, warn};
 
@@ -116,14 +116,14 @@ impl ServerParts {
         if now.since_ns(last) >= PROVEN_FOR_NS {
             return None;
         }
-        let (heard, voters) = self.reachable_voters();
+        let ReachableVotes { reachable, voters, leaderless_ns } = self.votes();
         let standing = Standing {
             at: successor.at,
             newest: self.planes.meta.newest(),
-            leaderless_ns: self.leaderless_ns(),
+            leaderless_ns,
             proven_ns: (now.since_ns(since), now.since_ns(last)),
             voters,
-            heard,
+            heard: reachable,
         };
         Some((successor, standing))
     }

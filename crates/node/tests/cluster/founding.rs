@@ -106,7 +106,8 @@ fn inode_numbers_go_on_where_a_founder_left_some_out() {
     let leader = cluster.leader().unwrap();
     cluster.server(leader).hand_over(NodeId(leader.0 % 3 + 1)).unwrap();
     cluster.until("the other leads", || cluster.leader().is_some_and(|other| other != leader));
-    assert_eq!(client.make("second").unwrap().id, first + 1);
+    // All lost power: the numbers that they may have lost are left out, too.
+    assert!(client.make("second").unwrap().id > first);
     cluster.settle();
 }
 

@@ -65,7 +65,7 @@ fn seven_servers_go_on_without_two_that_vote_and_stop_without_three() {
     make_and_find(&cluster, &mut client, "five", &LEARNERS);
     // Four servers are there, and two of them vote: no majority of five.
     let third = cluster.leader().unwrap();
-    cluster.crash(third, CrashKind::Power);
+    cluster.crash(third, CrashKind::Process);
     cluster.run(2000);
     assert_eq!(cluster.leader(), None);
     for (node, server) in cluster.alive() {
@@ -77,6 +77,27 @@ fn seven_servers_go_on_without_two_that_vote_and_stop_without_three() {
     two.iter().for_each(|node| cluster.start(*node).unwrap());
     cluster.settle();
     assert_eq!(client.names(), ["again", "five", "seven"]);
+}
+
+/// What three of five had in memory may be in the memory of the other two alone.
+#[test]
+fn seven_servers_of_which_three_that_vote_lost_their_memory_wait_for_all_that_vote() {
+    let cluster = seven(82);
+    let mut client = FailoverClient::new(&cluster);
+    client.make("seven").unwrap();
+    let two = two_of(&cluster);
+    two.iter().for_each(|node| cluster.crash(*node, CrashKind::Power));
+    make_and_find(&cluster, &mut client, "five", &LEARNERS);
+    let third = cluster.leader().unwrap();
+    cluster.crash(third, CrashKind::Power);
+    cluster.start(third).unwrap();
+    cluster.start(two[0]).unwrap();
+    cluster.run(2000);
+    assert_eq!(cluster.leader(), None, "four of five that vote are there, and three of them lost their memory");
+    cluster.start(two[1]).unwrap();
+    client.make("again").unwrap();
+    cluster.settle();
+    assert_eq!(client.names(), ["again", "five", "seven"], "the two that kept it have it");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Requests and answers of all clients, with their times.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::NodeId;
 use frieze_hlc::Hlc;
 
+use super::lost_names::DoubtfulAnswer;
 use crate::trace::Trace;
-use crate::violation::{Rule, Verdict, Violation, broken};
+use crate::violation::{Rule, Verdict, Violation};
 
 /// Content of a cell: the number of a write, 0 before the first.
 pub(super) type Value = u64;
@@ -111,6 +112,7 @@ pub(super) struct NameRecord {
     pub(super) op: NameOp,
     pub(super) invoked_us: u64,
     pub(super) newest_before: Hlc,
+    pub(super) sync: bool,
     /// When it was answered: its stamp, or that there was no such name.
     pub(super) done: Option<(u64, Result<Hlc, ()>)>,
 }
@@ -143,6 +145,13 @@ pub(super) struct History {
     pub(super) ruined: Vec<u64>,
     /// When a machine was first lost for good.
     pub(super) buried_us: Option<u64>,
+    /// Intervals in which servers declared names lost, both ends exclusive.
+    pub(super) names_lost: BTreeSet<(Hlc, Hlc)>,
+    pub(super) doubts: Vec<DoubtfulAnswer>,
+    /// Names that a lost change made or took away: listings of now may show them and miss them later.
+    pub(super) doubtful_names: BTreeSet<String>,
+    /// Values of atomic multi-writes that may be lost so.
+    pub(super) lost_values: BTreeSet<Value>,
     /// An instant that a server named as now.
     pub(super) named: Option<Hlc>,
     pub(super) appends: Vec<AppendRecord>,
@@ -178,6 +187,10 @@ impl History {
             lost: Vec::new(),
             ruined: Vec::new(),
             buried_us: None,
+            names_lost: BTreeSet::new(),
+            doubts: Vec::new(),
+            doubtful_names: BTreeSet::new(),
+            lost_values: BTreeSet::new(),
             named: None,
             appends: Vec::new(),
             names: Vec::new(),
@@ -217,7 +230,7 @@ impl History {
                 let what = format!(
                     "cell {cell} of file {file} at {at} was {known} as {by} said, and is {value} as {node} says"
                 );
-                self.note::<()>(broken(Rule::SameForEver, what));
+                self.doubt(at, Rule::SameForEver, what);
             }
         }
     }
@@ -227,7 +240,7 @@ impl History {
         let (known, by) = self.names_at.entry(at).or_insert_with(|| (names.clone(), node));
         if *known != names {
             let what = format!("the names at {at} were {known:?} as {by} said, and are {names:?} as {node} says");
-            self.note::<()>(broken(Rule::SameForEver, what));
+            self.doubt(at, Rule::SameForEver, what);
         }
     }
 }

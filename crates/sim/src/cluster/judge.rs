@@ -128,7 +128,7 @@ pub(super) fn losses_of(history: &History, inode: u64, chunk: u32) -> Vec<u64> {
     history.lost.iter().filter(|(_, lost)| *lost == chain).map(|(at_us, _)| *at_us).collect()
 }
 
-/// Writes whose fate a loss of all copies left open.
+/// Writes whose fate a loss of all copies left open, or a loss of names.
 fn unsure(history: &History) -> BTreeSet<Value> {
     let is_unsure = |write: &&WriteRecord| {
         let inode = history.files[write.cells.file].inode;
@@ -139,7 +139,8 @@ fn unsure(history: &History) -> BTreeSet<Value> {
                 && may_be_lost(history, write.cells.file, write.client, write.sync, done_us.min(lost_us), lost_us)
         })
     };
-    history.writes.iter().filter(is_unsure).map(|write| write.value).collect()
+    let with_chains = history.writes.iter().filter(is_unsure).map(|write| write.value);
+    with_chains.chain(history.lost_values.iter().copied()).collect()
 }
 
 /// Reads and writes of one value of one cell.
@@ -181,6 +182,10 @@ fn cells_now(history: &History) -> Verdict {
     let mut cells: BTreeSet<(usize, u64)> = writes.keys().chain(reads.keys()).copied().collect();
     // See [`cuts`].
     cells.retain(|(file, _)| *file != CUT);
+    let lost = history.writes.iter().filter(|write| history.lost_values.contains(&write.value));
+    for cell in lost.flat_map(|write| write.cells.each()) {
+        cells.remove(&cell);
+    }
     for cell in cells {
         let (writes, reads) = (writes.remove(&cell).unwrap_or_default(), reads.remove(&cell).unwrap_or_default());
         let mut losses = silent_losses_of(history, history.files[cell.0].inode, chunk_of(cell.1));
@@ -521,7 +526,7 @@ fn names(history: &History) -> Verdict {
     }
     for list in &history.lists {
         let shown: BTreeSet<&str> = list.names.iter().map(String::as_str).collect();
-        for (name, life) in &lives {
+        for (name, life) in lives.iter().filter(|(name, _)| !history.doubtful_names.contains(**name)) {
             let there = life.made.is_some_and(|(_, done, _)| done < list.invoked_us)
                 && life.removed.is_none_or(|(from, ..)| from > list.done_us);
             let never = life.made.is_none_or(|(from, ..)| from > list.done_us)

@@ -21,6 +21,7 @@ mod clock;
 mod history;
 mod judge;
 mod logs;
+mod lost_names;
 mod machine_events;
 mod net;
 mod node;

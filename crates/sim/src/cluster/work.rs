@@ -275,6 +275,19 @@ impl Worker {
         }
         let beside = self.file(parts[0].file).inode;
         let waiting = self.client.change(Op::MakeNameless(MakeNameless { beside }), false)?;
+        let stamp = Hlc(waiting.stamp);
+        match self.write_from(waiting, parts) {
+            Err(fault) if fault.reason == Reason::StaleHandle => {
+                let what = format!("the file of bytes that wait, made at {stamp}, does not exist: {fault}");
+                self.history().doubt(stamp, Rule::PromisedErrors, what);
+                Ok(())
+            }
+            written => written,
+        }
+    }
+
+    /// Writes the parts from a file without a name.
+    fn write_from(&mut self, waiting: TxnReply, parts: Vec<Cells>) -> Result<(), Fault> {
         let value = self.history().fresh_value();
         let mut ranges = Vec::new();
         for (chunk, cells) in (0..).zip(&parts) {
@@ -290,7 +303,7 @@ impl Worker {
             ranges.push(CopyRange { source, source_offset, target, target_offset, len, also: Vec::new() });
         }
         let (newest_before, client, invoked_us) = (self.client.newest, self.client.identity(), self.client.now_us());
-        // A client that receives the answer or reads the bytes finds them on stable storage.
+        // The bytes are on stable storage; the change may be lost with names.
         let (done, sync) = (None, true);
         let record =
             |cells: &Cells| WriteRecord { cells: *cells, value, client, invoked_us, newest_before, done, sync };

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{LogIndex, NodeId, Rng};
+use frieze_hlc::Hlc;
 use frieze_node::{MetalogStatus, Settings};
 use frieze_wire::control::{DeviceProto, NodeInfoProto};
 
@@ -113,7 +114,7 @@ struct ClusterWorld {
     operations: u64,
     has_woken: bool,
     /// Digest of the nodes' state at a place of the log.
-    digests: BTreeMap<LogIndex, (u64, NodeId)>,
+    digests: BTreeMap<LogIndex, (u64, NodeId, Hlc)>,
     /// Machines that were started or are about to: the founders, those that join, and those that take the place of a
     /// lost one.
     machines: usize,
@@ -297,7 +298,9 @@ impl ClusterWorld {
         self.settle()?;
         let remembered = self.history().cells_at.len() as u64;
         self.counts.remembered = remembered;
-        judge::judge(&self.history())
+        let mut history = self.history();
+        history.forgive_lost_names()?;
+        judge::judge(&history)
     }
 
     fn run_for(&mut self, us: u64) -> Verdict {

@@ -63,19 +63,6 @@ pub enum MetalogBreak {
 }
 
 impl MetalogBreak {
-    /// True if it breaks a rule of members that commit from memory.
-    pub(super) fn is_of_memory(self) -> bool {
-        matches!(
-            self,
-            MetalogBreak::ReturningCounts
-                | MetalogBreak::GoalsEarly
-                | MetalogBreak::FlushedEarly
-                | MetalogBreak::LearnersEarly
-                | MetalogBreak::BarriersFromMemory
-                | MetalogBreak::LossesHidden
-        )
-    }
-
     /// Every one, for the test of the tester.
     pub const ALL: &'static [MetalogBreak] = &[
         MetalogBreak::SyncLies,
@@ -94,7 +81,6 @@ impl MetalogBreak {
         MetalogBreak::TruncatesEarly,
         MetalogBreak::InstallForgotten,
         MetalogBreak::ClosesEarly,
-        MetalogBreak::LearnersCount,
         MetalogBreak::MoreVote,
         MetalogBreak::ElectionsSlow,
         MetalogBreak::NoHints,
@@ -107,6 +93,7 @@ impl MetalogBreak {
         MetalogBreak::BarriersFromMemory,
         MetalogBreak::GoalsEarly,
         MetalogBreak::FlushedEarly,
+        MetalogBreak::LearnersCount,
         MetalogBreak::LearnersEarly,
     ];
 }

@@ -89,7 +89,6 @@ impl MetalogWorld {
             voters_max: if plan.breakage == Some(MetalogBreak::MoreVote) { 16 } else { VOTERS_MAX },
             message_bytes: *rng.choose(&[200, 2000, 1 << 20]),
             election_ticks: MemberSettings::default().election_ticks * slow,
-            commits_from_memory: !rng.chance(3) || plan.breakage.is_some_and(MetalogBreak::is_of_memory),
             ..MemberSettings::default()
         };
         MetalogWorld {
@@ -303,7 +302,9 @@ impl MetalogWorld {
                 _ => Ok(()),
             },
             MetalogEvent::Blink { host } => {
-                self.down(host, CrashKind::Power, 800);
+                // A vote that is forgotten with the rest of the memory does no harm.
+                let kind = if self.rng.chance(2) { CrashKind::Process } else { CrashKind::Power };
+                self.down(host, kind, 800);
                 Ok(())
             }
             MetalogEvent::Gone { host, peer } => match self.hosts.get(&host) {

@@ -89,6 +89,8 @@ pub enum MetalogKind {
     Durable = 15,
     /// Flush the journal: a client waits.
     FlushNow = 16,
+    /// The operator declared the voter named by `hint` lost.
+    DeclareLost = 17,
 }
 
 /// One message of the Raft log, or a part of one: all parts have the same fields, and carry the payload in order.

@@ -51,6 +51,8 @@ pub(super) struct One {
     pub(super) incarnation: u64,
     /// Flushes end at once.
     pub(super) flushes: bool,
+    /// Of those only the urgent ones.
+    pub(super) is_lazy: bool,
     pub(super) written: LogIndex,
     pub(super) executed: Vec<LogEntry>,
     pub(super) applied: LogIndex,
@@ -79,7 +81,7 @@ pub(super) fn propose(body: Vec<u8>) -> MemberInput {
 }
 
 pub(super) fn settings() -> MemberSettings {
-    MemberSettings { segment_bytes: 2048, promote_lag: 1, commits_from_memory: true, ..MemberSettings::default() }
+    MemberSettings { segment_bytes: 2048, promote_lag: 1, ..MemberSettings::default() }
 }
 
 pub(super) fn founders(count: u32) -> SnapshotMeta {
@@ -90,11 +92,6 @@ pub(super) fn founders(count: u32) -> SnapshotMeta {
 impl RaftGroup {
     pub(super) fn of(count: u32) -> RaftGroup {
         RaftGroup::with(settings(), count)
-    }
-
-    /// One whose members commit from stable storage.
-    pub(super) fn stable(count: u32) -> RaftGroup {
-        RaftGroup::with(MemberSettings { commits_from_memory: false, ..settings() }, count)
     }
 
     fn with(settings: MemberSettings, count: u32) -> RaftGroup {
@@ -115,6 +112,7 @@ impl RaftGroup {
             flushed: MemberFiles::default(),
             incarnation: 1,
             flushes: true,
+            is_lazy: false,
             written: LogIndex(0),
             executed: Vec::new(),
             applied,
@@ -148,11 +146,11 @@ impl RaftGroup {
         for effect in effects {
             let one = self.ones.get_mut(&id).unwrap();
             match effect {
-                MemberEffect::Append { record, roll, segment, offset, bytes, .. } => {
+                MemberEffect::Append { record, roll, segment, offset, bytes, urgent } => {
                     one.files.write(roll, segment, offset, &bytes);
                     one.written = record;
                     inputs.push(MemberInput::Appended { record });
-                    if one.flushes {
+                    if one.flushes && (urgent || !one.is_lazy) {
                         inputs.push(MemberInput::Persisted { record });
                     }
                 }

@@ -6,7 +6,7 @@ use frieze_hlc::Hlc;
 use super::group::RaftGroup;
 use crate::raft::{EntryKind, MemberEffect, MemberInput, Members, PeerEntry, PeerKind, PeerMessage, SnapshotMeta};
 
-const KINDS: [PeerKind; 16] = [
+const KINDS: [PeerKind; 17] = [
     PeerKind::Append,
     PeerKind::Appended,
     PeerKind::AskVote,
@@ -23,6 +23,7 @@ const KINDS: [PeerKind; 16] = [
     PeerKind::Flushed,
     PeerKind::Durable,
     PeerKind::FlushNow,
+    PeerKind::DeclareLost,
 ];
 
 /// Numbers that are near something, or far from everything.

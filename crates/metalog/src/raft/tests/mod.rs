@@ -1,5 +1,6 @@
 //! Rules of a member, each by a few members in one place.
 
+mod excuses;
 mod group;
 mod memory;
 mod messages;

@@ -66,10 +66,12 @@ impl Worker {
             NameOp::Rename { from, to } => Op::Rename(Rename { from: path(from), to: path(to), flags: 0 }),
             NameOp::Remove { name } => Op::Remove(Remove { target: path(name), directory: false }),
         };
+        let sync = self.client.rng.chance(self.mix.sync_one_in);
         let record = NameRecord {
             op: op.clone(),
             invoked_us: self.client.now_us(),
             newest_before: self.client.newest,
+            sync,
             done: None,
         };
         let place = {
@@ -77,7 +79,6 @@ impl Worker {
             history.names.push(record);
             history.names.len() - 1
         };
-        let sync = self.client.rng.chance(self.mix.sync_one_in);
         let outcome = match self.client.change(asked, sync) {
             Ok(reply) => Ok(Hlc(reply.stamp)),
             Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::Exists) => Err(()),

@@ -44,20 +44,23 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// The operator's work when a machine is lost with all its data: it is declared dead, and another one takes its
-    /// place, before or after.
-    pub(in crate::cluster) fn replace(mut self, lost: NodeId, newcomer: NodeInfoProto) {
+    /// The operator's work when a machine is lost with all its data: it is declared dead.
+    pub(in crate::cluster) fn bury(mut self, lost: NodeId) {
+        self.leave_unnoticed();
+        self.declare_dead(lost);
+        self.client.port().doing.clear();
+    }
+
+    /// Another machine takes its place.
+    pub(in crate::cluster) fn replace(mut self, newcomer: NodeInfoProto) {
+        self.leave_unnoticed();
+        self.ask_to_join(newcomer);
+        self.client.port().doing.clear();
+    }
+
+    fn leave_unnoticed(&mut self) {
         let unnoticed_us = self.client.rng.between(100_000, 2_000_000);
         self.client.pause(unnoticed_us);
-        let is_declared_first = self.client.rng.chance(2);
-        if is_declared_first {
-            self.declare_dead(lost);
-        }
-        self.ask_to_join(newcomer);
-        if !is_declared_first {
-            self.declare_dead(lost);
-        }
-        self.client.port().doing.clear();
     }
 
     /// Work of a joining server: it asks until the cluster has added it.

@@ -1,6 +1,10 @@
 //! Checks of all servers together: chains that are whole, equal states, and the end of a run.
 
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
 use frieze_base::NodeId;
+use frieze_hlc::Hlc;
 use frieze_wire::message::ReplicaStatus;
 
 use super::super::node::SimNode;
@@ -77,8 +81,23 @@ impl ClusterWorld {
         others.into_iter().any(|(_, other)| newest.is_some() && other.short_at.get(&chain) == newest)
     }
 
-    /// Nodes that have executed the same hold the same.
+    /// Names that servers declared lost: a gap of every chain.
+    fn note_lost_names(&mut self) {
+        let mut found: BTreeSet<(Hlc, Hlc)> = BTreeSet::new();
+        for node in &self.nodes {
+            let Some(engine) = node.serving() else { continue };
+            engine.planes.meta.look_at_control(&mut |state| {
+                let Some(first) = state.chains().next() else { return };
+                let of_all = first.gaps.iter().filter(|gap| state.chains().all(|chain| chain.gaps.contains(gap)));
+                found.extend(of_all.map(|gap| (Hlc(gap.from), Hlc(gap.to))));
+            });
+        }
+        self.history().names_lost.extend(found);
+    }
+
+    /// Nodes that have executed the same hold the same. Entries that were lost are followed by others in their places.
     pub(super) fn audit(&mut self) -> Verdict {
+        self.note_lost_names();
         for node in &self.nodes {
             let Some(engine) = node.serving() else { continue };
             let voters = engine.metalog().map_or(0, |status| status.members.voters.len());
@@ -86,17 +105,33 @@ impl ClusterWorld {
                 return broken(Rule::Whole, format!("{} knows {voters} that vote, of {VOTERS_MAX}", node.id));
             }
             // A state that was compared since the start, with nothing executed since, is unchanged.
-            let executed = engine.metalog().map(|status| (node.life, status.applied));
+            let status = engine.metalog();
+            let executed = status.as_ref().map(|status| (node.life, status.applied));
             if executed.is_some() && self.audited.get(&node.id) == executed.as_ref() {
                 continue;
             }
             let Ok((index, digest)) = engine.digest() else { continue };
             self.audited.extend(executed.map(|executed| (node.id, executed)));
-            let (known, by) = *self.digests.entry(index).or_insert((digest, node.id));
+            let closed = status.map_or(Hlc::ZERO, |status| status.closed);
+            let (known, by, known_closed) = *self.digests.entry(index).or_insert((digest, node.id, closed));
             if known != digest {
+                let (is_known_lost, is_lost) = {
+                    let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+                    (history.is_lost(known_closed), history.is_lost(closed))
+                };
+                if is_known_lost {
+                    self.digests.insert(index, (digest, node.id, closed));
+                }
+                if is_known_lost || is_lost {
+                    continue;
+                }
                 return broken(
                     Rule::Tree,
-                    format!("{} and {by} have executed {index} entries, and hold different names", node.id),
+                    format!(
+                        "{} and {by} have executed {index} entries, up to {closed} and {known_closed}, and hold \
+                         different names",
+                        node.id
+                    ),
                 );
             }
         }

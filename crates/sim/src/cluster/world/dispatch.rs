@@ -174,7 +174,7 @@ impl ClusterWorld {
                 let flushed = engine.planes.flush();
                 self.flushed(node, flushed);
             }
-            ClusterEvent::Journal(..) => {
+            ClusterEvent::Journal(..) if self.nodes[node].journal_at_us.is_some_and(|at| at <= self.now_us) => {
                 self.nodes[node].journal_at_us = None;
                 let flushed = engine.journal(Duration::ZERO);
                 self.flushed(node, flushed);

@@ -48,7 +48,9 @@ impl ClusterWorld {
         self.nodes[node].refuses = false;
         let (next, index) = (newcomer(self.machines), self.clients.len());
         self.machines += 1;
-        self.add_client(index, self.swarm.mix, move |worker| worker.replace(id, next));
+        // Two operators: a server may join before the lost one is declared dead, but not if no leader comes before.
+        self.add_client(index, self.swarm.mix, move |worker| worker.bury(id));
+        self.add_client(index + 1, self.swarm.mix, move |worker| worker.replace(next));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use frieze_base::{Fault, NodeId, Reason};
 use frieze_disk::CrashKind;
@@ -12,6 +13,9 @@ use super::super::net::{Envelope, SendOutcome};
 use super::audit::is_whole_member;
 use super::{ClusterEvent, ClusterWorld};
 use crate::violation::{Rule, Verdict, broken};
+
+/// Time after which a journal is flushed that nothing waits for.
+const JOURNAL_IDLE_US: u64 = 500_000;
 
 impl ClusterWorld {
     pub(super) fn flush_after(&mut self, node: usize, delay_us: u64) {
@@ -77,9 +81,13 @@ impl ClusterWorld {
             let delay_us = *self.rng.choose(&self.swarm.sync_us);
             self.flush_after(node, delay_us);
         }
-        let has_journal = |world: &ClusterWorld| world.nodes[node].serving().is_some_and(|engine| engine.has_journal());
-        if self.nodes[node].journal_at_us.is_none() && !self.nodes[node].failed && has_journal(self) {
-            let delay_us = *self.rng.choose(&self.swarm.sync_us);
+        let meta = self.nodes[node].serving().map(|engine| &engine.planes.meta);
+        let (is_woken, has_journal) =
+            meta.map_or((false, false), |meta| (meta.take_journal_wake(), meta.await_journal(Duration::ZERO)));
+        // Nothing wakes the thread for what waits for no flush.
+        let delay_us = if is_woken { *self.rng.choose(&self.swarm.sync_us) } else { JOURNAL_IDLE_US };
+        let is_sooner = self.nodes[node].journal_at_us.is_none_or(|at_us| at_us > self.now_us + delay_us);
+        if is_sooner && !self.nodes[node].failed && has_journal {
             self.nodes[node].journal_at_us = Some(self.now_us + delay_us);
             let life = self.nodes[node].life;
             self.after(delay_us, ClusterEvent::Journal(node, life));
