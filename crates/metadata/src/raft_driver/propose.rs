@@ -55,7 +55,8 @@ impl RaftDriver {
         if core.lost_after.is_some() && !self.declare_loss(core, state) {
             return;
         }
-        while core.proposed.len() < IN_FLIGHT_MAX && core.new_ids.have_room() {
+        // What finds no room waits for a flush.
+        while core.proposed.len() < IN_FLIGHT_MAX && core.new_ids.have_room() && core.member.has_room() {
             let slots = self.queue.take();
             if !self.leads() || core.decided_in != core.member.term() {
                 // What was known in an older term may have been overtaken.

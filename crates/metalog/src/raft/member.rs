@@ -331,11 +331,9 @@ impl RaftMember {
     }
 
     pub(super) fn check_room(&self) -> Result<(), Error> {
-        let max = self.settings.records_in_flight_max;
-        if (self.journal.last() - self.journal.durable()) as usize >= max {
-            return Err(Error::Overloaded { what: "records of the metalog on their way to the disk", max: max as u64 });
-        }
-        Ok(())
+        let max = self.settings.records_in_flight_max as u64;
+        let what = "records of the metalog on their way to the disk";
+        if self.has_room() { Ok(()) } else { Err(Error::Overloaded { what, max }) }
     }
 
     pub(super) fn propose(
