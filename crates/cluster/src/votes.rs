@@ -61,7 +61,7 @@ impl ReachableVotes {
     /// Whether an operator may declare `node` dead though no server leads, where [`ReachableVotes::waits_for_all`].
     ///
     /// # Errors
-    /// [`Error::StillOnline`]: it is there. [`Error::NamesAlone`]: he has not confirmed the loss.
+    /// [`Error::StillOnline`]: it is there. [`Error::NamesAlone`]: the loss is not confirmed.
     pub fn declare_dead(&self, node: NodeId, is_reachable: bool, with_loss: bool) -> Result<(), Error> {
         match with_loss {
             _ if is_reachable => Err(Error::StillOnline { node }),

@@ -36,8 +36,11 @@ impl RaftMember {
 
     /// The operator says that a voter is lost.
     pub(super) fn on_declare_lost(&mut self, node: NodeId, out: &mut Vec<MemberEffect>) -> Result<(), Error> {
+        let before = self.memory.excuses.get(&node).copied();
         self.excuse(node, self.term())?;
-        self.repeat_excuses(out);
+        if self.memory.excuses.get(&node).copied() != before {
+            self.repeat_excuses(out);
+        }
         Ok(())
     }
 
