@@ -54,20 +54,22 @@ impl ReachableVotes {
 
     /// True if a majority of the voters is there and elects no leader: too many of them lost their memory, and they
     /// wait for the voters that are away.
-    pub fn waits_for_all(&self) -> bool {
+    fn waits_for_all(&self) -> bool {
         self.is_majority() && self.leaderless_ns.is_some_and(|waited| waited >= LEADERLESS_MIN_NS)
     }
 
-    /// Whether an operator may declare `node` dead though no server leads, where [`ReachableVotes::waits_for_all`].
+    /// Checks whether an operator may declare `node` dead without a leader. `None`: a declaration is for a leader,
+    /// because the servers that are there do not wait for `node`.
     ///
     /// # Errors
     /// [`Error::StillOnline`]: it is there. [`Error::NamesAlone`]: the loss is not confirmed.
-    pub fn declare_dead(&self, node: NodeId, is_reachable: bool, with_loss: bool) -> Result<(), Error> {
-        match with_loss {
+    pub fn check_declaration(&self, node: NodeId, is_reachable: bool, with_loss: bool) -> Option<Result<(), Error>> {
+        let answer = match with_loss {
             _ if is_reachable => Err(Error::StillOnline { node }),
             false => Err(Error::NamesAlone { node }),
             true => Ok(()),
-        }
+        };
+        self.waits_for_all().then_some(answer)
     }
 }
 
@@ -90,13 +92,16 @@ mod tests {
     fn a_voter_is_declared_dead_without_a_leader_if_it_is_away_and_the_loss_is_confirmed() {
         let votes = |reachable, leaderless_ns| ReachableVotes { reachable, voters: 3, leaderless_ns };
         let waiting = votes(2, Some(LEADERLESS_MIN_NS));
-        assert!(waiting.waits_for_all());
-        assert!(!votes(2, Some(LEADERLESS_MIN_NS - 1)).waits_for_all(), "an election may be under way");
-        assert!(!votes(2, None).waits_for_all(), "there is a leader");
-        assert!(!votes(1, Some(LEADERLESS_MIN_NS)).waits_for_all(), "there is no majority");
         let node = NodeId(3);
-        assert_eq!(waiting.declare_dead(node, true, true), Err(Error::StillOnline { node }));
-        assert_eq!(waiting.declare_dead(node, false, false), Err(Error::NamesAlone { node }));
-        assert_eq!(waiting.declare_dead(node, false, true), Ok(()));
+        for (others, why) in [
+            (votes(2, Some(LEADERLESS_MIN_NS - 1)), "an election may be under way"),
+            (votes(2, None), "there is a leader"),
+            (votes(1, Some(LEADERLESS_MIN_NS)), "there is no majority"),
+        ] {
+            assert_eq!(others.check_declaration(node, false, true), None, "{why}");
+        }
+        assert_eq!(waiting.check_declaration(node, true, true), Some(Err(Error::StillOnline { node })));
+        assert_eq!(waiting.check_declaration(node, false, false), Some(Err(Error::NamesAlone { node })));
+        assert_eq!(waiting.check_declaration(node, false, true), Some(Ok(())));
     }
 }

@@ -45,11 +45,9 @@ impl ServerParts {
             _ => return fault,
         };
         let (Some(control), votes) = (self.control(), self.votes()) else { return fault };
-        if !votes.waits_for_all() {
-            return fault;
-        }
-        let may = votes.declare_dead(node, control.reachable_count(&[node]) > 0, with_loss).map_err(Fault::from);
-        match may.and_then(|()| self.planes.meta.declare_lost(node)) {
+        let is_reachable = control.reachable_count(&[node]) > 0;
+        let Some(may) = votes.check_declaration(node, is_reachable, with_loss) else { return fault };
+        match may.map_err(Fault::from).and_then(|()| self.planes.meta.declare_lost(node)) {
             Ok(()) => Fault::new(Reason::Unavailable, format!("the other servers elect without node {node}: wait")),
             Err(fault) => fault,
         }

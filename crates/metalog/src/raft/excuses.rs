@@ -29,7 +29,7 @@ use crate::error::Error;
 
 impl RaftMember {
     /// True if an election does not wait for this voter.
-    pub(super) fn excuses(&self, voter: NodeId) -> bool {
+    pub(super) fn is_excused(&self, voter: NodeId) -> bool {
         let newest = self.term_at(self.last()).unwrap_or(0);
         self.memory.excuses.get(&voter).is_some_and(|since| newest <= *since)
     }
@@ -64,7 +64,7 @@ impl RaftMember {
         if !voters.contains(&node) && !self.voters_to_be().contains(&node) {
             return bad("it has no vote");
         }
-        if !is_majority(voters, |voter| *voter != node && !self.excuses(*voter)) {
+        if !is_majority(voters, |voter| *voter != node && !self.is_excused(*voter)) {
             return bad("the voters that are left are no majority: 'frieze cluster recover' goes on from one server");
         }
         let known = self.memory.excuses.entry(node).or_insert(since);

@@ -218,7 +218,7 @@ impl RaftMember {
         };
         let kept = is_majority(voters, has_kept);
         let has_granted = |voter: &NodeId| *voter == id || votes.contains_key(voter);
-        let need_not = |voter: &NodeId| has_granted(voter) || self.excuses(*voter);
+        let need_not = |voter: &NodeId| has_granted(voter) || self.is_excused(*voter);
         let all = voters.iter().all(need_not) && to_be.iter().all(need_not) && is_majority(voters, has_granted);
         if !kept && !all {
             return Vec::new();

@@ -253,7 +253,8 @@ fn check_entries(
         return Err(wrong("only what comes before the first entry has no term"));
     }
     // What an old leader sends may contradict what was committed since: the library does not look at it. Beyond what is
-    // committed the logs may differ: then the library says no by itself.
+    // committed the logs may differ: then the library says no by itself. A leader may have got its vote after the last
+    // entry here, so what an unknown sender contradicts counts, too.
     let contradicts = |index: u64, term: u64| {
         current && index <= seen.committed && (seen.term_at)(index).is_some_and(|known| known != term)
     };

@@ -39,6 +39,15 @@ fn two_of(cluster: &TestCluster) -> [NodeId; 2] {
     [leader, VOTERS.into_iter().find(|voter| *voter != leader).unwrap()]
 }
 
+/// Two voters lose power, and the others go on: names "seven" and "five".
+fn go_on_without_two(cluster: &TestCluster, client: &mut FailoverClient) -> [NodeId; 2] {
+    client.make("seven").unwrap();
+    let two = two_of(cluster);
+    two.iter().for_each(|node| cluster.crash(*node, CrashKind::Power));
+    make_and_find(cluster, client, "five", &LEARNERS);
+    two
+}
+
 #[test]
 fn every_one_of_seven_servers_executes_everything_and_answers_of_now() {
     let cluster = seven(81);
@@ -59,10 +68,7 @@ fn every_one_of_seven_servers_executes_everything_and_answers_of_now() {
 fn seven_servers_go_on_without_two_that_vote_and_stop_without_three() {
     let cluster = seven(82);
     let mut client = FailoverClient::new(&cluster);
-    client.make("seven").unwrap();
-    let two = two_of(&cluster);
-    two.iter().for_each(|node| cluster.crash(*node, CrashKind::Power));
-    make_and_find(&cluster, &mut client, "five", &LEARNERS);
+    let two = go_on_without_two(&cluster, &mut client);
     // Four servers are there, and two of them vote: no majority of five.
     let third = cluster.leader().unwrap();
     cluster.crash(third, CrashKind::Process);
@@ -84,10 +90,7 @@ fn seven_servers_go_on_without_two_that_vote_and_stop_without_three() {
 fn seven_servers_of_which_three_that_vote_lost_their_memory_wait_for_all_that_vote() {
     let cluster = seven(82);
     let mut client = FailoverClient::new(&cluster);
-    client.make("seven").unwrap();
-    let two = two_of(&cluster);
-    two.iter().for_each(|node| cluster.crash(*node, CrashKind::Power));
-    make_and_find(&cluster, &mut client, "five", &LEARNERS);
+    let two = go_on_without_two(&cluster, &mut client);
     let third = cluster.leader().unwrap();
     cluster.crash(third, CrashKind::Power);
     cluster.start(third).unwrap();
