@@ -168,8 +168,9 @@ impl Device {
                 for (meta, spot) in metas.iter().zip(&reservation.spots) {
                     log.publish(meta, spot);
                 }
-                drop(log);
+                // Before the new end can be read: what names it is flushed after these bytes.
                 self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
+                drop(log);
                 self.since_checkpoint.fetch_add(bytes, Ordering::Relaxed);
                 Ok(reservation.end())
             }
