@@ -68,9 +68,11 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
     let at = |address: &String| (!address.is_empty()).then(|| address.clone());
     let (hdfs, data, webhdfs) = (at(&settings.hdfs), settings.hdfs_data.clone(), at(&settings.webhdfs));
     let notes = settings.dir.join("hdfs-leases");
+    let dir = settings.dir.display().to_string();
     // Printed whole: the message names the directory, the address or the setting.
     let server = Server::start(settings).map_err(|fault| match fault.reason {
         Reason::Removed => ServerRemoved(fault.message).into(),
+        Reason::WrongVersion => Error::msg(format!("{dir}: {}", fault.message)),
         _ => Error::msg(fault.message),
     })?;
     let admission = || server.admission();
@@ -81,7 +83,6 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
     if let Some(address) = &metrics {
         tracing::info!("figures for Prometheus are at http://{address}/metrics");
     }
-    let dir = args.dir.display().to_string();
     let recorder = run.recorder();
     if let Ok(Some(recorder)) = &recorder {
         server.parts().planes.data.device().record(recorder.clone());

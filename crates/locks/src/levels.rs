@@ -96,7 +96,6 @@ levels! {
     Appender in "replication", signalled from below: "one append to the device at a time, and the chains' state";
     ChainDecisions in "planes": "the configuration of each chain whose earlier decisions were executed";
     ConnectionState in "service": "the state of one connection";
-    SingleCore in "metadata": "the metalog of a lone server and its journal";
     RaftFlush in "metadata": "one flush of the metalog's member at a time";
     RaftCore in "metadata": "the member of the metalog and its journal";
     TransferNames in "metadata": "random numbers that name snapshots";

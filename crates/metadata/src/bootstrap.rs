@@ -1,139 +1,182 @@
-//! How a server becomes a member of a metalog that several servers keep: it bootstraps one, joins one, or restarts as
-//! one.
+//! How a server begins as a member of its metalog: it founds one, waits to be added to one, or restarts as a member.
 //!
-//! The identity of a directory says what the directory is, and changes in one durable write. A server that bootstraps
-//! writes its journal first: a crash before the write of the identity leaves a lone server, and the journal is ignored.
-//! A server that joins notes that before it has a journal, and notes that it is a member after the first flush of the
-//! journal.
+//! The identity of a directory says what the directory is, and changes in one durable write. A server that begins
+//! without others founds a metalog with itself as the only voter. When the first other server joins, the identity says
+//! so, and nothing else changes: log, journal and numbers go on. A server that joins others notes that before it has a
+//! journal, and notes that it is a member after the first flush of the journal.
 //!
-//! *Inode numbers.* Each member gives the next number while it executes, so the log decides. A lone machine that loses
-//! power may lose entries with the numbers that they gave, and leaves those out (`ids_above` of a batch). So does a
-//! group whose members lose power together: a leader whose election may have lost entries leaves out as many numbers as
-//! can lie in entries that are not durable (`raft_driver/losses.rs`). The bound goes with the state to every member:
-//! with it the next number is the same after a restart, and after the state was received, as without.
+//! *Inode numbers.* Each member gives the next number while it executes, so the log decides. Members that lose power
+//! together may lose entries with the numbers that they gave, and so does a server that is alone: a leader whose
+//! election may have lost entries leaves out as many numbers as can lie in entries that are not durable
+//! (`raft_driver/losses.rs`). The bound goes with the state to every member: with it the next number is the same after
+//! a restart, and after the state was received, as without.
 
 use std::sync::{Arc, OnceLock};
 
-use frieze_base::{Fault, InodeId, LogIndex, Reason};
+use frieze_base::{Fault, LogIndex, Reason};
 use frieze_metalog::{Error, MemberFrom, MemberSettings, Members, RaftMember, SnapshotMeta};
+use frieze_storage::{MetalogRole, damaged_log};
 use frieze_wire::peer::metalog::MetalogState;
 use prost::Message;
 
 use super::codec;
-use super::durable_mark::DURABLE_MARK_FILE;
-use super::host::MetadataHost;
-use super::metadata::{LogDriver, Metadata};
-use super::raft_driver::{DriverSetup, RaftDriver};
+use super::durable_mark::DurableMark;
+use super::host::{DriverStart, MetadataHost, RecoverUpto};
+use super::metadata::Metadata;
+use super::raft_driver::RaftDriver;
 use super::segments::SegmentFiles;
-use super::single;
 use super::state::AppliedState;
 use crate::store::NameVersions;
-use frieze_storage::MetalogRole;
 
-/// What the files of a member's journal are called.
+/// What the files of a journal are called.
 pub(super) const SEGMENT_PREFIX: &str = "raft-";
+/// A founder begins after this entry, with an empty state: a new member, which has no entry at all, always receives the
+/// state.
+const FOUNDED_AFTER: LogIndex = LogIndex(1);
 
 impl Metadata {
-    /// Turns a machine that is alone into the only member of a metalog to which others can be added. `flush_data` makes
-    /// all data durable. Transactions wait meanwhile. False, and nothing is done, if it is a member already.
+    /// Loads the namespace from `versions` and executes the metalog on the disk after it, as far as it is known to be
+    /// committed and the data log reaches; founds a metalog in an empty directory. Nothing is ordered before
+    /// [`Metadata::begin`]. Returns the plane, and in words what was cut and which checkpoints do not count.
     ///
     /// # Errors
-    /// The disk's: the machine is alone as before, or changes nothing any more.
-    pub fn bootstrap(&self, flush_data: &dyn Fn() -> Result<(), Fault>) -> Result<bool, Fault> {
-        let LogDriver::Single(single) = self.order() else { return Ok(false) };
-        let mut core = single.lock();
-        if core.is_over() {
-            return Ok(false);
-        }
-        flush_data()?;
-        let (index, term, stamp) = single.finish(&mut core, &self.state)?;
-        let (id, floor) = self.host.keeper.with(|identity| (identity.node_id(), identity.inode_floor));
-        let ids_above = self.state.read().last_id().0.max(floor);
-        self.state.skip_ids(InodeId(ids_above));
-        let mut journal = SegmentFiles::new(self.host.disk.clone(), SEGMENT_PREFIX);
-        journal.remove_all()?;
-        let members = Members { voters: vec![id], learners: Vec::new() };
-        let meta = SnapshotMeta { index, term, stamp, members };
-        let settings = self.host.member_settings();
-        let begin = self.begin(&settings, index, ids_above);
-        let (member, effects) = RaftMember::found(id, settings, (self.host.seed, self.host.incarnation), meta);
-        let raft = RaftDriver::begin(begin, member, journal, LogIndex(0), effects, &self.state);
-        raft.flush(&self.state, None)?;
-        let said = self.host.keeper.update(|identity| {
-            identity.standing = MetalogRole::Member as i32;
-            identity.ids_above = ids_above;
-        });
-        if let Err(fault) = said {
-            // What the directory says now is not known, so that neither log may go on.
-            core.fail(fault.reason);
-            return Err(fault);
-        }
-        raft.lead_single(&self.state)?;
-        // Set once: it was alone when the log was locked.
-        let _ = self.raft.set(raft);
-        core.end();
-        remove_lone_log(&self.host);
-        Ok(true)
-    }
-
-    fn begin(&self, settings: &MemberSettings, applied: LogIndex, ids_above: u64) -> DriverSetup {
-        self.host.begin(settings, applied, ids_above, &self.unflushed, &self.idle)
-    }
-
-    /// Recovers a member, or begins as one that others will add. Also returns which checkpoints do not count, in words.
-    ///
-    /// # Errors
-    /// `Corrupt` if something that was on stable storage is lost: the member can be replaced by one with another id.
-    /// The disk's.
-    pub(super) fn recover_member(host: MetadataHost, versions: NameVersions) -> Result<(Metadata, Vec<String>), Fault> {
+    /// `Corrupt` if something that was on stable storage is lost, or an entry cannot be decoded; a member of a cluster
+    /// can be replaced by one with another id. The disk's.
+    pub fn recover(
+        host: MetadataHost,
+        versions: NameVersions,
+        reach: &RecoverUpto,
+    ) -> Result<(Metadata, Vec<String>), Fault> {
         let mut notes = Vec::new();
         let state = AppliedState::load(versions, host.disk.clone(), &mut notes)?;
-        let (id, standing, ids_above) =
-            host.keeper.with(|identity| (identity.node_id(), identity.standing(), identity.ids_above));
+        let (id, standing, has_joined) =
+            host.keeper.with(|identity| (identity.node_id(), identity.standing(), identity.has_joined));
         let name = match state.versions.name()? {
             Some(bytes) => Some(MetalogState::decode(bytes.as_slice()).map_err(|error| {
                 Fault::new(Reason::Corrupt, format!("the name of the state received last cannot be read: {error}"))
             })?),
             None => None,
         };
-        let (installed, received_above) = name.as_ref().map(codec::state_from_wire).unzip();
-        let ids_above = ids_above.max(received_above.unwrap_or(0));
-        state.skip_ids(InodeId(ids_above));
-        let applied = state.versions.applied()?;
+        let installed = name.as_ref().map(codec::state_from_wire);
+        let mark = DurableMark::open(&*host.disk)?;
+        let durable = match reach.is_cut {
+            true => (LogIndex(0), LogIndex(0)),
+            false => (reach.durable, mark.read()?),
+        };
+        if reach.is_cut || reach.serve_damaged {
+            // The next start must not miss what is cut off now.
+            mark.reset()?;
+        }
+        let stored = state.versions.applied()?;
+        let applied = if has_joined { stored } else { stored.max(FOUNDED_AFTER) };
         let settings = host.member_settings();
         let (unflushed, idle) = (Arc::default(), Arc::new(OnceLock::new()));
-        let begin = host.begin(&settings, applied, ids_above, &unflushed, &idle);
         let MetadataHost { seed, incarnation, kept_memory, stamp_bound, .. } = host;
-        let from = MemberFrom { id, seed, incarnation, kept_memory, stamp_bound, applied, installed };
+        let data_end = Some(reach.data_end);
+        let from = MemberFrom { id, seed, incarnation, kept_memory, stamp_bound, applied, installed, data_end };
         let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
+        let begin = |mark| host.begin(DriverStart { applied, mark }, &unflushed, &idle);
         let raft = match RaftMember::recover(settings.clone(), &from, &mut journal) {
             Ok(recovered) => {
+                notes.extend(recovered.report.cut.iter().map(|cut| format!("the metalog was cut: {cut:?}")));
+                let (last, record) = (recovered.member.last(), recovered.report.last);
+                let loss = match () {
+                    () if last < durable.0 => Some(("entry", last, durable.0)),
+                    () if record < durable.1 => Some(("record", record, durable.1)),
+                    () => None,
+                };
+                if let Some((what, last, durable)) = loss {
+                    let loss = format!("it ends with {what} {last}, and was on stable storage up to {what} {durable}");
+                    notes.push(damaged_log(reach.serve_damaged, "metalog", &loss)?);
+                }
                 journal.mend(&recovered.mend)?;
+                // What recovery read may be in the page cache alone: no record is durable without the data that it
+                // names.
+                host.device.flush()?;
                 journal.sync_all()?;
-                let last = recovered.report.last;
-                RaftDriver::begin(begin, recovered.member, journal, last, recovered.effects, &state)
+                let has_others = recovered.member.members().voters.iter().any(|voter| *voter != id);
+                let raft = RaftDriver::begin(begin(mark), recovered.member, journal, record, recovered.effects, &state);
+                if loss.is_some() && has_others {
+                    // It may have voted, and acknowledged what it lacks: it takes no part, and shows what it has.
+                    raft.device_failed(&state, Reason::Corrupt);
+                    notes.push("this member of the metalog takes no part in it: replace the server".to_owned());
+                }
+                raft
             }
-            // No flush of it ever ended, so this member never confirmed anything.
-            Err(Error::NeverBegun) if standing == MetalogRole::Joining => {
+            // No flush of it ever ended, so that nothing was ever confirmed.
+            Err(Error::NeverBegun) if is_new(standing, stored, durable) => {
                 let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
                 journal.remove_all()?;
-                let (member, effects) = RaftMember::join(id, settings, (host.seed, host.incarnation));
-                RaftDriver::begin(begin, member, journal, LogIndex(0), effects, &state)
+                mark.reset()?;
+                let process = (host.seed, host.incarnation);
+                let (member, effects) = match standing {
+                    MetalogRole::Alone => found(id, settings, process),
+                    MetalogRole::Joining | MetalogRole::Member => RaftMember::join(id, settings, process),
+                };
+                RaftDriver::begin(begin(mark), member, journal, LogIndex(0), effects, &state)
             }
+            Err(Error::NeverBegun) if stored > LogIndex(0) => return Err(Error::NoSegment { applied: stored }.into()),
             Err(error) => return Err(error.into()),
         };
-        raft.flush(&state, None)?;
+        if raft.status().failed.is_none() {
+            raft.flush(&state, None)?;
+        }
         if standing == MetalogRole::Joining {
             host.keeper.update(|identity| identity.standing = MetalogRole::Member as i32)?;
         }
-        remove_lone_log(&host);
-        Ok((Metadata { state, single: None, raft: OnceLock::from(raft), host, unflushed, idle }, notes))
+        Ok((Metadata { state, raft, host, unflushed, idle }, notes))
+    }
+
+    /// Begins to order, if this server is alone. A member of several begins with [`Metadata::tick`].
+    ///
+    /// # Errors
+    /// The disk's.
+    ///
+    /// # Cost
+    /// Two flushes of the journal; three after a loss of power.
+    pub fn begin(&self) -> Result<(), Fault> {
+        if self.raft.is_alone() { self.raft.lead_alone(&self.state) } else { Ok(()) }
+    }
+
+    /// Lets other servers become members of the metalog of a server that is alone. `flush_data` makes all data durable.
+    /// False, and nothing is done, if they can already.
+    ///
+    /// # Errors
+    /// The disk's, and those of a clock that is not trusted: the server is alone as before.
+    pub fn bootstrap(&self, flush_data: &dyn Fn() -> Result<(), Fault>) -> Result<bool, Fault> {
+        if self.is_member() {
+            return Ok(false);
+        }
+        flush_data()?;
+        if !self.raft.share(&self.state)? {
+            return Ok(false);
+        }
+        let said = self.host.keeper.update(|identity| identity.standing = MetalogRole::Member as i32);
+        if let Err(fault) = said {
+            // Whatever the directory says now, the log is the same.
+            self.raft.unshare();
+            return Err(fault);
+        }
+        Ok(true)
     }
 }
 
-/// The log of the time before the machine was a member counts for nothing.
-fn remove_lone_log(host: &MetadataHost) {
-    let _later = host.disk.remove(DURABLE_MARK_FILE);
-    // What stays is removed at the next start.
-    let _later = SegmentFiles::new(host.disk.clone(), single::SEGMENT_PREFIX).remove_all();
+/// True if a directory without a journal never had one that counts.
+fn is_new(standing: MetalogRole, stored: LogIndex, durable: (LogIndex, LogIndex)) -> bool {
+    match standing {
+        MetalogRole::Alone => stored == LogIndex(0) && durable == (LogIndex(0), LogIndex(0)),
+        MetalogRole::Joining => true,
+        MetalogRole::Member => false,
+    }
+}
+
+/// The only member of a new metalog, and what it does first.
+fn found(
+    id: frieze_base::NodeId,
+    settings: MemberSettings,
+    process: (u64, u64),
+) -> (RaftMember, Vec<frieze_metalog::MemberEffect>) {
+    let members = Members { voters: vec![id], learners: Vec::new() };
+    let empty = SnapshotMeta { index: FOUNDED_AFTER, term: 1, members, ..SnapshotMeta::default() };
+    RaftMember::found(id, settings, process, empty)
 }

@@ -42,7 +42,7 @@ pub(super) struct RaftSender {
 
 impl RaftSender {
     pub(super) fn send(&mut self, way: &dyn Peers, message: &PeerMessage) {
-        let (said, bytes) = to_wire(message, 0);
+        let (said, bytes) = to_wire(message);
         if bytes.len() <= PART_BYTES {
             return way.send(message.to, ServerMessage::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });
         }
@@ -102,7 +102,7 @@ impl RaftReceiver {
 }
 
 /// The message, and the bytes of its entries.
-pub(super) fn to_wire(message: &PeerMessage, ids_above: u64) -> (MetalogMessage, Bytes) {
+pub(super) fn to_wire(message: &PeerMessage) -> (MetalogMessage, Bytes) {
     let kind = KINDS.iter().find(|(kind, _)| *kind == message.kind).expect("every kind has its line").1;
     let entry = |entry: &PeerEntry| MetalogEntry {
         index: entry.index.0,
@@ -121,7 +121,7 @@ pub(super) fn to_wire(message: &PeerMessage, ids_above: u64) -> (MetalogMessage,
         hint: message.hint.0,
         context: message.context.to_vec(),
         entries: message.entries.iter().map(entry).collect(),
-        state: message.snapshot.as_ref().map(|meta| state_to_wire(meta, ids_above)),
+        state: message.snapshot.as_ref().map(state_to_wire),
         incarnation: message.incarnation,
         returning: message.returning,
         for_incarnation: message.for_incarnation,
@@ -169,7 +169,7 @@ fn from_wire((from, to): (NodeId, NodeId), said: MetalogMessage, mut bytes: Byte
         hint: LogIndex(said.hint),
         context: said.context.into(),
         entries,
-        snapshot: said.state.as_ref().map(|state| state_from_wire(state).0),
+        snapshot: said.state.as_ref().map(state_from_wire),
         incarnation: said.incarnation,
         returning: said.returning,
         for_incarnation: said.for_incarnation,
@@ -179,22 +179,20 @@ fn from_wire((from, to): (NodeId, NodeId), said: MetalogMessage, mut bytes: Byte
 }
 
 /// What a state is called, on the wire and in the store that it was received in.
-pub(super) fn state_to_wire(meta: &SnapshotMeta, ids_above: u64) -> MetalogState {
+pub(super) fn state_to_wire(meta: &SnapshotMeta) -> MetalogState {
     let ids = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
     MetalogState {
         index: meta.index.0,
         term: meta.term,
         stamp: meta.stamp.0,
         members: MetalogMembers { voters: ids(&meta.members.voters), learners: ids(&meta.members.learners) },
-        ids_above,
     }
 }
 
-pub(super) fn state_from_wire(state: &MetalogState) -> (SnapshotMeta, u64) {
+pub(super) fn state_from_wire(state: &MetalogState) -> SnapshotMeta {
     let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect();
     let members = Members { voters: nodes(&state.members.voters), learners: nodes(&state.members.learners) };
-    let meta = SnapshotMeta { index: LogIndex(state.index), term: state.term, stamp: Hlc(state.stamp), members };
-    (meta, state.ids_above)
+    SnapshotMeta { index: LogIndex(state.index), term: state.term, stamp: Hlc(state.stamp), members }
 }
 
 pub(super) fn bad(from: NodeId, what: &str) -> Fault {

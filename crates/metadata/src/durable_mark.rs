@@ -1,12 +1,12 @@
-//! How far the log of a lone server was flushed, noted after each flush.
+//! How far the journal of the metalog was flushed, noted after each flush.
 //!
-//! A log ends where no further entry is whole: a write that a loss of power tore looks like an entry that was flushed
-//! and has rotted since. The mark tells them apart. The identity has such a mark too, which is flushed and therefore
-//! seldom written; this one is not flushed. A killed process leaves it as it is; after a loss of power it may be an
-//! older one, and damage behind that is taken for a torn end.
+//! A journal ends where no further record is whole: a write that a loss of power tore looks like a record that was
+//! flushed and has rotted since. The mark tells them apart. The identity has such a mark too, which is flushed and
+//! therefore seldom written; this one is not flushed. A killed process leaves it as it is; after a loss of power it may
+//! be an older one, and damage behind that is taken for a torn end.
 //!
-//! One sector of 512 bytes, which a loss of power leaves old or new: magic `FRZD`, CRC32C of the index (4), the index
-//! (8). Little-endian. What cannot be read says nothing.
+//! One sector of 512 bytes, which a loss of power leaves old or new: magic `FRZD`, CRC32C of the number of the record
+//! (4), the number (8). Little-endian. What cannot be read says nothing.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) const DURABLE_MARK_FILE: &str = "names-durable";
 const SECTOR_BYTES: usize = 512;
 const MAGIC: [u8; 4] = *b"FRZD";
 
-/// The mark of a log.
+/// The mark of a journal.
 pub(crate) struct DurableMark(Arc<dyn DiskFile>);
 
 impl DurableMark {
@@ -35,7 +35,7 @@ impl DurableMark {
         }
     }
 
-    /// The log was flushed at least up to this entry.
+    /// The journal was flushed at least up to this record.
     ///
     /// # Errors
     /// The disk's.
@@ -49,16 +49,16 @@ impl DurableMark {
         Ok(LogIndex(if is_whole { u64::from(low) | u64::from(high) << 32 } else { 0 }))
     }
 
-    /// Notes that the log is flushed up to `index`.
+    /// Notes that the journal is flushed up to the record `number`.
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn note(&self, index: LogIndex) -> Result<(), Fault> {
-        let index = index.0.to_le_bytes();
-        Ok(self.0.write_at(0, &[&MAGIC, &crc32c(&index).to_le_bytes(), &index])?)
+    pub(crate) fn note(&self, number: LogIndex) -> Result<(), Fault> {
+        let number = number.0.to_le_bytes();
+        Ok(self.0.write_at(0, &[&MAGIC, &crc32c(&number).to_le_bytes(), &number])?)
     }
 
-    /// Forgets the mark, durably: the log is about to be cut on purpose.
+    /// Forgets the mark, durably: the journal is about to be cut on purpose.
     ///
     /// # Errors
     /// The disk's.

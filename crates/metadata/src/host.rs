@@ -7,11 +7,12 @@ use std::time::Duration;
 use frieze_base::LogIndex;
 use frieze_disk::Disk;
 use frieze_hlc::Hlc;
-use frieze_metalog::MemberSettings;
+use frieze_metalog::{DataEnd, MemberSettings};
 
+use super::durable_mark::DurableMark;
 use super::raft_driver::DriverSetup;
 use frieze_net::{Idle, Peers};
-use frieze_storage::{Device, IdentityStore, NodeClock, Wake};
+use frieze_storage::{Device, IdentityStore, MetalogRole, NodeClock, Wake};
 
 /// The parts of a server that its metadata uses.
 pub struct MetadataHost {
@@ -43,6 +44,8 @@ pub struct MetadataHost {
 
 /// How far recovery is to reach.
 pub struct RecoverUpto {
+    /// The data log ends here: entries that name later data are cut off.
+    pub data_end: DataEnd,
     /// The log was on stable storage up to this entry.
     pub durable: LogIndex,
     /// Entries are cut off on purpose: that some are missing is no damage.
@@ -56,7 +59,7 @@ pub struct RecoverUpto {
 pub struct FlushMark {
     /// The last entry executed.
     pub index: LogIndex,
-    /// Of a member: the last record of its journal.
+    /// The last record of the journal.
     pub(super) record: LogIndex,
 }
 
@@ -80,27 +83,31 @@ impl MetadataHost {
         MemberSettings { tick_us, segment_bytes: self.segment_bytes, ..MemberSettings::default() }
     }
 
-    pub(super) fn begin(
-        &self,
-        settings: &MemberSettings,
-        applied: LogIndex,
-        ids_above: u64,
-        unflushed: &Arc<Wake>,
-        idle: &Idle,
-    ) -> DriverSetup {
+    pub(super) fn begin(&self, begin: DriverStart, unflushed: &Arc<Wake>, idle: &Idle) -> DriverSetup {
+        let DriverStart { applied, mark } = begin;
+        let (id, standing) = self.keeper.with(|identity| (identity.node_id(), identity.standing()));
         DriverSetup {
-            id: self.keeper.with(|identity| identity.node_id()),
+            id,
             clock: self.clock.clone(),
             device: self.device.clone(),
             way: self.way.clone(),
             unflushed: unflushed.clone(),
             applied,
-            ids_above,
-            tick_us: settings.tick_us,
+            is_shared: standing != MetalogRole::Alone,
+            mark,
+            tick_us: self.member_settings().tick_us,
             seed: self.seed,
             idle: idle.clone(),
             keeper: self.keeper.clone(),
             wake: self.wake.clone(),
         }
     }
+}
+
+/// Where the state of a server is when its member of the metalog begins.
+pub(super) struct DriverStart {
+    /// The last entry in the store.
+    pub(super) applied: LogIndex,
+    /// How far the journal was flushed.
+    pub(super) mark: DurableMark,
 }

@@ -6,10 +6,10 @@
 //! namespace leaves this crate, so that a shard on another server could answer too.
 //! Leaves to others: the rights of sessions and the instants of questions (`node`), when to flush (`node::durability`).
 //!
-//! Two drivers order transactions. A lone server (`single`) writes to its log and executes at once, on the thread of
-//! the request. With other members (`raft_driver`) every member executes an entry when a majority has it on stable
-//! storage, in the order of the log. A lone server becomes a member once, when the first other server joins
-//! (`bootstrap`). Both drivers execute in one place (`state`).
+//! One driver orders transactions (`raft_driver`): every member executes an entry when it is committed, in the order of
+//! the log. A server that is alone is the only voter: an entry is committed when it is written, and executed at once,
+//! on the thread of the request. The first other server that joins changes the set of voters, and nothing else
+//! (`bootstrap`).
 //!
 //! Questions: `reader` (names and inodes), `writers` (sessions and their grants), `horizons` (what was forgotten),
 //! `history` (every instant). A question takes the lock of the namespace for its own answer alone; what has to be of
@@ -31,7 +31,6 @@ mod raft_driver;
 mod read_index;
 mod reader;
 mod segments;
-mod single;
 mod snapshot_transfer;
 mod state;
 mod store;

@@ -1,23 +1,22 @@
 //! The metadata of a server: transactions are ordered by a log and executed, and questions about names are answered.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::{Fault, LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_metalog::{DataEnd, MemberChange};
+use frieze_metalog::MemberChange;
 use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 use frieze_wire::txn::{Outcome, Transaction};
 
 use super::checkpoint::CheckpointStatus;
-use super::host::{FlushMark, MetadataHost, RecoverUpto};
+use super::host::{FlushMark, MetadataHost};
 use super::observer::{ChangeObserver, SharedReadSet};
 use super::raft_driver::{MetalogStatus, RaftDriver};
-use super::single::{SingleLog, SingleRun};
 use super::state::AppliedState;
-use crate::store::{NameVersions, VersionStore};
+use crate::store::VersionStore;
 use frieze_net::Idle;
-use frieze_storage::{MetalogRole, Wake};
+use frieze_storage::Wake;
 
 /// How long a checkpoint may wait for the tables of the store: far longer than a disk that works needs for one.
 const TABLES_WAIT_MAX_NS: u64 = 60_000_000_000;
@@ -25,11 +24,9 @@ const TABLES_WAIT_MAX_NS: u64 = 60_000_000_000;
 /// Order and execution of metadata, and answers about it.
 pub struct Metadata {
     pub(super) state: AppliedState,
-    /// `None` if this server was a member when it began.
-    pub(super) single: Option<SingleLog>,
-    pub(super) raft: OnceLock<RaftDriver>,
+    pub(super) raft: RaftDriver,
     pub(super) host: MetadataHost,
-    /// Wakes the thread that flushes the journal of a member.
+    /// Wakes the thread that flushes the journal.
     pub(super) unflushed: Arc<Wake>,
     pub(super) idle: Idle,
 }
@@ -46,50 +43,15 @@ pub enum PeerMetalog {
     Close(MetalogClose),
 }
 
-pub(super) enum LogDriver<'a> {
-    Single(&'a SingleLog),
-    Raft(&'a RaftDriver),
-}
-
 impl Metadata {
-    /// Loads the namespace from `versions` and executes the metalog on the disk after it: of a machine that is alone,
-    /// as far as the data log reaches. Returns the plane, and in words what was cut and which checkpoints do not count.
-    ///
-    /// # Errors
-    /// `Corrupt` if an entry cannot be decoded or the log does not reach back to what the store holds; the disk's.
-    pub fn recover(
-        host: MetadataHost,
-        versions: NameVersions,
-        data_end: DataEnd,
-        reach: &RecoverUpto,
-    ) -> Result<(Metadata, Vec<String>), Fault> {
-        if host.keeper.with(|identity| identity.standing()) != MetalogRole::Alone {
-            return Metadata::recover_member(host, versions);
-        }
-        let mut notes = Vec::new();
-        let state = AppliedState::load(versions, host.disk.clone(), &mut notes)?;
-        let settings = frieze_metalog::MetalogSettings {
-            segment_bytes: host.segment_bytes,
-            ..frieze_metalog::MetalogSettings::default()
-        };
-        let (single, cut) = SingleLog::recover(&host, settings, &state, data_end, reach)?;
-        notes.extend(cut);
-        let (unflushed, idle) = (Arc::default(), Arc::new(OnceLock::new()));
-        Ok((Metadata { state, single: Some(single), raft: OnceLock::new(), host, unflushed, idle }, notes))
-    }
-
-    pub(super) fn order(&self) -> LogDriver<'_> {
-        match (self.raft.get(), &self.single) {
-            (Some(raft), _) => LogDriver::Raft(raft),
-            (None, Some(single)) => LogDriver::Single(single),
-            (None, None) => unreachable!("a server that is not alone has begun as a member"),
-        }
-    }
-
     fn raft(&self) -> Result<&RaftDriver, Fault> {
-        self.raft
-            .get()
+        self.shared()
             .ok_or_else(|| Fault::new(Reason::InvalidArgument, "this server is alone: it has no other members"))
+    }
+
+    /// The driver, if others are members or may become members.
+    fn shared(&self) -> Option<&RaftDriver> {
+        Some(&self.raft).filter(|raft| !raft.is_alone())
     }
 
     /// Executes a transaction; what it reads is added to `reads`.
@@ -100,14 +62,7 @@ impl Metadata {
     /// retry under the same session and number, at the next leader, returns what it did. What the transaction itself
     /// failed with is in its outcome.
     pub fn execute(&self, transaction: Transaction, reads: Option<SharedReadSet>) -> Result<Outcome, Fault> {
-        let (transaction, reads) = match self.order() {
-            LogDriver::Raft(raft) => return raft.execute(&self.state, transaction, reads),
-            LogDriver::Single(single) => match single.execute(&self.state, transaction, reads) {
-                SingleRun::Done(result) => return result,
-                SingleRun::Over(transaction, reads) => (*transaction, reads),
-            },
-        };
-        self.raft()?.execute(&self.state, transaction, reads)
+        self.raft.execute(&self.state, transaction, reads)
     }
 
     /// From now on `observer` is called with every change before any reader can see it. To be called once, at the
@@ -116,16 +71,9 @@ impl Metadata {
         self.state.observe_by(observer);
     }
 
-    /// Reads from the identity which inode numbers may be given.
-    pub fn load_id_bounds(&self) {
-        if let LogDriver::Single(single) = self.order() {
-            single.begin_ids();
-        }
-    }
-
     /// True if this server is one of several, or may become one of several at any time.
     pub fn is_member(&self) -> bool {
-        self.raft.get().is_some()
+        !self.raft.is_alone()
     }
 
     /// True if this server has yet to make the file system. A member never has to: it receives that of the others.
@@ -137,15 +85,12 @@ impl Metadata {
     /// has answered: it knows those in the log. What a member lacks, the others may have: it gets the log from them,
     /// and what all of them lost is declared lost ([`frieze_cluster::Decision::LoseNames`]).
     pub fn grants_kept_upto(&self) -> Hlc {
-        match self.order() {
-            LogDriver::Single(single) => single.newest(),
-            LogDriver::Raft(_) => Hlc::MAX,
-        }
+        if self.is_member() { Hlc::MAX } else { self.raft.newest() }
     }
 
     /// True if transactions are ordered here: alone, or as the leader.
     pub fn leads(&self) -> bool {
-        self.raft.get().is_none_or(RaftDriver::leads)
+        self.shared().is_none_or(RaftDriver::leads)
     }
 
     /// Whether this server leads.
@@ -153,7 +98,7 @@ impl Metadata {
     /// # Errors
     /// `Elsewhere`, `Unavailable`: this server does not lead; the fault names the leader.
     pub fn check_leads(&self) -> Result<(), Fault> {
-        match self.raft.get() {
+        match self.shared() {
             Some(raft) if !raft.leads() => Err(raft.not_leader()),
             _ => Ok(()),
         }
@@ -161,25 +106,22 @@ impl Metadata {
 
     /// How often this server has begun to lead others.
     pub fn leader_terms(&self) -> u64 {
-        self.raft.get().map_or(0, RaftDriver::leader_terms)
+        self.shared().map_or(0, RaftDriver::leader_terms)
     }
 
     /// The server that orders transactions; `None` on a lone server, or if no leader is known.
     pub fn leader(&self) -> Option<NodeId> {
-        self.raft.get().and_then(RaftDriver::leader)
+        self.shared().and_then(RaftDriver::leader)
     }
 
     /// Where this member is; `None` if the server is alone.
     pub fn status(&self) -> Option<MetalogStatus> {
-        self.raft.get().map(RaftDriver::status)
+        self.shared().map(RaftDriver::status)
     }
 
     /// Stamp of the last transaction in the log.
     pub fn newest(&self) -> Hlc {
-        match self.order() {
-            LogDriver::Single(single) => single.newest(),
-            LogDriver::Raft(raft) => raft.newest(),
-        }
+        self.raft.newest()
     }
 
     /// Every transaction stamped up to it has been executed here; ZERO while nothing was since the start.
@@ -260,34 +202,25 @@ impl Metadata {
 
     /// Index of the last entry executed.
     pub fn appended(&self) -> LogIndex {
-        match self.order() {
-            LogDriver::Single(single) => single.appended(),
-            LogDriver::Raft(raft) => raft.applied(),
-        }
+        self.raft.applied()
     }
 
     /// What a flush that begins now covers. The data come to stable storage after it is taken, and before
     /// [`Metadata::sync`].
     pub fn mark(&self) -> FlushMark {
-        match self.order() {
-            LogDriver::Single(single) => FlushMark { index: single.appended(), record: LogIndex(0) },
-            LogDriver::Raft(raft) => FlushMark { index: raft.applied(), record: raft.written() },
-        }
+        FlushMark { index: self.raft.applied(), record: self.raft.written() }
     }
 
     /// How far the log is durable: entries up to there survive a loss of power at all servers that runs into no more
     /// disk failures than are survived. A lone server's are on its stable storage; of a member's a majority of the
     /// voters has them there.
-    pub fn durable_upto(&self, mark: &FlushMark) -> LogIndex {
-        match self.order() {
-            LogDriver::Raft(raft) => raft.durable(),
-            LogDriver::Single(_) => mark.index,
-        }
+    pub fn durable_upto(&self) -> LogIndex {
+        self.raft.durable()
     }
 
     /// Asks the other members to flush their logs: a client waits until the log is durable. Never waits.
     pub fn flush_others(&self) {
-        if let Some(raft) = self.raft.get() {
+        if let Some(raft) = self.shared() {
             raft.flush_all(&self.state);
         }
     }
@@ -297,10 +230,7 @@ impl Metadata {
     /// # Errors
     /// The disk's: refuse writes from then on.
     pub fn sync(&self, mark: FlushMark) -> Result<(), Fault> {
-        match self.order() {
-            LogDriver::Single(single) => single.sync(mark.index),
-            LogDriver::Raft(raft) => raft.flush(&self.state, Some(mark.record)),
-        }
+        self.raft.flush(&self.state, Some(mark.record))
     }
 
     /// Waits until a journal is to be flushed, `timeout` at most. True if there is one: [`Metadata::sync`], after the
@@ -309,7 +239,7 @@ impl Metadata {
         if !timeout.is_zero() {
             self.unflushed.wait(timeout);
         }
-        self.raft.get().is_some_and(RaftDriver::is_unflushed)
+        self.raft.is_unflushed()
     }
 
     /// True, once, if [`Metadata::await_journal`] would end at once: for a process with one thread.
@@ -324,24 +254,22 @@ impl Metadata {
 
     /// True if what is to be flushed of the journal may name data.
     pub fn journal_names_data(&self) -> bool {
-        self.raft.get().is_some_and(RaftDriver::unflushed_names_data)
+        self.raft.unflushed_names_data()
     }
 
     /// The device failed: a member resigns and sends nothing any more.
     pub fn device_failed(&self, reason: Reason) {
-        if let Some(raft) = self.raft.get() {
-            raft.device_failed(&self.state, reason);
-        }
+        self.raft.device_failed(&self.state, reason);
     }
 
     /// Advances the timers of a member. Returns after how long it has to be called again; `None` on a lone server.
     pub fn tick(&self) -> Option<Duration> {
-        self.raft.get().map(|raft| raft.tick(&self.state))
+        self.shared().map(|raft| raft.tick(&self.state))
     }
 
     /// A node has closed its connections. It may be alive all the same.
     pub fn on_peer_lost(&self, node: NodeId) {
-        if let Some(raft) = self.raft.get() {
+        if let Some(raft) = self.shared() {
             raft.on_peer_lost(&self.state, node);
         }
     }
@@ -351,7 +279,7 @@ impl Metadata {
     /// # Errors
     /// `BadFrame` for a malformed message; the store's, if it cannot take a state.
     pub fn on_peer_message(&self, from: NodeId, told: PeerMetalog, payload: &[u8]) -> Result<(), Fault> {
-        let Some(raft) = self.raft.get() else { return Ok(()) };
+        let Some(raft) = self.shared() else { return Ok(()) };
         match told {
             PeerMetalog::Message(said) => raft.on_message(&self.state, from, said, payload),
             PeerMetalog::Piece(piece) => raft.on_snapshot_piece(&self.state, from, piece, payload),
@@ -398,14 +326,14 @@ impl Metadata {
     /// Puts decisions about nodes and chains into the log, as the leader of `term`; without effect elsewhere. Never
     /// waits.
     pub fn decide(&self, term: u64, decisions: &[frieze_cluster::Decision]) {
-        if let Some(raft) = self.raft.get() {
+        if let Some(raft) = self.shared() {
             raft.decide(&self.state, term, decisions.iter().map(frieze_cluster::Decision::to_wire));
         }
     }
 
     /// Waits until `look` finds something in what this member knows; a few seconds at most. A lone server looks once.
     pub fn wait_for<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-        match self.raft.get() {
+        match self.shared() {
             Some(raft) => raft.wait_for(look),
             None => look(),
         }
@@ -421,14 +349,14 @@ impl Metadata {
 
     /// Transfers leadership to the member that can lead soonest, if this one leads and there is one. Never waits.
     pub fn resign(&self) {
-        if let Some(raft) = self.raft.get() {
+        if let Some(raft) = self.shared() {
             raft.resign(&self.state);
         }
     }
 
     /// This server stops: every wait for other members ends with `Unavailable`.
     pub fn stop_waits(&self) {
-        if let Some(raft) = self.raft.get() {
+        if let Some(raft) = self.shared() {
             raft.stop();
         }
     }
@@ -439,7 +367,7 @@ impl Metadata {
     /// # Errors
     /// `Elsewhere`, `Unavailable`: no majority answers, or this server is no member any more: ask again, or another.
     pub fn linearizable(&self) -> Result<(), Fault> {
-        self.raft.get().map_or(Ok(()), |raft| raft.linearizable(&self.state))
+        self.shared().map_or(Ok(()), |raft| raft.linearizable(&self.state))
     }
 
     /// What a thread does instead of sleeping while it waits for other members, in a process with one thread.
@@ -488,10 +416,7 @@ impl Metadata {
     /// # Errors
     /// The disk's: more is in memory than should be, and nothing else.
     pub fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
-        let files = match self.order() {
-            LogDriver::Single(single) => single.files(),
-            LogDriver::Raft(raft) => raft.journal_files(),
-        };
+        let files = self.raft.journal_files();
         let mut cached = 0;
         for file in &files {
             cached += file.cached_bytes()?.unwrap_or(0);
@@ -509,13 +434,8 @@ impl Metadata {
     /// # Errors
     /// The disk's.
     pub fn truncate(&self, through: LogIndex) -> Result<(), Fault> {
-        match self.order() {
-            LogDriver::Single(single) => single.truncate(through),
-            LogDriver::Raft(raft) => {
-                raft.truncate(&self.state, through);
-                Ok(())
-            }
-        }
+        self.raft.truncate(&self.state, through);
+        Ok(())
     }
 
     /// Promises that no transaction will be stamped at or below `at` any more, and waits until those that are, are
@@ -524,29 +444,17 @@ impl Metadata {
     /// # Errors
     /// `Future` if `at` has not come yet. With others `NotYetClosed` if no majority answers in time.
     pub fn close(&self, at: Hlc) -> Result<bool, Fault> {
-        match self.order() {
-            LogDriver::Single(single) => single.close(at),
-            LogDriver::Raft(raft) => raft.close(&self.state, at),
-        }
+        self.raft.close(&self.state, at)
     }
 
     /// As [`Metadata::close`], without waiting: with others the promise comes with the log before long. True if what of
     /// it can be done here is done.
     pub fn promise(&self, at: Hlc) -> bool {
-        match self.order() {
-            LogDriver::Single(single) => single.close(at).is_ok(),
-            LogDriver::Raft(raft) => {
-                raft.promise(&self.state, at);
-                true
-            }
-        }
+        self.raft.promise(&self.state, at)
     }
 
     /// The newest instant closed.
     pub fn closed(&self) -> Hlc {
-        match self.order() {
-            LogDriver::Single(single) => single.closed(),
-            LogDriver::Raft(raft) => raft.closed(),
-        }
+        self.raft.closed()
     }
 }

@@ -54,13 +54,6 @@ impl TxnQueue {
             first.wake();
         }
     }
-
-    /// Takes one out again that no batch has taken.
-    pub(super) fn take_back(&self, slot: &Arc<PendingTxn>) -> Option<Transaction> {
-        let mut queue = self.0.lock();
-        let place = queue.iter().position(|one| Arc::ptr_eq(one, slot))?;
-        Some(queue.remove(place).start())
-    }
 }
 
 impl PendingTxn {

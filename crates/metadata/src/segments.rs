@@ -87,7 +87,7 @@ impl SegmentFiles {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn erase(&mut self, segment: SegmentId, offset: u64, len: u64) -> Result<(), Fault> {
+    pub fn erase(&mut self, segment: SegmentId, offset: u64, len: u64) -> Result<(), Fault> {
         if let Some(file) = self.files.get(&segment) {
             write_surely(&**file, offset, &vec![0u8; len as usize])?;
             self.dirty.insert(segment);

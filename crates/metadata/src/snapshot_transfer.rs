@@ -74,12 +74,6 @@ pub(super) struct IncomingSnapshot {
     pub(super) whole: bool,
 }
 
-/// A state that has come.
-pub(super) struct ReceivedSnapshot {
-    pub(super) meta: SnapshotMeta,
-    pub(super) ids_above: u64,
-}
-
 impl SnapshotTransfers {
     pub(super) fn new(seed: u64) -> SnapshotTransfers {
         SnapshotTransfers { sending: Mutex::default(), receiving: Mutex::default(), names: Mutex::new(Rng::new(seed)) }
@@ -91,19 +85,14 @@ impl SnapshotTransfers {
     }
 
     /// Begins to send a state. What was on its way to the same member before is given up: the leader has begun anew.
-    pub(super) fn begin(
-        &self,
-        (to, meta, ids_above): (NodeId, &SnapshotMeta, u64),
-        message: &PeerMessage,
-        view: Box<dyn StoreView>,
-    ) {
+    pub(super) fn begin(&self, (to, meta): (NodeId, &SnapshotMeta), message: &PeerMessage, view: Box<dyn StoreView>) {
         // Not 0, which names none.
         let transfer = self.names.lock().next() | 1;
         let sending = OutgoingSnapshot {
             to,
             transfer,
             index: meta.index,
-            message: codec::to_wire(message, ids_above).0,
+            message: codec::to_wire(message).0,
             view,
             after: Vec::new(),
             at_end: false,

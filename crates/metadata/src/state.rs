@@ -239,23 +239,17 @@ impl AppliedState {
         unsaved > min && unsaved > self.read().counts().inodes / files_per_change
     }
 
-    /// Leaves out inode numbers.
-    pub(super) fn skip_ids(&self, last: InodeId) {
-        self.namespace.write().skip_ids(last);
-    }
-
     /// Puts the state that was received, complete up to `applied`, in the place of this one, durably: a reader finds
     /// the one or the other.
     ///
     /// # Errors
     /// `Corrupt`, and the store's: the state is as before.
-    pub(super) fn install_snapshot(&self, applied: LogIndex, name: &[u8], ids_above: u64) -> Result<(), Fault> {
+    pub(super) fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
         // One after the other: all inodes count as first.
         let part = |part: LoadPart| move |load: &mut LoadVersion<'_>| self.versions.load_snapshot(&part, load);
         let first = LoadedState::default().load(part(LoadPart::First(vec![INODES + 1])))?;
         let apart = load_apart(part(LoadPart::Apart(vec![INODES + 1])))?;
         let LoadedState { namespace: mut other, control } = first.take_apart(apart).load(part(LoadPart::Last))?;
-        other.skip_ids(InodeId(ids_above));
         self.checkpoints.remove_all();
         let mut namespace = self.namespace.write();
         self.versions.install_snapshot(applied, name)?;

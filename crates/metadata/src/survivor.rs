@@ -37,7 +37,7 @@ impl SurvivorStore {
                 let name = MetalogState::decode(bytes.as_slice()).map_err(|error| {
                     Fault::new(Reason::Corrupt, format!("the name of the state received last cannot be read: {error}"))
                 })?;
-                Some(codec::state_from_wire(&name).0)
+                Some(codec::state_from_wire(&name))
             }
             None => None,
         };
@@ -50,6 +50,7 @@ impl SurvivorStore {
             stamp_bound: Hlc::ZERO,
             applied: versions.applied()?,
             installed,
+            data_end: None,
         }))
     }
 }
@@ -60,7 +61,7 @@ impl SurvivorJournal {
     /// # Errors
     /// `Corrupt` if something that was on stable storage is lost, or the journal never began; the disk's.
     pub fn read(disk: &Arc<dyn Disk>, identity: &Identity, store: &SurvivorStore) -> Result<SurvivorJournal, Fault> {
-        let segment_bytes = frieze_metalog::MetalogSettings::default().segment_bytes.min(identity.segment_bytes / 4);
+        let segment_bytes = MemberSettings::default().segment_bytes.min(identity.segment_bytes / 4);
         let settings = MemberSettings { segment_bytes, ..MemberSettings::default() };
         let mut files = SegmentFiles::new(disk.clone(), SEGMENT_PREFIX);
         let survivor = Survivor::read(&settings, &store.0, &mut files)?;

@@ -3,4 +3,5 @@
 pub(crate) mod fixture;
 mod questions;
 mod raft;
+mod restart;
 mod single;

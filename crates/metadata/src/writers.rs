@@ -132,7 +132,7 @@ impl Metadata {
     /// declared this when it was opened: so the next leader knows of it.
     pub fn may_keep(&self, id: SessionId) -> bool {
         let declared = || self.state.read().session(id).is_some_and(|session| session.keeps);
-        self.raft.get().is_none_or(|raft| raft.leads() && declared())
+        !self.is_member() || (self.leads() && declared())
     }
 
     /// The open sessions.

@@ -13,10 +13,10 @@ pub enum Error {
     BatchTooLarge {
         /// Its length in bytes.
         len: u64,
-        /// [`crate::MetalogSettings::body_bytes_max`].
+        /// [`crate::MemberSettings::body_bytes_max`].
         max: u64,
     },
-    /// A limit of [`crate::MetalogSettings`] is reached.
+    /// A limit of [`crate::MemberSettings`] is reached.
     #[error("too many {what}: {max} at most; send again later")]
     Overloaded {
         /// What there are too many of.
@@ -32,7 +32,7 @@ pub enum Error {
         /// The reading here.
         clock: Hlc,
     },
-    /// An entry, or one before it, could not be appended.
+    /// A record could not be written: the entries in it were never proposed.
     #[error("the change could not be written to the metalog: {}", reason.words())]
     AppendFailed {
         /// From the driver.
@@ -78,7 +78,7 @@ pub enum Error {
     },
     /// What was on stable storage cannot be read.
     #[error(
-        "metalog segment {segment} is damaged at byte {offset}: entry {index} was on stable storage and fails its \
+        "metalog segment {segment} is damaged at byte {offset}: record {record} was on stable storage and fails its \
          checksum"
     )]
     Damaged {
@@ -86,8 +86,8 @@ pub enum Error {
         segment: SegmentId,
         /// Where in it.
         offset: u64,
-        /// The entry expected there.
-        index: LogIndex,
+        /// The record expected there.
+        record: LogIndex,
     },
     /// A file is shorter than it was made.
     #[error("metalog segment {segment} has {found} bytes and was made with {expected}: it has been truncated")]
@@ -99,13 +99,13 @@ pub enum Error {
         /// What its header says.
         expected: u64,
     },
-    /// An entry on stable storage names data that the data log no longer has.
+    /// A record on stable storage names data that the data log no longer has.
     #[error(
-        "metalog entry {index} was on stable storage and names data up to {needed}, but the data log ends at {found}"
+        "metalog record {record} was on stable storage and names data up to {needed}, but the data log ends at {found}"
     )]
     DataMissing {
-        /// The entry.
-        index: LogIndex,
+        /// The record.
+        record: LogIndex,
         /// End of the data it names.
         needed: DataEnd,
         /// Where the data log ends.

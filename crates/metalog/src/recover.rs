@@ -1,15 +1,14 @@
-//! From the bytes of a directory back to the log: the entries that count, and what has to be mended before it goes on.
+//! From the bytes of a directory back to the segments of a journal: the records that count, and what has to be mended
+//! before it goes on.
 
 use frieze_base::{Fault, LogIndex, SegmentId, crc32c};
-use frieze_hlc::Hlc;
 
 use crate::error::Error;
 use crate::format::{
-    self, ENTRY_HEADER_BYTES, EntryHeader, FORMAT_VERSION, JournalHeader, SEGMENT_HEADER_BYTES, SegmentStart,
+    self, FORMAT_VERSION, JournalHeader, JournalRecordHeader, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentStart,
 };
-use crate::log::{LogTail, Metalog, NeededSegment, Spare};
-use crate::message::{DataEnd, LogEntry};
-use crate::settings::MetalogSettings;
+use crate::message::DataEnd;
+use crate::segment_log::{LogTail, NeededSegment, SegmentLog, SegmentSettings, Spare};
 
 /// Where recovery reads.
 pub trait SegmentSource {
@@ -26,35 +25,44 @@ pub trait SegmentSource {
     fn read(&mut self, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
 }
 
-/// What recovery starts from.
+/// Data that a record names and the data log does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecoverFrom {
-    /// Last entry whose effects the store holds durably; 0 for none.
-    pub applied: LogIndex,
-    /// Where the data log ends after its own recovery.
-    pub data_end: DataEnd,
+pub(crate) struct MissingData {
+    /// Where the data log ended when the record was written.
+    pub(crate) needed: DataEnd,
+    /// Where it ends after its own recovery.
+    pub(crate) found: DataEnd,
+}
+
+/// A record of a recovered log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FoundRecord {
+    pub(crate) number: LogIndex,
+    /// Where the data log ended when it was appended.
+    pub(crate) data_end: DataEnd,
+    pub(crate) body: Vec<u8>,
 }
 
 /// A recovered log.
 #[derive(Debug)]
-pub struct RecoveredMetalog {
+pub(crate) struct RecoveredSegments {
     /// The log, ready to go on.
-    pub log: Metalog,
+    pub(crate) log: SegmentLog,
     /// What was found.
-    pub report: MetalogReport,
+    pub(crate) report: MetalogReport,
     /// What the driver does, in order, and syncs (files and directory) before the log is used: what was cut must not
     /// come back after the next crash.
-    pub mend: Vec<Mend>,
+    pub(crate) mend: Vec<Mend>,
 }
 
 /// What recovery found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetalogReport {
-    /// Entries given to the visitor.
-    pub entries: u64,
-    /// Last entry of the log.
+    /// Records that were read.
+    pub records: u64,
+    /// The last record.
     pub last: LogIndex,
-    /// Where something that looks like an entry was left out, if anything was.
+    /// Where something that looks like a record was left out, if anything was.
     pub cut: Option<MetalogCut>,
 }
 
@@ -65,8 +73,8 @@ pub struct MetalogCut {
     pub segment: SegmentId,
     /// Where in it.
     pub offset: u64,
-    /// The entry that would have been there.
-    pub index: LogIndex,
+    /// The record that would have been there.
+    pub record: LogIndex,
     /// Why.
     pub why: MetalogCutReason,
 }
@@ -74,9 +82,9 @@ pub struct MetalogCut {
 /// Why the log was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetalogCutReason {
-    /// The entry is not whole: the crash came before its flush.
+    /// The record is not whole: the crash came before its flush.
     Torn,
-    /// The entry names data that the crash lost: a name is never there without the bytes written before it.
+    /// The record names data that the crash lost: a name is never there without the bytes written before it.
     BeyondData,
 }
 
@@ -99,52 +107,55 @@ pub enum Mend {
     },
 }
 
-impl Metalog {
-    /// Recovers the log from its files: a prefix of what was proposed, holding everything that was durable. Gives the
-    /// entries after `from.applied` to `visit`, in order.
+impl SegmentLog {
+    /// Recovers the log from its files: a prefix of what was appended, holding everything that was durable. Gives the
+    /// records after `known` to `visit`, in order.
     ///
-    /// The log ends at the first entry that is not whole, or that names data beyond `from.data_end`. A file may hold
+    /// The log ends at the first record that is not whole, or that names data which `visit` misses. A file may hold
     /// anything from an earlier use.
     ///
     /// # Errors
-    /// `Missing` or `NoSegment` if the log does not reach back to the store; `Damaged`, `Truncated` or `DataMissing` if
+    /// `Missing` or `NoSegment` if the log does not reach back to `known`; `Damaged`, `Truncated` or `DataMissing` if
     /// something that was on stable storage is lost; `WrongVersion`: do not serve, and leave the files as they are.
     /// `Source`: a file cannot be read.
-    pub fn recover(
-        settings: MetalogSettings,
-        from: RecoverFrom,
+    pub(crate) fn recover(
+        settings: SegmentSettings,
+        known: LogIndex,
         source: &mut dyn SegmentSource,
-        visit: &mut dyn FnMut(LogEntry),
-    ) -> Result<RecoveredMetalog, Error> {
+        visit: &mut dyn FnMut(FoundRecord) -> Result<(), MissingData>,
+    ) -> Result<RecoveredSegments, Error> {
         let files = JournalFiles::read(source)?;
-        let mut log = Metalog::new(settings);
+        let mut log = SegmentLog::new(settings);
         log.next_segment = SegmentId(files.all.last().map_or(0, |file| file.segment.0) + 1);
-        let Some(start) = files.start(from.applied) else {
-            files.check_never_flushed(source, from.applied)?;
+        let Some(start) = files.start(known) else {
+            files.check_never_flushed(source, known)?;
             let mend = files.all.iter().map(|file| Mend::Remove { segment: file.segment }).collect();
-            let report = MetalogReport { entries: 0, last: LogIndex(0), cut: None };
-            return Ok(RecoveredMetalog { log, report, mend });
+            let report = MetalogReport { records: 0, last: LogIndex(0), cut: None };
+            return Ok(RecoveredSegments { log, report, mend });
         };
 
-        let mut walk = LogWalk::new(from, files.all[start]);
+        let mut walk = LogWalk::new(known, files.all[start]);
         let mut bytes = files.load(source, walk.segment)?;
-        log.held.push_back(walk.needed_segment(&files));
+        log.needed.push_back(walk.needed_segment(&files));
         let why = loop {
             match walk.next(&bytes) {
-                WalkStep::Entry(entry) => {
-                    if entry.index > from.applied {
-                        walk.entries += 1;
-                        visit(entry);
+                WalkStep::Record(record, place) => {
+                    if record.number > known {
+                        if let Err(missing) = visit(record) {
+                            break Some((MetalogCutReason::BeyondData, missing));
+                        }
+                        walk.records += 1;
                     }
+                    walk.advance(place);
                 }
-                WalkStep::BeyondData(needed) => break Some((MetalogCutReason::BeyondData, needed)),
                 WalkStep::Nothing { torn } => {
                     let Some(next) = files.following(&walk) else {
-                        break torn.then_some((MetalogCutReason::Torn, DataEnd::default()));
+                        let missing = MissingData { needed: DataEnd::default(), found: DataEnd::default() };
+                        break torn.then_some((MetalogCutReason::Torn, missing));
                     };
                     walk.enter(next);
                     bytes = files.load(source, walk.segment)?;
-                    log.held.push_back(walk.needed_segment(&files));
+                    log.needed.push_back(walk.needed_segment(&files));
                 }
             }
         };
@@ -159,18 +170,20 @@ impl Metalog {
         }
         mend.extend(left.later.into_iter().map(|segment| Mend::Remove { segment }));
 
-        let last = LogIndex(walk.next_index.0 - 1);
-        log.term = walk.term + 1;
+        let last = LogIndex(walk.next_number.0 - 1);
         log.last = last;
-        log.committed = last;
-        log.durable = from.applied.min(last);
-        log.newest = walk.newest;
+        log.written = last;
+        log.durable = known.min(last);
         log.tail = Some(LogTail { segment: walk.segment, bytes: file_bytes, offset: walk.offset, link: walk.link });
         let before = files.all[..start].iter();
         log.spare.extend(before.map(|file| Spare { segment: file.segment, bytes: file.bytes }));
-        let cut =
-            why.map(|(why, _)| MetalogCut { segment: walk.segment, offset: walk.offset, index: walk.next_index, why });
-        Ok(RecoveredMetalog { log, report: MetalogReport { entries: walk.entries, last, cut }, mend })
+        let cut = why.map(|(why, _)| MetalogCut {
+            segment: walk.segment,
+            offset: walk.offset,
+            record: walk.next_number,
+            why,
+        });
+        Ok(RecoveredSegments { log, report: MetalogReport { records: walk.records, last, cut }, mend })
     }
 }
 
@@ -191,7 +204,7 @@ struct JournalFiles {
 /// What lies beyond the end of the log.
 #[derive(Debug, Default)]
 struct BeyondEnd {
-    /// The last segment still holds entries of its own after the end.
+    /// The last segment still holds records of its own after the end.
     in_segment: bool,
     /// Bytes in the place of the next header, if anything is in it. What a loss of power left of a header begins as the
     /// next one may: of that a later loss may leave just the beginning, and what was cut would be whole again.
@@ -226,34 +239,34 @@ impl JournalFiles {
         Ok(JournalFiles { all })
     }
 
-    /// The place of the segment that holds the first entry after `applied`, or will: the newest that begins no later.
-    fn start(&self, applied: LogIndex) -> Option<usize> {
-        self.all.iter().rposition(|file| file.header.is_some_and(|header| header.first.0 <= applied.0 + 1))
+    /// The place of the segment that holds the first record after `known`, or will: the newest that begins no later.
+    fn start(&self, known: LogIndex) -> Option<usize> {
+        self.all.iter().rposition(|file| file.header.is_some_and(|header| header.first.0 <= known.0 + 1))
     }
 
     /// There is nothing to start from. That is right only if the crash came before the first flush.
-    fn check_never_flushed(&self, source: &mut dyn SegmentSource, applied: LogIndex) -> Result<(), Error> {
-        if applied > LogIndex(0) && self.all.is_empty() {
-            return Err(Error::NoSegment { applied });
+    fn check_never_flushed(&self, source: &mut dyn SegmentSource, known: LogIndex) -> Result<(), Error> {
+        if known > LogIndex(0) && self.all.is_empty() {
+            return Err(Error::NoSegment { applied: known });
         }
         let mut left = BeyondEnd::default();
         for file in &self.all {
             left.see_file(source, self, file)?;
         }
-        if applied == LogIndex(0) && left.durable == LogIndex(0) {
+        if known == LogIndex(0) && left.durable == LogIndex(0) {
             return Ok(());
         }
         let first = self.all.iter().find_map(|file| file.header).map(|header| header.first);
         Err(match first {
-            Some(first) => Error::Missing { applied, found: LogIndex(first.0 - 1) },
-            None => Error::Damaged { segment: self.all[0].segment, offset: 0, index: LogIndex(applied.0 + 1) },
+            Some(first) => Error::Missing { applied: known, found: LogIndex(first.0 - 1) },
+            None => Error::Damaged { segment: self.all[0].segment, offset: 0, record: LogIndex(known.0 + 1) },
         })
     }
 
     /// The segment that goes on where the walk has come to. Of several (a roll that failed and was done again) the
     /// newest.
     fn following(&self, walk: &LogWalk) -> Option<JournalFile> {
-        let follows = |header: JournalHeader| header.first == walk.next_index && header.link == walk.link;
+        let follows = |header: JournalHeader| header.first == walk.next_number && header.link == walk.link;
         let later = self.all.iter().rev().take_while(|file| file.segment > walk.segment);
         later.copied().find(|file| file.header.is_some_and(follows))
     }
@@ -271,7 +284,7 @@ impl JournalFiles {
         let mut left = BeyondEnd::default();
         left.in_segment = left.see(bytes, walk.offset, walk.segment);
         let rest = bytes.get(walk.offset as usize..).unwrap_or_default();
-        let next = &rest[..rest.len().min(ENTRY_HEADER_BYTES)];
+        let next = &rest[..rest.len().min(RECORD_HEADER_BYTES)];
         left.remnant_bytes = if next.iter().any(|byte| *byte != 0) { next.len() as u64 } else { 0 };
         for file in self.all.iter().filter(|file| file.segment > walk.segment) {
             left.see_file(source, self, file)?;
@@ -294,16 +307,16 @@ impl BeyondEnd {
         Ok(())
     }
 
-    /// Takes in the entries of `segment` from `offset` on; true if there are any.
+    /// Takes in the records of `segment` from `offset` on; true if there are any.
     fn see(&mut self, bytes: &[u8], offset: u64, segment: SegmentId) -> bool {
         let mut any = false;
         let mut from = offset as usize;
         while from < bytes.len() {
-            // Most of a segment was never written, and an entry begins with bytes that are not zero.
+            // Most of a segment was never written, and a record begins with bytes that are not zero.
             let upto = (from + EMPTY.len()).min(bytes.len());
             if bytes[from..upto] != EMPTY[..upto - from] {
                 let places = (from..upto).step_by(format::ALIGNMENT);
-                for header in places.filter_map(|place| EntryHeader::decode(&bytes[place..], segment)) {
+                for header in places.filter_map(|place| JournalRecordHeader::decode(&bytes[place..], segment)) {
                     self.durable = self.durable.max(header.durable);
                     any = true;
                 }
@@ -319,37 +332,33 @@ static EMPTY: [u8; 4096] = [0; 4096];
 
 /// A walk along the log.
 struct LogWalk {
-    from: RecoverFrom,
+    /// Records up to here are known.
+    known: LogIndex,
     segment: SegmentId,
     offset: u64,
-    /// The entry expected at `offset`.
-    next_index: LogIndex,
+    /// The record expected at `offset`.
+    next_number: LogIndex,
     /// Checksum of the header before it.
     link: u32,
-    term: u64,
-    newest: Hlc,
-    entries: u64,
+    records: u64,
 }
 
 /// What lies at the walk's place.
 enum WalkStep {
-    Entry(LogEntry),
-    BeyondData(DataEnd),
+    Record(FoundRecord, JournalPlace),
     Nothing { torn: bool },
 }
 
+/// What the walk needs of a record to go on behind it.
+struct JournalPlace {
+    header: JournalRecordHeader,
+    link: u32,
+}
+
 impl LogWalk {
-    fn new(from: RecoverFrom, file: JournalFile) -> LogWalk {
-        let mut walk = LogWalk {
-            from,
-            segment: file.segment,
-            offset: 0,
-            next_index: LogIndex(0),
-            link: 0,
-            term: 0,
-            newest: Hlc::ZERO,
-            entries: 0,
-        };
+    fn new(known: LogIndex, file: JournalFile) -> LogWalk {
+        let mut walk =
+            LogWalk { known, segment: file.segment, offset: 0, next_number: LogIndex(0), link: 0, records: 0 };
         walk.enter(file);
         walk
     }
@@ -359,62 +368,53 @@ impl LogWalk {
         let header = file.header.expect("only a segment that was begun is entered");
         self.segment = file.segment;
         self.offset = SEGMENT_HEADER_BYTES as u64;
-        self.next_index = header.first;
+        self.next_number = header.first;
         self.link = format::link_of(&header.encode());
-        self.term = self.term.max(header.term);
-        self.newest = self.newest.max(header.stamp);
     }
 
-    /// The entry at the walk's place, and one step on; or why there is none.
-    fn next(&mut self, bytes: &[u8]) -> WalkStep {
+    /// The record at the walk's place; or why there is none.
+    fn next(&self, bytes: &[u8]) -> WalkStep {
         let rest = bytes.get(self.offset as usize..).unwrap_or_default();
-        let expected = |header: &EntryHeader| header.index == self.next_index && header.link == self.link;
-        let Some(header) = EntryHeader::decode(rest, self.segment).filter(expected) else {
+        let expected = |header: &JournalRecordHeader| header.number == self.next_number && header.link == self.link;
+        let Some(header) = JournalRecordHeader::decode(rest, self.segment).filter(expected) else {
             return WalkStep::Nothing { torn: false };
         };
-        let body = rest.get(ENTRY_HEADER_BYTES..ENTRY_HEADER_BYTES + header.body_len as usize);
+        let body = rest.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + header.body_len as usize);
         // What the store holds already is passed over by its header alone.
-        let needed = header.index > self.from.applied;
+        let needed = header.number > self.known;
         let body = match body {
             Some(body) if !needed || crc32c(body) == header.body_crc => body,
             _ => return WalkStep::Nothing { torn: true },
         };
-        if needed && header.data_end > self.from.data_end {
-            return WalkStep::BeyondData(header.data_end);
-        }
-        self.link = format::link_of(&rest[..ENTRY_HEADER_BYTES]);
-        self.offset += header.size() as u64;
-        self.next_index = LogIndex(header.index.0 + 1);
-        self.term = self.term.max(header.term);
-        self.newest = self.newest.max(header.last_stamp());
-        WalkStep::Entry(LogEntry {
-            index: header.index,
-            term: header.term,
-            stamp: header.stamp,
-            count: header.count,
-            data_end: header.data_end,
-            body: body.to_vec(),
-        })
+        let record = FoundRecord { number: header.number, data_end: header.data_end, body: body.to_vec() };
+        WalkStep::Record(record, JournalPlace { header, link: format::link_of(&rest[..RECORD_HEADER_BYTES]) })
     }
 
-    /// What a crash takes was promised to no client. An entry that the store, or a later entry, says was durable was:
+    /// One step on, behind the record at `place`.
+    fn advance(&mut self, JournalPlace { header, link }: JournalPlace) {
+        self.link = link;
+        self.offset += header.size() as u64;
+        self.next_number = LogIndex(header.number.0 + 1);
+    }
+
+    /// What a crash takes was promised to no client. A record that a later one says was durable was:
     /// then this is not the end of the log but damage.
-    fn check_undamaged(&self, claimed: LogIndex, why: Option<(MetalogCutReason, DataEnd)>) -> Result<(), Error> {
-        let index = self.next_index;
-        if index > claimed.max(self.from.applied) {
+    fn check_undamaged(&self, claimed: LogIndex, why: Option<(MetalogCutReason, MissingData)>) -> Result<(), Error> {
+        let record = self.next_number;
+        if record > claimed.max(self.known) {
             return Ok(());
         }
         Err(match why {
-            Some((MetalogCutReason::BeyondData, needed)) => {
-                Error::DataMissing { index, needed, found: self.from.data_end }
+            Some((MetalogCutReason::BeyondData, MissingData { needed, found })) => {
+                Error::DataMissing { record, needed, found }
             }
-            _ => Error::Damaged { segment: self.segment, offset: self.offset, index },
+            _ => Error::Damaged { segment: self.segment, offset: self.offset, record },
         })
     }
 
     fn needed_segment(&self, files: &JournalFiles) -> NeededSegment {
         let file = files.all.iter().find(|file| file.segment == self.segment).expect("the walk stays on files");
-        NeededSegment { segment: self.segment, bytes: file.bytes, first: self.next_index }
+        NeededSegment { segment: self.segment, bytes: file.bytes, first: self.next_number }
     }
 }
 

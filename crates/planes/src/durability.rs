@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use frieze_base::{Fault, LogIndex, MonoTime};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, RwLock, levels};
-use frieze_metadata::{FlushMark, Metadata};
+use frieze_metadata::Metadata;
 use frieze_replication::DataPlane;
 use frieze_storage::{NodeClock, Ticket};
 
@@ -126,7 +126,7 @@ impl Durability {
     /// flushed since. To be called when the metalog says that more is durable.
     pub fn reply_durable(&self, meta: &Metadata) {
         let flushed = self.durable.lock().ticket;
-        let reached = meta.durable_upto(&FlushMark::of(flushed.meta));
+        let reached = meta.durable_upto();
         let is_covered =
             |(ticket, _): &mut (Ticket, DurableReply)| ticket.data <= flushed.data && ticket.meta <= reached;
         let covered: Vec<_> = self.waiters.lock().extract_if(.., is_covered).collect();
@@ -207,7 +207,7 @@ impl Durability {
             self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spares()).err();
         data.device().keep_young(end);
         clock.look(stamp, Ticket { data: end, meta: index })?;
-        Ok(Ticket { data: end, meta: meta.durable_upto(&mark) })
+        Ok(Ticket { data: end, meta: meta.durable_upto() })
     }
 
     /// Says to the store how far the metalog is durable, and cuts the metalog as far as the tables of the store are

@@ -91,7 +91,8 @@ impl Planes {
         let now = self.clock.newest();
         // In a cluster each closed timestamp is an entry of the log: only while there are writes.
         let writing = !self.meta.is_member() || self.data.device().dirty_bytes() > 0;
-        if writing && now > self.meta.closed() && self.meta.promise(now) {
+        // A change of names closes its own stamp for names, and nothing for bytes.
+        if writing && now > self.meta.closed().min(self.data.closed()) && self.meta.promise(now) {
             // For the chains whose head is here; the other members follow theirs.
             self.data.promise(now)?;
         }

@@ -11,13 +11,12 @@ use frieze_base::{ChunkId, Fault, InodeId, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
 use frieze_hlc::{ClockSettings, Hlc, HlcClock, format_instant};
 use frieze_metadata::{Metadata, MetadataHost, NameVersions, RecoverUpto, VersionStore};
-use frieze_metalog::{DataEnd, MetalogSettings};
+use frieze_metalog::{DataEnd, MemberSettings};
 use frieze_multilog::{LogSettings, RecoveredItem};
 use frieze_net::PeersCell;
 use frieze_replication::{self as data, ClosedRecord, ConfigStore, DataPlane};
 use frieze_storage::{
-    Budget, Device, FORMAT_VERSION, Identity, IdentityStore, ImageBudget, MetalogRole, NodeClock, RecoveryLimits,
-    STATE_FILE, Ticket,
+    Budget, Device, FORMAT_VERSION, Identity, IdentityStore, ImageBudget, NodeClock, RecoveryLimits, STATE_FILE, Ticket,
 };
 
 use crate::durability::Durability;
@@ -114,7 +113,7 @@ impl Planes {
         // If a chain of several members lacks records here, other members may have them: that is unknown until it runs
         // again.
         let shared = chains.iter().filter(|replica| roles.epoch(replica.chain()).is_some());
-        let is_shared = !roles.is_empty() || identity.has_joined();
+        let is_shared = !roles.is_empty() || identity.has_joined;
         if went_down {
             let frontier = Hlc(identity.frontier);
             let whole = |last: Hlc| if settings.serve_damaged { frontier } else { frontier.max(last) };
@@ -135,8 +134,7 @@ impl Planes {
                 // frontier. Each is whole up to its last record, too, unless damage is to be served.
                 let frontier = Hlc(identity.frontier);
                 let whole = if settings.serve_damaged { frontier } else { frontier.max(newest_whole) };
-                identity.inode_floor = identity.inode_bound;
-                identity.is_returning = identity.standing() != MetalogRole::Alone;
+                identity.is_returning = true;
                 let (from, to) = (format_instant(whole), format_instant(bound));
                 if is_shared {
                     notes.push(format!(
@@ -160,7 +158,7 @@ impl Planes {
             boot.clone_into(&mut identity.boot);
             identity.clock_bound = bound.0;
         })?;
-        meta.load_id_bounds();
+        meta.begin()?;
         let last_request = u64::from_le_bytes(entropy[32..40].try_into().expect("eight bytes"));
         let open = OpenRequests::new(last_request, clock.clone(), meta.idle().clone());
         let planes = Planes {
@@ -288,14 +286,18 @@ impl Recovery<'_> {
             wake: self.wake.clone(),
             lease: self.settings.lease,
             // If there is little room for one log there is little for the other.
-            segment_bytes: MetalogSettings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
+            segment_bytes: MemberSettings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
         };
         let (meta, cuts) = Metadata::recover(
             host,
             NameVersions::open(store)?,
-            DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
-            // Cutting records off on purpose may cut off entries with them.
-            &RecoverUpto { durable: durable.meta, is_cut: upto != Hlc::MAX, serve_damaged },
+            &RecoverUpto {
+                data_end: DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
+                durable: durable.meta,
+                // Cutting records off on purpose may cut off entries with them.
+                is_cut: upto != Hlc::MAX,
+                serve_damaged,
+            },
         )?;
         notes.extend(cuts);
         let newest_record = recovered.newest;

@@ -54,7 +54,7 @@ impl ServerBreak {
     /// Every one, for the test of the tester.
     pub const ALL: &'static [ServerBreak] = &[
         ServerBreak::SyncLies("seg-"),
-        ServerBreak::SyncLies("meta-"),
+        ServerBreak::SyncLies("raft-"),
         ServerBreak::SyncLies("state"),
         ServerBreak::SyncLies("dir"),
         ServerBreak::StoreForgets,

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use frieze_base::{Fault, LogIndex, Rng, SegmentId};
+use frieze_base::{Fault, Rng, SegmentId};
 use frieze_disk::{CrashKind, Disk, DiskFile, SimDisk, SimTime};
 use frieze_hlc::Hlc;
-use frieze_metalog::{DataEnd, Metalog, RecoverFrom, SegmentSource};
+use frieze_metalog::{MemberSettings, SegmentSource, read_batches};
 use frieze_node::{Conn, ProcessStats, Responder, Scratch, Seams, ServerParts, Settings};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Hello, Reply, Request, RequestBody, Status, StatusReply};
@@ -340,21 +340,24 @@ impl Machine {
         probe.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// The entries with transactions in the journal of the metalog on the disk, and the entry up to which they count no
+    /// more; `None` if it cannot be read.
+    pub(crate) fn journal(&self) -> Option<(u64, LoggedBatches)> {
+        let mut source = LogFiles { disk: &self.disk, files: BTreeMap::new() };
+        let (base, entries) = read_batches(&MemberSettings::default(), &mut source).ok()?;
+        let mut found = BTreeMap::new();
+        for entry in entries {
+            let batch = Batch::decode(entry.body.as_slice()).ok()?;
+            if !batch.transactions.is_empty() {
+                found.insert(entry.index.0, (entry.stamp, batch));
+            }
+        }
+        Some((base.0, found))
+    }
+
     /// An entry of the log of metadata, read from the disk, and its stamp; `None` if it is not there or cannot be read.
     pub(crate) fn logged(&self, index: u64) -> Option<(Hlc, Batch)> {
-        let mut found = None;
-        let all = RecoverFrom {
-            applied: LogIndex(index - 1),
-            data_end: DataEnd { segment: SegmentId(u64::MAX), offset: u64::MAX },
-        };
-        let mut source = LogFiles { disk: &self.disk, files: BTreeMap::new() };
-        Metalog::recover(frieze_metalog::MetalogSettings::default(), all, &mut source, &mut |entry| {
-            if entry.index == LogIndex(index) {
-                found = Batch::decode(entry.body.as_slice()).ok().map(|batch| (entry.stamp, batch));
-            }
-        })
-        .ok()?;
-        found
+        self.journal()?.1.remove(&index)
     }
 
     pub(crate) fn marks(&mut self) -> Marks {
@@ -368,6 +371,9 @@ impl Machine {
     }
 }
 
+/// Entries with transactions and their stamps, by their place in the log.
+pub(crate) type LoggedBatches = BTreeMap<u64, (Hlc, Batch)>;
+
 /// The segments of the log of metadata as they lie on the disk.
 struct LogFiles<'a> {
     disk: &'a SimDisk,
@@ -378,7 +384,7 @@ impl SegmentSource for LogFiles<'_> {
     fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault> {
         let mut found = Vec::new();
         for name in self.disk.list()? {
-            let id = name.strip_prefix("meta-").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+            let id = name.strip_prefix("raft-").and_then(|hex| u64::from_str_radix(hex, 16).ok());
             if let Some(id) = id.map(SegmentId) {
                 let file = self.disk.open(&name)?;
                 found.push((id, file.len()?));

@@ -24,7 +24,7 @@ use liveness::Liveness;
 
 use crate::exchange::{ClientRequest, ConnId, MachineResponse};
 use crate::journal::{Act, Effect, Journal, LogPlace};
-use crate::machine::{Hardware, Machine};
+use crate::machine::{Hardware, Machine, Marks};
 use crate::model::{Model, RequestEffect};
 use crate::past_answers::PastAnswers;
 use crate::trace::Trace;
@@ -100,6 +100,8 @@ pub(crate) struct Witness {
     made: BTreeSet<u64>,
     /// The next may leave some out: power was lost.
     skips_ids: bool,
+    /// A loss of power may not have been declared yet: a server without a trusted clock does it with its first change.
+    owes_loss: bool,
     next_conn: u64,
 }
 
@@ -129,6 +131,7 @@ impl Witness {
             newest_seq: BTreeMap::new(),
             made: BTreeSet::new(),
             skips_ids: false,
+            owes_loss: false,
             next_conn: 0,
         }
     }
@@ -166,6 +169,7 @@ impl Witness {
         self.notice_session(conn, &ask);
         let newest = self.newest_seq.entry(ask.header.session.0).or_default();
         *newest = ask.header.seq.0.max(*newest);
+        let (before, after) = self.without_loss(before, after);
         let expect = self.account(&ask, before, after)?;
         let key = (conn, ask.header.request_id);
         self.asked.entry(key).or_default().push_back(WitnessedRequest { ask, expect });
@@ -215,6 +219,7 @@ impl Witness {
         let after = self.machine.marks();
         self.fenced = before.fenced || after.fenced;
         self.trace.line(|| format!("tend {result:?}, give back {given_back:?}, shelve {shelved:?}, image {imaged:?}"));
+        let (before, after) = self.without_loss(before, after);
         let ended = (after.index - before.index) as usize;
         // A server without a trusted clock stamps nothing: it ends them later. One whose machine stopped meanwhile
         // skips those that it cannot end, and cannot be asked any more.
@@ -248,6 +253,21 @@ impl Witness {
         self.excuse("moving the index to the disk", shelved)?;
         self.excuse("making images", imaged)?;
         self.judge_answers(None)
+    }
+
+    /// The same marks without the entry that declares a loss of power, if it is among the entries between them.
+    fn without_loss(&mut self, before: Marks, after: Marks) -> (Marks, Marks) {
+        if !self.owes_loss || after.index == before.index {
+            return (before, after);
+        }
+        self.owes_loss = self.machine.is_dying();
+        let first = Marks { index: before.index + 1, ..before };
+        match self.machine.journal() {
+            Some((_, entries)) if entries.contains_key(&first.index) => (before, after),
+            // Whether the one entry is that one is not known: the request is in doubt.
+            None if after.index == first.index => (before, Marks { index: before.index, ..after }),
+            _ => (first, after),
+        }
     }
 
     fn end_of(&self, index: u64, stamp: Hlc, session: u64) -> Effect {

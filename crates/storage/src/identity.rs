@@ -25,11 +25,14 @@ const KNOWN_FIRST_BYTES_MAX: usize = 512;
 /// The stored record.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Identity {
-    /// Format that builds from before the first release wrote here; 0 in a directory of this build.
+    /// Format that builds from before the first format wrote here; 0 in a directory of this build.
     #[prost(uint32, tag = "1")]
     pub unreleased_format: u32,
-    /// Format of everything in the directory.
+    /// Format that builds wrote here in which a lone server had a metalog of its own; 0 in a directory of this build.
     #[prost(uint32, tag = "19")]
+    pub lone_log_format: u32,
+    /// Format of everything in the directory.
+    #[prost(uint32, tag = "20")]
     pub format_version: u32,
     /// Cluster id, 16 bytes big-endian.
     #[prost(bytes = "vec", tag = "2")]
@@ -64,12 +67,6 @@ pub struct Identity {
     /// Count of chains that chunks are spread over.
     #[prost(uint32, tag = "12")]
     pub chain_count: u32,
-    /// Upper bound of every inode number so far.
-    #[prost(uint64, tag = "13")]
-    pub inode_bound: u64,
-    /// The bound at the last power loss: numbers up to it may belong to inodes that the loss removed.
-    #[prost(uint64, tag = "14")]
-    pub inode_floor: u64,
     /// The device log was on stable storage up to this byte of this segment when this was written.
     #[prost(uint64, tag = "15")]
     pub durable_segment: u64,
@@ -89,10 +86,10 @@ pub struct Identity {
     /// Role of the server in the metalog.
     #[prost(enumeration = "MetalogRole", tag = "30")]
     pub standing: i32,
-    /// For a founder of a metalog: inode numbers up to it are skipped.
-    #[prost(uint64, tag = "31")]
-    pub ids_above: u64,
-    /// For a member of a metalog: a loss of power took what it had in memory, and it is not up to date since.
+    /// The server joined others: its data came from other members, which have it. False: it began alone.
+    #[prost(bool, tag = "31")]
+    pub has_joined: bool,
+    /// A loss of power took what it had in memory, and it is not up to date since.
     #[prost(bool, tag = "33")]
     pub is_returning: bool,
     /// Number of the process: rises with each start.
@@ -117,7 +114,7 @@ pub struct Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum MetalogRole {
-    /// It has a metalog of its own.
+    /// It is the only member of its metalog, and no other may become one.
     Alone = 0,
     /// It waits to be added, and may not have started its journal.
     Joining = 1,
@@ -152,14 +149,14 @@ impl Identity {
         let Some(bytes) = file.read() else { return Ok(None) };
         let identity = Identity::decode(bytes.as_slice())
             .map_err(|error| Fault::new(Reason::Corrupt, format!("the {STATE_FILE} file is malformed: {error}")))?;
-        if identity.unreleased_format != 0 {
+        let older = identity.unreleased_format.max(identity.lone_log_format);
+        if older != 0 {
             return Err(Fault::new(
                 Reason::WrongVersion,
                 format!(
-                    "the data directory was made by an older, unreleased build of frieze (format {} of that time), \
-                     which this one does not read: serve it with the build that made it, and copy what it holds into a \
-                     new directory",
-                    identity.unreleased_format
+                    "the data directory was made by an older, unreleased build of frieze (format {older} of that \
+                     time), which this one does not read: serve it with the build that made it, and copy what it holds \
+                     into a new directory"
                 ),
             ));
         }
@@ -187,11 +184,6 @@ impl Identity {
     /// The node.
     pub fn node_id(&self) -> NodeId {
         NodeId(self.node)
-    }
-
-    /// True if the server was never alone: its data came from other members, which have it.
-    pub fn has_joined(&self) -> bool {
-        self.standing() != MetalogRole::Alone && self.ids_above == 0
     }
 
     /// Stores the first of `known`.
@@ -325,13 +317,11 @@ mod tests {
             last_whole: u64::MAX,
             segment_bytes: u64::MAX,
             chain_count: u32::MAX,
-            inode_bound: u64::MAX,
-            inode_floor: u64::MAX,
             durable_segment: u64::MAX,
             durable_offset: u64::MAX,
             durable_index: u64::MAX,
             standing: MetalogRole::Member as i32,
-            ids_above: u64::MAX,
+            has_joined: true,
             is_returning: true,
             incarnation: u64::MAX,
             is_removed: true,
@@ -375,7 +365,6 @@ mod tests {
             };
             identity.key();
             identity.cluster_id();
-            identity.has_joined();
             identity.in_gap(Hlc(7));
             identity.note_caching(SessionId(9), |_| true);
             identity.add_gap(Hlc(10), Hlc(11));

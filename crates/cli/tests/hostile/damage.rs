@@ -233,7 +233,7 @@ fn a_bit_flipped_in_the_log_of_names_is_never_taken_for_its_end() {
     let log = fs::read_dir(server.data())
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("meta-"))
+        .find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("raft-"))
         .unwrap();
     let bytes = fs::read(&log).unwrap();
     for name in [b"d200", b"d499"] {

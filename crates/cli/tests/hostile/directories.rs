@@ -64,11 +64,14 @@ fn a_directory_of_another_format_or_of_an_unreleased_build_is_refused_with_what_
     assert_eq!(server.end(Signal::SIGTERM), Some(0));
     let path = server.data().join("state");
     let whole = fs::read(&path).unwrap();
-    // Tag 19 is the format version; tag 1 was it before the first format.
-    fs::write(&path, with_field(&whole, &[0x98, 0x01, 2])).unwrap();
+    // Tag 20 is the format version; tags 1 and 19 were it in earlier builds.
+    fs::write(&path, with_field(&whole, &[0xa0, 0x01, 2])).unwrap();
     check_refused(&server, &["format version 2", "this server reads 1"]);
-    fs::write(&path, with_field(&whole, &[0x08, 5])).unwrap();
-    check_refused(&server, &["older, unreleased build", "with the build that made it"]);
+    for field in [&[0x08, 5][..], &[0x98, 0x01, 1]] {
+        fs::write(&path, with_field(&whole, field)).unwrap();
+        let dir = server.data().display().to_string();
+        check_refused(&server, &[&dir, "older, unreleased build", "with the build that made it"]);
+    }
     fs::write(&path, &whole).unwrap();
     server.start_again();
     check_well(&mut server);

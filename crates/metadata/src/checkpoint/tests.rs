@@ -159,9 +159,7 @@ fn check_start(machine: &LoneMachine, live: Option<&Namespace>) -> (LogIndex, Ve
 /// Ends the process, or the power.
 fn die(machine: &LoneMachine, churn: Churn, kind: CrashKind) {
     drop(churn);
-    machine.disk.crash(kind);
-    machine.disk.restart();
-    machine.store.lose_memory();
+    machine.crash(kind);
 }
 
 #[test]
@@ -482,7 +480,7 @@ fn checkpoints_go_when_a_state_is_received() {
     let state = &churn.metadata.state;
     state.versions.begin_snapshot().expect("begins");
     state.versions.put_snapshot(items).expect("puts");
-    state.install_snapshot(present.index, b"another", 0).expect("takes");
+    state.install_snapshot(present.index, b"another").expect("takes");
     assert_eq!(names(&machine.disk), [UNFINISHED], "all of before are removed");
     let refused = checkpoints.publish(&unnamed, &state.versions).map_err(|fault| fault.reason);
     assert_eq!(refused, Err(Reason::Superseded), "and so is one that was being written");

@@ -8,7 +8,6 @@ use frieze_metalog::{LogEntry, MemberInput, SnapshotMeta};
 use prost::Message;
 
 use super::super::codec;
-use super::super::snapshot_transfer::ReceivedSnapshot;
 use super::super::state::AppliedState;
 use super::driver::{ProposedBatch, RaftCore, RaftDriver};
 
@@ -46,8 +45,10 @@ impl RaftDriver {
                 }
                 None => state.apply_entry(&entry)?,
             }
-            core.kept.push_back((entry.index, entry.body.len()));
-            core.kept_bytes += entry.body.len();
+            if !self.is_alone() {
+                core.kept.push_back((entry.index, entry.body.len()));
+                core.kept_bytes += entry.body.len();
+            }
             last = entry.index;
         }
         if last < through {
@@ -56,7 +57,8 @@ impl RaftDriver {
         }
         self.seen.applied.store(through.0, Ordering::Release);
         for (slot, outcome) in answers {
-            slot.finish(Ok(outcome));
+            slot.set_done(Ok(outcome));
+            core.answered.push(slot);
         }
         Ok(())
     }
@@ -68,12 +70,10 @@ impl RaftDriver {
         state: &AppliedState,
         meta: &SnapshotMeta,
     ) -> Result<(), Fault> {
-        let received = core.received.take().filter(|received| received.meta == *meta);
-        let Some(ReceivedSnapshot { ids_above, .. }) = received else {
+        if core.received.take().is_none_or(|received| received != *meta) {
             return Err(Fault::new(Reason::Internal, format!("the state after entry {} has not come", meta.index)));
-        };
-        state.install_snapshot(meta.index, &codec::state_to_wire(meta, ids_above).encode_to_vec(), ids_above)?;
-        self.ids_above.store(ids_above, Ordering::Release);
+        }
+        state.install_snapshot(meta.index, &codec::state_to_wire(meta).encode_to_vec())?;
         self.seen.applied.store(meta.index.0, Ordering::Release);
         (core.kept, core.kept_bytes) = (VecDeque::new(), 0);
         Ok(())
@@ -82,6 +82,14 @@ impl RaftDriver {
     /// The store holds entries up to `through` durably. Some are kept for members that lag.
     pub(crate) fn truncate(&self, state: &AppliedState, through: LogIndex) {
         let mut core = self.lock();
+        if self.is_alone() {
+            if core.member.last() <= core.begun {
+                // Nothing has changed since the start: the next one reads what this one has read.
+                return;
+            }
+            (core.kept, core.kept_bytes) = (VecDeque::new(), 0);
+            return self.feed(&mut core, state, MemberInput::Truncate { through });
+        }
         let sending = self.transfers.oldest();
         let bytes_max = if sending.is_some() { KEPT_BYTES_SENDING } else { KEPT_BYTES };
         let mut upto = LogIndex(0);

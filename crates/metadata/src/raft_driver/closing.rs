@@ -1,5 +1,6 @@
 //! Instants are closed: no transaction will be stamped at or below them any more.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
@@ -23,6 +24,9 @@ impl RaftDriver {
     pub(crate) fn close(&self, state: &AppliedState, at: Hlc) -> Result<bool, Fault> {
         if at <= self.closed() {
             return Ok(true);
+        }
+        if let Some(closed) = self.close_alone(at) {
+            return closed.map(|()| false);
         }
         // Refuses what has not come yet.
         self.clock.close(at)?;
@@ -51,15 +55,35 @@ impl RaftDriver {
         Fault::new(Reason::NotYetClosed, words)
     }
 
-    /// Sees to it that `at` is closed before long, and waits for nothing.
-    pub(crate) fn promise(&self, state: &AppliedState, at: Hlc) {
+    /// On a server that is alone, promises that nothing will be stamped at or below `at`: every entry is executed while
+    /// the core is locked, and the clock, whose bound is durable, gives no such stamp. `None` if it is not alone.
+    fn close_alone(&self, at: Hlc) -> Option<Result<(), Fault>> {
+        let core = self.lock();
+        if !self.is_alone() {
+            return None;
+        }
+        Some(self.clock.close(at).and_then(|()| match core.proposed.is_empty() {
+            true => {
+                self.seen.closed.fetch_max(at.0, Ordering::AcqRel);
+                Ok(())
+            }
+            false => Err(Fault::new(Reason::NotYetClosed, format!("the metalog cannot close {at} yet"))),
+        }))
+    }
+
+    /// Sees to it that `at` is closed before long, and waits for nothing. True if what of it can be done here is done.
+    pub(crate) fn promise(&self, state: &AppliedState, at: Hlc) -> bool {
         if at <= self.closed() {
-            return;
+            return true;
+        }
+        if let Some(closed) = self.close_alone(at) {
+            return closed.is_ok();
         }
         let mut core = self.lock();
         core.wanted = core.wanted.max(at);
         if core.member.role() == RaftRole::Leader {
-            return self.close_wanted(&mut core, state);
+            self.close_wanted(&mut core, state);
+            return true;
         }
         let now = self.clock.reading().mono;
         let due = core.asked_close.is_none_or(|(asked, when)| {
@@ -71,6 +95,7 @@ impl RaftDriver {
             let told = ServerMessage::MetalogClose(MetalogClose { at: core.wanted.0 });
             self.way.send(leader, told, PeerPayload::none());
         }
+        true
     }
 
     /// At the leader, one instant after the other: what is wanted meanwhile is the next.

@@ -1,6 +1,7 @@
 //! The driver of one member: what it consists of, and how an input becomes effects.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,16 +9,17 @@ use std::time::Duration;
 use frieze_base::{Fault, LogIndex, MonoTime, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, MutexGuard, levels};
-use frieze_metalog::{DataEnd, MemberEffect, MemberInput, RaftMember};
+use frieze_metalog::{DataEnd, MemberEffect, MemberInput, RaftMember, SnapshotMeta};
 use frieze_wire::peer::metalog::MetalogMessage;
 use frieze_wire::txn::Batch;
 
 use super::super::apply_wait::ApplyWait;
 use super::super::codec::{self, RaftReceiver, RaftSender};
+use super::super::durable_mark::DurableMark;
 use super::super::pending_txns::{PendingTxn, TxnQueue};
 use super::super::read_index::ReadIndexQueue;
 use super::super::segments::SegmentFiles;
-use super::super::snapshot_transfer::{ReceivedSnapshot, SnapshotTransfers};
+use super::super::snapshot_transfer::SnapshotTransfers;
 use super::super::state::AppliedState;
 use frieze_net::{Idle, PEER_WAIT_MAX, Peers};
 use frieze_storage::{Device, IdentityStore, NodeClock, Wake};
@@ -31,7 +33,10 @@ pub(crate) struct RaftDriver {
     pub(super) device: Arc<Device>,
     pub(super) way: Arc<dyn Peers>,
     pub(super) queue: TxnQueue,
-    pub(super) core: Mutex<levels::RaftCore, RaftCore>,
+    /// A thread orders what waits. It is set after a transaction is in the queue, and looked at before its thread
+    /// sleeps; it is cleared before the queue is looked at for the last time. So no transaction stays without a thread.
+    pub(super) combining: AtomicBool,
+    core: Mutex<levels::RaftCore, RaftCore>,
     /// Held by the thread that flushes the journal.
     pub(super) flushing: Mutex<levels::RaftFlush, ()>,
     pub(super) seen: PublishedState,
@@ -39,8 +44,10 @@ pub(crate) struct RaftDriver {
     /// Wakes the thread that flushes the journal.
     pub(super) unflushed: Arc<Wake>,
     pub(super) transfers: SnapshotTransfers,
-    /// Inode numbers up to it are left out, by every member.
-    pub(super) ids_above: AtomicU64,
+    /// Other servers are members, or may become members at any time. While it is false, this server is alone.
+    pub(super) is_shared: AtomicBool,
+    /// How far the journal was flushed.
+    mark: DurableMark,
     pub(super) keeper: Arc<IdentityStore>,
     /// Called when more of the log has become durable.
     pub(super) wake: Arc<dyn Fn() + Send + Sync>,
@@ -75,6 +82,12 @@ pub(super) struct RaftCore {
     pub(super) names_data: LogIndex,
     /// Batches on their way, by their place.
     pub(super) proposed: BTreeMap<u64, ProposedBatch>,
+    /// Transactions whose threads are to be woken when the lock is released.
+    pub(super) answered: Vec<Arc<PendingTxn>>,
+    /// The thread that holds the lock orders what waits.
+    pub(super) is_ordering: bool,
+    /// More waits than was ordered: the thread of the first transaction is to be woken.
+    pub(super) has_waiting: bool,
     /// A leader serves once this entry, the first of its term, has been executed.
     pub(super) serves_from: Option<LogIndex>,
     pub(super) questions: ReadIndexQueue,
@@ -83,11 +96,13 @@ pub(super) struct RaftCore {
     pub(super) wanted: Hlc,
     /// What the leader was asked to close last, and when.
     pub(super) asked_close: Option<(Hlc, MonoTime)>,
+    /// The last entry that this process found or wrote at its start. Until there are others nothing is cut.
+    pub(super) begun: LogIndex,
     /// Sizes of the last entries executed, oldest first.
     pub(super) kept: VecDeque<(LogIndex, usize)>,
     pub(super) kept_bytes: usize,
     /// A state that has come whole.
-    pub(super) received: Option<ReceivedSnapshot>,
+    pub(super) received: Option<SnapshotMeta>,
     /// Decisions of the control plane that wait for a batch.
     pub(super) decisions: Vec<frieze_wire::control::DecisionProto>,
     /// The term in which they were made.
@@ -97,8 +112,45 @@ pub(super) struct RaftCore {
     pub(super) failed: Option<Fault>,
     /// This leader's election may have lost what is stamped above this: it says so before it orders anything else.
     pub(super) lost_after: Option<Hlc>,
+    /// The entry that says what its election may have lost.
+    pub(super) loss_entry: Option<LogIndex>,
+    /// The member lost its memory and has again what it lacked. That is noted once the loss, if there is one, is
+    /// declared.
+    pub(super) is_back: bool,
     /// Inode numbers that entries give which are not known to be durable.
     pub(super) new_ids: UnsafeIds,
+}
+
+/// The core, locked. Threads whose transactions were answered meanwhile are woken when it is released.
+pub(super) struct LockedCore<'a> {
+    core: Option<MutexGuard<'a, RaftCore>>,
+    queue: &'a TxnQueue,
+}
+
+impl Deref for LockedCore<'_> {
+    type Target = RaftCore;
+
+    fn deref(&self) -> &RaftCore {
+        self.core.as_ref().expect("it is locked until it is dropped")
+    }
+}
+
+impl DerefMut for LockedCore<'_> {
+    fn deref_mut(&mut self) -> &mut RaftCore {
+        self.core.as_mut().expect("it is locked until it is dropped")
+    }
+}
+
+impl Drop for LockedCore<'_> {
+    fn drop(&mut self) {
+        let answered = std::mem::take(&mut self.answered);
+        let has_waiting = std::mem::take(&mut self.has_waiting);
+        self.core = None;
+        if has_waiting {
+            self.queue.wake_first();
+        }
+        answered.iter().for_each(|slot| slot.wake());
+    }
 }
 
 /// A batch on its way.
@@ -125,7 +177,8 @@ pub(crate) struct DriverSetup {
     pub(crate) way: Arc<dyn Peers>,
     pub(crate) unflushed: Arc<Wake>,
     pub(crate) applied: LogIndex,
-    pub(crate) ids_above: u64,
+    pub(crate) is_shared: bool,
+    pub(crate) mark: DurableMark,
     pub(crate) tick_us: u64,
     /// Names the transfers of this life.
     pub(crate) seed: u64,
@@ -151,11 +204,15 @@ impl RaftDriver {
             persisted,
             names_data: LogIndex(0),
             proposed: BTreeMap::new(),
+            answered: Vec::new(),
+            is_ordering: false,
+            has_waiting: false,
             serves_from: None,
             questions: ReadIndexQueue::default(),
             closing: None,
             wanted: Hlc::ZERO,
             asked_close: None,
+            begun: LogIndex(0),
             kept: VecDeque::new(),
             kept_bytes: 0,
             received: None,
@@ -165,6 +222,8 @@ impl RaftDriver {
             incoming: BTreeMap::new(),
             failed: None,
             lost_after: None,
+            loss_entry: None,
+            is_back: false,
             new_ids: UnsafeIds::default(),
         };
         let group = RaftDriver {
@@ -173,13 +232,15 @@ impl RaftDriver {
             device: begin.device,
             way: begin.way,
             queue: TxnQueue::default(),
+            combining: AtomicBool::new(false),
             core: Mutex::new(core),
             flushing: Mutex::default(),
             seen: PublishedState::default(),
             progress: ApplyWait::new(begin.idle),
             unflushed: begin.unflushed,
             transfers: SnapshotTransfers::new(begin.seed),
-            ids_above: AtomicU64::new(begin.ids_above),
+            is_shared: AtomicBool::new(begin.is_shared),
+            mark: begin.mark,
             keeper: begin.keeper,
             wake: begin.wake,
             ticked: Mutex::default(),
@@ -196,8 +257,13 @@ impl RaftDriver {
     }
 
     #[track_caller]
-    pub(super) fn lock(&self) -> MutexGuard<'_, RaftCore> {
-        self.core.lock()
+    pub(super) fn lock(&self) -> LockedCore<'_> {
+        LockedCore { core: Some(self.core.lock()), queue: &self.queue }
+    }
+
+    /// True while no other server is a member, or may become one.
+    pub(crate) fn is_alone(&self) -> bool {
+        !self.is_shared.load(Ordering::Acquire)
     }
 
     /// Gives the member an input and does what it asks for, and what comes of that.
@@ -210,6 +276,9 @@ impl RaftDriver {
         mut asking: InputReply<'_>,
     ) {
         let names = input_names_data(&input);
+        if names {
+            core.member.note_data_end(self.data_end());
+        }
         let mut effects = Vec::new();
         core.member.step(at, input, &mut effects);
         let mut inputs = VecDeque::new();
@@ -313,23 +382,72 @@ impl RaftDriver {
         Duration::from_nanos(self.tick_ns)
     }
 
-    /// The only member does not wait for an election: it leads when this returns.
+    /// Begins to order, on a server that is alone: it waits for no election and no other server. What its start may
+    /// have lost is declared when this returns.
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn lead_single(&self, state: &AppliedState) -> Result<(), Fault> {
-        // The longest that an election can be away, and then its entry.
-        let ticks = 4 * frieze_metalog::MemberSettings::default().election_ticks;
-        for _ in 0..ticks {
-            if self.leads() {
+    ///
+    /// # Cost
+    /// Two flushes of the journal; three after a loss of power.
+    pub(crate) fn lead_alone(&self, state: &AppliedState) -> Result<(), Fault> {
+        // An election that waits for nothing takes one tick, its first entry and a declared loss a flush each.
+        for _ in 0..LEAD_STEPS_MAX {
+            let is_settled = {
+                let mut core = self.lock();
+                if !self.leads() {
+                    self.feed(&mut core, state, MemberInput::Tick);
+                }
+                // A clock that is not trusted declares nothing: what is changed later waits for it.
+                core.loss_entry.is_none_or(|entry| entry <= self.applied())
+            };
+            if self.leads() && is_settled {
+                let mut core = self.lock();
+                core.begun = core.member.last();
                 return Ok(());
             }
-            self.feed(&mut self.lock(), state, MemberInput::Tick);
             self.flush(state, None)?;
         }
         Err(Fault::new(Reason::Internal, "the only member of the metalog does not lead it"))
     }
+
+    /// Other servers may become members from now on: instants that were closed here without them come into the log.
+    /// False if that is so already.
+    ///
+    /// # Errors
+    /// The disk's, and those of a clock that is not trusted: the server is alone as before.
+    pub(crate) fn share(&self, state: &AppliedState) -> Result<bool, Fault> {
+        {
+            let mut core = self.lock();
+            if self.is_shared.swap(true, Ordering::AcqRel) {
+                return Ok(false);
+            }
+            core.wanted = core.wanted.max(self.closed());
+            self.close_wanted(&mut core, state);
+        }
+        let result = self.flush(state, None).and_then(|()| match self.lock().member.closed() >= self.closed() {
+            true => Ok(true),
+            false => Err(self.not_closed(self.closed())),
+        });
+        if result.is_err() {
+            self.is_shared.store(false, Ordering::Release);
+        }
+        result
+    }
+
+    /// The server is alone again: what would have let others become members failed.
+    pub(crate) fn unshare(&self) {
+        self.is_shared.store(false, Ordering::Release);
+    }
+
+    /// Notes how far the journal is flushed.
+    pub(super) fn note_flushed(&self, record: LogIndex) -> Result<(), Fault> {
+        self.mark.note(record)
+    }
 }
+
+/// Steps of [`RaftDriver::lead_alone`], more than any start takes.
+const LEAD_STEPS_MAX: usize = 16;
 
 /// Answers transactions with a fault.
 pub(super) fn fail(slots: &[Arc<PendingTxn>], fault: &Fault) {

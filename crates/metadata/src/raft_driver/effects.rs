@@ -22,8 +22,11 @@ impl RaftDriver {
         names: bool,
         inputs: &mut VecDeque<MemberInput>,
     ) {
+        let mut has_failed = false;
         for effect in effects {
             match effect {
+                // It goes with the one before it.
+                MemberEffect::Append { .. } if has_failed => {}
                 MemberEffect::Append { record, roll, segment, offset, bytes, urgent } => {
                     match core.journal.write(roll, segment, offset, &bytes) {
                         Ok(()) => {
@@ -37,7 +40,9 @@ impl RaftDriver {
                             }
                         }
                         Err(fault) => {
-                            inputs.push_back(MemberInput::AppendFailed { record, reason: fault.reason });
+                            has_failed = true;
+                            // Before anything else is written behind it.
+                            inputs.push_front(MemberInput::AppendFailed { record, reason: fault.reason });
                         }
                     }
                 }
@@ -45,15 +50,26 @@ impl RaftDriver {
                     // What stays is found to be old at the next start.
                     let _left = core.journal.remove(segment);
                 }
+                MemberEffect::Erase { segment, offset, len } => {
+                    if let Err(fault) = core.journal.erase(segment, offset, len) {
+                        inputs.push_front(MemberInput::DeviceFailed { reason: fault.reason });
+                    }
+                }
+                MemberEffect::Withdrawn { after, error } => {
+                    core.new_ids.withdraw(after);
+                    let fault = Fault::from(error);
+                    for proposed in core.proposed.split_off(&(after.0 + 1)).into_values() {
+                        fail(&proposed.slots, &fault);
+                    }
+                }
                 MemberEffect::Send(message) => core.outgoing.send(&*self.way, &message),
                 MemberEffect::SendSnapshot { meta, message } => {
                     let to = message.to;
                     // One for which there is no room now is asked for again with the next heartbeat.
                     let here = self.applied() == meta.index && self.transfers.has_room(to);
-                    let ids_above = self.ids_above.load(Ordering::Acquire);
                     let view = here.then(|| state.versions.view(meta.index).ok()).flatten();
                     match view {
-                        Some(view) => self.transfers.begin((to, &meta, ids_above), &message, view),
+                        Some(view) => self.transfers.begin((to, &meta), &message, view),
                         None => inputs.push_back(MemberInput::SnapshotSent { to, whole: false }),
                     }
                 }
@@ -101,7 +117,7 @@ impl RaftDriver {
                     (self.wake)();
                 }
                 MemberEffect::FlushNow => self.unflushed.wake(),
-                MemberEffect::UpToDate => self.on_up_to_date(),
+                MemberEffect::UpToDate => core.is_back = true,
                 MemberEffect::Changed { .. } => {}
                 MemberEffect::Failed(error) => self.on_failed(core, error.into()),
             }
@@ -150,6 +166,7 @@ impl RaftDriver {
     pub(super) fn publish(&self, core: &mut RaftCore, state: &AppliedState) {
         self.seen.closed.fetch_max(core.member.closed().0, Ordering::AcqRel);
         self.note_durable(core);
+        self.note_back(core);
         if core.serves_from.is_some_and(|from| from <= self.applied()) && !self.leads() {
             // What sessions were given to cache by the leader before is not known: they may believe it for a lease.
             // Those that never keep anything were given nothing.

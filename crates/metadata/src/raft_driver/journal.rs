@@ -49,7 +49,7 @@ impl RaftDriver {
             }
             (through, core.journal.take_unflushed())
         };
-        let flushed = unflushed.flush();
+        let flushed = unflushed.flush().and_then(|()| self.note_flushed(through));
         let mut core = self.lock();
         match &flushed {
             Ok(()) => {

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use frieze_base::LogIndex;
+use frieze_base::{Fault, LogIndex, Reason};
 use frieze_cluster::{Decision, LostInterval};
 use frieze_metalog::{BatchDurability, DataEnd, MemberInput};
 use frieze_wire::txn::Batch;
@@ -52,6 +52,13 @@ impl UnsafeIds {
         }
     }
 
+    /// The entries after `last` are as if they had never been ordered.
+    pub(super) fn withdraw(&mut self, last: LogIndex) {
+        while let Some((_, count)) = self.entries.pop_back_if(|(index, _)| *index > last) {
+            self.count -= count;
+        }
+    }
+
     pub(super) fn have_room(&self) -> bool {
         self.count < NEW_IDS_MAX
     }
@@ -65,19 +72,29 @@ impl RaftDriver {
         self.seen.durable.store(durable.0, Ordering::Release);
     }
 
-    /// This member has again what it lost. If that cannot be noted, the next start takes it for returning again, which
-    /// is slower and no harm.
-    pub(super) fn on_up_to_date(&self) {
-        let _noted = self.keeper.update(|identity| identity.is_returning = false);
+    /// Notes in the directory that this member has again what it lost, once it has declared what no member has. If that
+    /// cannot be noted, the next start takes it for returning again, which is slower and no harm.
+    pub(super) fn note_back(&self, core: &mut RaftCore) {
+        let is_declared = core.lost_after.is_none() && core.loss_entry.is_none_or(|entry| entry <= self.applied());
+        if core.is_back && is_declared {
+            core.is_back = false;
+            let _noted = self.keeper.update(|identity| identity.is_returning = false);
+        }
     }
 
-    /// Declares what the election of this leader may have lost. False: not yet, and nothing else may be ordered.
-    pub(super) fn declare_loss(&self, core: &mut RaftCore, state: &AppliedState) -> bool {
-        let Some(after) = core.lost_after.filter(|_| self.leads()) else { return false };
-        let Ok(stamp) = self.stamp(core, 1) else { return false };
+    /// Declares what the election of this leader may have lost.
+    ///
+    /// # Errors
+    /// `Unavailable`, those of a clock that is not trusted: not yet, and nothing else may be ordered.
+    pub(super) fn declare_loss(&self, core: &mut RaftCore, state: &AppliedState) -> Result<(), Fault> {
+        let Some(after) = core.lost_after.filter(|_| self.leads()) else { return Err(self.not_leader()) };
+        let stamp = self.stamp(core, 1)?;
         let ids_above = state.read().last_id().0 + IDS_LEFT_OUT;
         let lost = LostInterval { from: after.0, to: stamp.0 };
-        let decisions = vec![Decision::LoseNames(lost).to_wire()];
+        // Without a cluster there are no chains in the log: the gap is in the identity of the directory.
+        let mut is_founded = false;
+        state.look_at_control(&mut |control| is_founded = control.is_founded());
+        let decisions = if is_founded { vec![Decision::LoseNames(lost).to_wire()] } else { Vec::new() };
         let batch = Batch { transactions: Vec::new(), ids_above, decisions };
         let (data_end, durability) = (DataEnd::default(), BatchDurability::Stable);
         let input = MemberInput::Propose { body: batch.encode_to_vec(), count: 1, data_end, durability };
@@ -87,13 +104,17 @@ impl RaftDriver {
         if core.member.last() == before {
             // It was refused: there is no room for it now.
             core.lost_after = Some(after);
-            return false;
+            return Err(Fault::new(Reason::Unavailable, "what a loss of power took cannot be declared yet: try again"));
+        }
+        core.loss_entry = Some(core.member.last());
+        if !is_founded {
+            return Ok(());
         }
         warn!(
             "the members of the metalog lost power together: changes of names between {after} and {stamp} that were \
              not synced may be lost"
         );
-        true
+        Ok(())
     }
 }
 
@@ -112,6 +133,10 @@ mod tests {
         ids.durable(LogIndex(4));
         assert!(!ids.have_room());
         ids.durable(LogIndex(5));
+        assert!(ids.have_room());
+        ids.add(LogIndex(7), NEW_IDS_MAX);
+        assert!(!ids.have_room());
+        ids.withdraw(LogIndex(6));
         assert!(ids.have_room());
         ids.begin_after(LogIndex(9));
         assert!(!ids.have_room());

@@ -1,5 +1,14 @@
 //! Transactions, decisions and changes of the members are put into the log, at the leader.
+//!
+//! Batches form by themselves (group commit without a timer). One thread at a time *combines*: it takes all
+//! transactions that wait, and orders them as one batch. A thread that finds another one combining sleeps until its
+//! transaction is done, or until the combining thread leaves and wakes it as the next. No thread queues for the lock of
+//! the member to find that its transaction was ordered meanwhile.
+//!
+//! # Source
+//! Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA'10).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{Fault, LogIndex, NodeId, Reason};
@@ -10,7 +19,6 @@ use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
 use super::super::observer::SharedReadSet;
-use super::super::single::new_inodes;
 use super::super::state::AppliedState;
 use super::driver::{InputReply, RaftCore, RaftDriver, fail};
 
@@ -30,33 +38,95 @@ impl RaftDriver {
         reads: Option<SharedReadSet>,
     ) -> Result<Outcome, Fault> {
         if !self.leads() {
-            return Err(self.not_leader());
+            return Err(self.not_leading(&self.lock()));
         }
         state.versions.check_room()?;
         let slot = self.queue.put(transaction, reads);
         if !self.progress.is_driven() {
             slot.wake_me();
         }
-        self.propose_waiting(&mut self.lock(), state);
         // It ends: what is ordered is committed, or the member stands down when a majority is silent, or its device
         // fails.
         while !slot.is_done() {
-            self.progress.rest();
+            if self.combining.swap(true, Ordering::SeqCst) {
+                // The thread that combines orders it, or wakes this one to do so.
+                self.rest_for_others();
+                continue;
+            }
+            let (answered, waiting) = {
+                let mut core = self.lock();
+                let waiting = self.propose_waiting(&mut core, state);
+                core.has_waiting = false;
+                (std::mem::take(&mut core.answered), waiting)
+            };
+            self.combining.store(false, Ordering::SeqCst);
+            if waiting != WaitingTxns::Blocked {
+                self.queue.wake_first();
+            }
+            answered.iter().filter(|one| !Arc::ptr_eq(one, &slot)).for_each(|one| one.wake());
+            if slot.is_done() {
+                break;
+            }
+            match self.is_alone() {
+                // It waits for no other server: what it waits for is a flush, and other threads may wait for a lock
+                // that this one holds.
+                true => self.flush_all_here(state)?,
+                false => self.progress.rest(),
+            }
         }
         slot.take()
     }
 
+    /// Sleeps until another thread has ordered a transaction, or wakes this one to do so.
+    fn rest_for_others(&self) {
+        match self.is_alone() {
+            // Ordering takes no lock above that of the core, so this is as a wait for that lock.
+            true => std::thread::park(),
+            false => self.progress.rest(),
+        }
+    }
+
+    /// Flushes data, and then the journal as it was before: what is written meanwhile may name later data.
+    fn flush_all_here(&self, state: &AppliedState) -> Result<(), Fault> {
+        let through = self.written();
+        self.device.flush().inspect_err(|fault| self.device_failed(state, fault.reason))?;
+        self.flush(state, Some(through))
+    }
+
     /// Orders what waits, as far as there is room.
-    pub(super) fn propose_waiting(&self, core: &mut RaftCore, state: &AppliedState) {
+    pub(super) fn propose_waiting(&self, core: &mut RaftCore, state: &AppliedState) -> WaitingTxns {
+        if core.is_ordering {
+            // What comes of a batch is done before the next one is ordered.
+            return WaitingTxns::Blocked;
+        }
+        core.is_ordering = true;
+        let waiting = self.propose_batches(core, state);
+        core.is_ordering = false;
+        core.has_waiting |= waiting == WaitingTxns::Some;
+        waiting
+    }
+
+    fn propose_batches(&self, core: &mut RaftCore, state: &AppliedState) -> WaitingTxns {
         if core.member.is_changing() {
             // Nothing is ordered behind a change of members before it is executed.
-            return;
+            return WaitingTxns::Blocked;
         }
-        if core.lost_after.is_some() && !self.declare_loss(core, state) {
-            return;
+        if core.lost_after.is_some()
+            && let Err(fault) = self.declare_loss(core, state)
+        {
+            if self.is_alone() {
+                self.fail_queue(&fault);
+            }
+            return WaitingTxns::Blocked;
         }
-        // What finds no room waits for a flush.
-        while core.proposed.len() < IN_FLIGHT_MAX && core.new_ids.have_room() && core.member.has_room() {
+        // Alone, a batch is done when it is ordered: the thread of the next one orders it.
+        let batches = if self.is_alone() { 1 } else { IN_FLIGHT_MAX };
+        for _ in 0..batches {
+            let in_room = core.proposed.len() < IN_FLIGHT_MAX && core.new_ids.have_room() && core.member.has_room();
+            if !in_room {
+                // What finds no room waits for a flush.
+                return WaitingTxns::Blocked;
+            }
             let slots = self.queue.take();
             if !self.leads() || core.decided_in != core.member.term() {
                 // What was known in an older term may have been overtaken.
@@ -64,22 +134,23 @@ impl RaftDriver {
             }
             if !self.leads() {
                 if slots.is_empty() {
-                    return;
+                    return WaitingTxns::None;
                 }
-                fail(&slots, &self.not_leader());
+                fail(&slots, &self.not_leading(core));
                 continue;
             }
             let decisions = core.decisions.drain(..core.decisions.len().min(DECISIONS_MAX)).collect::<Vec<_>>();
             if slots.is_empty() && decisions.is_empty() {
-                return;
+                return WaitingTxns::None;
             }
             let transactions: Vec<Transaction> = slots.iter().map(|slot| slot.start()).collect();
-            let ids_above = self.ids_above.load(Ordering::Acquire);
-            let batch = Batch { transactions, ids_above, decisions };
+            let batch = Batch { transactions, ids_above: 0, decisions };
             let count = batch.transactions.len().max(1) as u32;
             match self.stamp(core, count) {
                 Ok(stamp) => {
-                    let data_end = if names_data(&batch) { self.data_end() } else { DataEnd::default() };
+                    // Alone, no answer waits for the data: so a change never stays without the bytes written before it.
+                    let names = self.is_alone() || names_data(&batch);
+                    let data_end = if names { self.data_end() } else { DataEnd::default() };
                     let durability = durability_of(&batch);
                     let input = MemberInput::Propose { body: batch.encode_to_vec(), count, data_end, durability };
                     core.new_ids.add(LogIndex(core.member.last().0 + 1), new_inodes(&batch));
@@ -88,6 +159,7 @@ impl RaftDriver {
                 Err(fault) => fail(&slots, &fault),
             }
         }
+        WaitingTxns::Some
     }
 
     /// Puts decisions into the log while this member leads in `term`, some time, or not at all: the controller looks
@@ -99,7 +171,7 @@ impl RaftDriver {
         }
         let room = DECISIONS_WAITING_MAX.saturating_sub(core.decisions.len());
         core.decisions.extend(decisions.take(room));
-        self.propose_waiting(&mut core, state);
+        let _waiting = self.propose_waiting(&mut core, state);
     }
 
     /// Fresh stamps above everything in the log.
@@ -181,12 +253,24 @@ impl RaftDriver {
         for proposed in std::mem::take(&mut core.proposed).into_values() {
             fail(&proposed.slots, fault);
         }
+        self.fail_queue(fault);
+    }
+
+    fn fail_queue(&self, fault: &Fault) {
         loop {
             let slots = self.queue.take();
             if slots.is_empty() {
                 return;
             }
             fail(&slots, fault);
+        }
+    }
+
+    /// Why a transaction is not taken here: a server that is alone has failed.
+    fn not_leading(&self, core: &RaftCore) -> Fault {
+        match &core.failed {
+            Some(fault) if self.is_alone() => fault.clone(),
+            _ => self.not_leader(),
         }
     }
 
@@ -199,6 +283,26 @@ impl RaftDriver {
         core.questions.fail(&Reason::Unavailable.into());
         self.progress.changed();
     }
+}
+
+/// What a thread that ordered transactions left in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WaitingTxns {
+    /// Nothing.
+    None,
+    /// Perhaps some, which can be ordered now.
+    Some,
+    /// Perhaps some, which are ordered when something else has happened.
+    Blocked,
+}
+
+/// Most inodes that a batch can make.
+fn new_inodes(batch: &Batch) -> usize {
+    let made = |transaction: &Transaction| match &transaction.op {
+        Some(Op::Edit(edit)) => edit.new.len(),
+        _ => 1,
+    };
+    batch.transactions.iter().map(made).sum()
 }
 
 /// What servers do by decisions of the control plane cannot be undone.

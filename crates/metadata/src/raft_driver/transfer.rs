@@ -8,7 +8,7 @@ use frieze_wire::peer::metalog::{MetalogHeld, MetalogMessage, MetalogPiece};
 
 use super::super::codec::{self, RaftReceiver};
 use super::super::snapshot_transfer::{
-    AGAIN_TICKS, GroupView, IncomingSnapshot, OutgoingSnapshot, PATIENCE_TICKS, ReceivedSnapshot, decode, send_piece,
+    AGAIN_TICKS, GroupView, IncomingSnapshot, OutgoingSnapshot, PATIENCE_TICKS, decode, send_piece,
 };
 use super::super::state::AppliedState;
 use super::driver::RaftDriver;
@@ -131,11 +131,11 @@ impl RaftDriver {
         message: MetalogMessage,
     ) -> Result<(), Fault> {
         let name = message.state.clone().ok_or_else(|| codec::bad(from, "its state has no name"))?;
-        let (meta, ids_above) = codec::state_from_wire(&name);
+        let meta = codec::state_from_wire(&name);
         let whole = RaftReceiver::default().take((from, self.id), message, &[])?;
         let message = whole.ok_or_else(|| codec::bad(from, "its message about a state comes in parts"))?;
         let mut core = self.lock();
-        core.received = Some(ReceivedSnapshot { meta, ids_above });
+        core.received = Some(meta);
         self.feed(&mut core, state, MemberInput::Receive(message));
         // If it was not taken, it never will be.
         core.received = None;

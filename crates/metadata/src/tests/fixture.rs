@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use frieze_base::{Fault, InodeId, LogIndex, NodeId, Seq, SessionId};
-use frieze_disk::{Disk, SimDisk, SimTime, StateFile};
+use frieze_disk::{CrashKind, Disk, SimDisk, SimTime, StateFile};
 use frieze_hlc::{ClockSettings, Hlc, HlcClock};
 use frieze_metalog::DataEnd;
 use frieze_net::{PeerPayload, Peers};
@@ -59,6 +59,7 @@ impl Peers for Port {
 /// Several servers in one thread: a server that waits for others runs them meanwhile.
 pub(crate) struct Servers {
     pub(crate) nodes: Vec<Metadata>,
+    machines: Vec<LoneMachine>,
     wire: Arc<Wire>,
     time: SimTime,
     cut_off: Mutex<BTreeSet<NodeId>>,
@@ -68,15 +69,19 @@ impl Servers {
     /// Server 1 has a file system and is the only member of its metalog; the others wait to be added.
     pub(crate) fn new(count: u32) -> Arc<Servers> {
         let (wire, time) = (Arc::<Wire>::default(), SimTime::new(STARTED_US));
-        let open = |id: u32| {
-            let standing = if id == 1 { MetalogRole::Alone } else { MetalogRole::Joining };
-            open(NodeId(id), standing, &time, Arc::new(Port { from: NodeId(id), wire: wire.clone() }))
+        let machine = |id: u32| LoneMachine {
+            disk: SimDisk::new(id.into()),
+            store: MemoryStore::default(),
+            time: time.clone(),
+            id: NodeId(id),
+            wire: wire.clone(),
         };
-        let nodes: Vec<Metadata> = (1..=count).map(open).collect();
-        nodes[0].load_id_bounds();
+        let machines: Vec<LoneMachine> = (1..=count).map(machine).collect();
+        let nodes = machines.iter().map(|machine| machine.open().expect("an empty directory").0).collect::<Vec<_>>();
+        nodes[0].begin().expect("it leads");
         format(&nodes[0]);
         nodes[0].bootstrap(&|| Ok(())).expect("the only member leads");
-        let servers = Arc::new(Servers { nodes, wire, time: time.clone(), cut_off: Mutex::default() });
+        let servers = Arc::new(Servers { nodes, machines, wire, time: time.clone(), cut_off: Mutex::default() });
         for node in &servers.nodes {
             let all: Weak<Servers> = Arc::downgrade(&servers);
             let step = Box::new(move || all.upgrade().iter().for_each(|servers| servers.step()));
@@ -87,6 +92,11 @@ impl Servers {
 
     pub(crate) fn node(&self, id: u32) -> &Metadata {
         &self.nodes[id as usize - 1]
+    }
+
+    /// The machine of a server.
+    pub(crate) fn machine(&self, id: u32) -> &LoneMachine {
+        &self.machines[id as usize - 1]
     }
 
     /// All messages from and to a server are lost, or none any more.
@@ -139,30 +149,47 @@ pub(crate) fn lone() -> Metadata {
     LoneMachine::new(1).serve()
 }
 
-/// A machine with a lone server, which ends and starts again.
+/// A machine with a server, which ends and starts again: alone, unless its directory says otherwise.
 pub(crate) struct LoneMachine {
     pub(crate) disk: SimDisk,
     pub(crate) store: MemoryStore,
     time: SimTime,
+    id: NodeId,
+    wire: Arc<Wire>,
 }
 
 impl LoneMachine {
     /// A machine whose losses are drawn from `seed`.
     pub(crate) fn new(seed: u64) -> LoneMachine {
-        LoneMachine { disk: SimDisk::new(seed), store: MemoryStore::default(), time: SimTime::new(STARTED_US) }
+        let (store, time) = (MemoryStore::default(), SimTime::new(STARTED_US));
+        LoneMachine { disk: SimDisk::new(seed), store, time, id: NodeId(1), wire: Arc::default() }
     }
 
     /// Starts the server on what is there. Also returns the notes of its recovery.
     pub(crate) fn open(&self) -> Result<(Metadata, Vec<String>), Fault> {
-        let way = Arc::new(Port { from: NodeId(1), wire: Arc::default() });
+        self.open_with(false)
+    }
+
+    /// The same, where damage may be served.
+    pub(crate) fn open_with(&self, serve_damaged: bool) -> Result<(Metadata, Vec<String>), Fault> {
         self.time.advance_us(STEP_US);
-        try_open((Arc::new(self.disk.clone()), self.store.clone()), (NodeId(1), MetalogRole::Alone), &self.time, way)
+        let standing = if self.id == NodeId(1) { MetalogRole::Alone } else { MetalogRole::Joining };
+        let way = Arc::new(Port { from: self.id, wire: self.wire.clone() });
+        let (disk, store) = (Arc::new(self.disk.clone()), self.store.clone());
+        try_open((disk, store), (self.id, standing), &self.time, way, serve_damaged)
+    }
+
+    /// The process ends, or the machine.
+    pub(crate) fn crash(&self, kind: CrashKind) {
+        self.disk.crash(kind);
+        self.disk.restart();
+        self.store.lose_memory();
     }
 
     /// The same, with a file system.
     pub(crate) fn serve(&self) -> Metadata {
         let (metadata, _) = self.open().expect("it starts");
-        metadata.load_id_bounds();
+        metadata.begin().expect("it leads");
         if metadata.awaits_format() {
             format(&metadata);
         }
@@ -170,16 +197,12 @@ impl LoneMachine {
     }
 }
 
-fn open(id: NodeId, standing: MetalogRole, time: &SimTime, way: Arc<dyn Peers>) -> Metadata {
-    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(u64::from(id.0)));
-    try_open((disk, MemoryStore::default()), (id, standing), time, way).expect("an empty directory").0
-}
-
 fn try_open(
     (disk, store): (Arc<dyn Disk>, MemoryStore),
     (id, standing): (NodeId, MetalogRole),
     time: &SimTime,
     way: Arc<dyn Peers>,
+    serve_damaged: bool,
 ) -> Result<(Metadata, Vec<String>), Fault> {
     let (identity, file) = match Identity::load(&*disk)? {
         Some(found) => found,
@@ -188,6 +211,7 @@ fn try_open(
                 node: id.0,
                 format_version: FORMAT_VERSION,
                 standing: standing as i32,
+                has_joined: standing != MetalogRole::Alone,
                 ..Identity::default()
             };
             let file = StateFile::open_or_create(&*disk, STATE_FILE)?;
@@ -229,8 +253,8 @@ fn try_open(
         stamp_bound: Hlc::ZERO,
         wake: Arc::new(|| {}),
     };
-    let upto = RecoverUpto { durable: LogIndex(0), is_cut: false, serve_damaged: false };
-    Metadata::recover(host, NameVersions::open(Box::new(store))?, data_end, &upto)
+    let upto = RecoverUpto { data_end, durable: LogIndex(0), is_cut: false, serve_damaged };
+    Metadata::recover(host, NameVersions::open(Box::new(store))?, &upto)
 }
 
 fn format(metadata: &Metadata) {

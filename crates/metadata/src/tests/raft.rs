@@ -11,7 +11,7 @@ use super::fixture::{Servers, make, open_session, run, target};
 use crate::ChangeObserver;
 
 /// Three voters, of which server 1 leads.
-fn three() -> Arc<Servers> {
+pub(super) fn three() -> Arc<Servers> {
     let servers = Servers::new(3);
     for id in [2, 3] {
         servers.node(1).change_members(Members::Add(NodeId(id))).expect("it is added");

@@ -6,54 +6,56 @@
 use std::collections::VecDeque;
 
 use frieze_base::LogIndex;
-use frieze_hlc::Hlc;
 
 use super::message::{BatchDurability, MemberEffect, PeerEntry};
 use super::record::{JournalBase, JournalRecord};
 use super::settings::MemberSettings;
 use crate::error::Error;
-use crate::log::Metalog;
-use crate::message::{DataEnd, MetalogEffect, MetalogInput};
-use crate::settings::MetalogSettings;
-
-/// Records that are on no stable storage, from which on a flush waits for nothing.
-const URGENT_RECORDS: u64 = 512;
+use crate::message::DataEnd;
+use crate::segment_log::{RecordWrite, SegmentLog, SegmentSettings, WithdrawStep};
 
 /// The records of one member.
 #[derive(Debug)]
 pub(super) struct RaftJournal {
-    segments: Metalog,
+    segments: SegmentLog,
     /// For every entry of the log, oldest first: its index, and the newest record that holds it.
     places: VecDeque<(u64, u64)>,
-    /// The newest record with a base.
-    base: u64,
+    /// Records with a base, oldest first, and the first record that each needs. Those that the newest one on stable
+    /// storage stands for are gone.
+    bases: VecDeque<(u64, u64)>,
     /// Records on their way to stable storage, and up to which one each says that the journal was there.
     claims: VecDeque<(u64, u64)>,
     /// The newest such word that is itself on stable storage: records up to it cannot be missing unnoticed.
     claimed: u64,
-    places_out: Vec<MetalogEffect>,
+    /// End of this server's data log, as far as entries may name data.
+    data_end: DataEnd,
     /// Term and vote of the last record.
     vote: (u64, u64),
 }
 
 impl RaftJournal {
     pub(super) fn new(settings: &MemberSettings) -> RaftJournal {
-        RaftJournal::of(Metalog::new(segment_settings(settings)))
+        RaftJournal::of(SegmentLog::new(segment_settings(settings)))
     }
 
-    pub(super) fn of(segments: Metalog) -> RaftJournal {
-        let (places, claims, places_out) = (VecDeque::new(), VecDeque::new(), Vec::new());
-        RaftJournal { segments, places, base: 0, claims, claimed: 0, places_out, vote: (0, 0) }
+    pub(super) fn of(segments: SegmentLog) -> RaftJournal {
+        let (places, claims, bases) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        RaftJournal { segments, places, bases, claims, claimed: 0, data_end: DataEnd::default(), vote: (0, 0) }
+    }
+
+    /// Entries that are written from now on may name data of this server before `end`.
+    pub(super) fn note_data_end(&mut self, end: DataEnd) {
+        self.data_end = self.data_end.max(end);
     }
 
     /// Number of the last record.
     pub(super) fn last(&self) -> u64 {
-        self.segments.last().0
+        self.segments.last.0
     }
 
     /// Number of the last record that is whole in its file.
     pub(super) fn written(&self) -> u64 {
-        self.segments.committed().0
+        self.segments.written.0
     }
 
     /// The last entry on stable storage with all before it; 0 if no entry of the journal is.
@@ -65,37 +67,40 @@ impl RaftJournal {
 
     /// Number of the last record on stable storage.
     pub(super) fn durable(&self) -> u64 {
-        self.segments.durable().0
+        self.segments.durable.0
     }
 
-    /// Gives a record its place. Returns its number.
+    /// Gives a record its place. Returns its number. `flush`: a flush is wanted at once.
     ///
     /// # Errors
     /// `DeviceFailed`: it cannot be written, for what it is larger than any that a step makes.
-    pub(super) fn append(&mut self, mut record: JournalRecord, out: &mut Vec<MemberEffect>) -> Result<u64, Error> {
+    pub(super) fn append(
+        &mut self,
+        mut record: JournalRecord,
+        flush: FlushDue,
+        out: &mut Vec<MemberEffect>,
+    ) -> Result<u64, Error> {
         let number = self.last() + 1;
         if let Some(base) = &mut record.base {
             self.forget_before(base);
             base.needed = self.places.front().map_or(number, |(_, place)| *place).min(number);
         }
+        let is_due = match flush {
+            FlushDue::Now => true,
+            FlushDue::After(records) => number - self.durable() >= records,
+        };
         // An election waits for a term and a vote.
-        let urgent = (record.term, record.vote) != self.vote
-            || number - self.durable() >= URGENT_RECORDS
+        let urgent = is_due
+            || (record.term, record.vote) != self.vote
             || record.base.as_ref().is_some_and(|base| base.anew)
             || record.entries.iter().any(|entry| entry.durability() != BatchDurability::Memory);
         self.claims.push_back((number, self.durable()));
-        // A record's number is its stamp: the segments want stamps that rise, and those of batches can come twice.
-        let proposal = MetalogInput::Propose { body: record.encode(), count: 1, data_end: DataEnd::default() };
-        self.segments.step(Hlc(number), proposal, &mut self.places_out);
-        for place in self.places_out.drain(..) {
-            match place {
-                MetalogEffect::Append { index, roll, segment, offset, bytes, .. } => {
-                    out.push(MemberEffect::Append { record: index, roll, segment, offset, bytes, urgent });
-                }
-                MetalogEffect::Refused(fault) => return Err(Error::DeviceFailed { reason: fault.reason }),
-                _ => {}
-            }
-        }
+        let is_naming = |entry: &PeerEntry| entry.data_end().is_some_and(|end| end != DataEnd::default());
+        let data_end = if record.entries.iter().any(is_naming) { self.data_end } else { DataEnd::default() };
+        let written = self.segments.append(&record.encode(), data_end);
+        let RecordWrite { number: record_number, roll, segment, offset, bytes } =
+            written.map_err(|error| Error::DeviceFailed { reason: error.reason() })?;
+        out.push(MemberEffect::Append { record: record_number, roll, segment, offset, bytes, urgent });
         self.see(number, &record);
         Ok(number)
     }
@@ -105,7 +110,7 @@ impl RaftJournal {
         self.vote = (record.term, record.vote);
         if let Some(base) = &record.base {
             self.forget_before(base);
-            self.base = number;
+            self.bases.push_back((number, base.needed));
         }
         for PeerEntry { index, .. } in &record.entries {
             while self.places.back().is_some_and(|(last, _)| *last >= index.0) {
@@ -113,6 +118,24 @@ impl RaftJournal {
             }
             self.places.push_back((index.0, number));
         }
+    }
+
+    /// The last entry before those that are in `record` and later ones; `None` if no entry is in them.
+    pub(super) fn last_entry_before(&self, record: u64) -> Option<u64> {
+        let first = self.places.partition_point(|(_, place)| *place < record);
+        self.places.get(first).map(|(index, _)| index - 1)
+    }
+
+    /// The records from `record` on could not be written, and are as if they had never been: `last` is the last entry
+    /// of the log without them.
+    pub(super) fn withdraw(&mut self, record: LogIndex, last: u64, out: &mut Vec<MemberEffect>) {
+        out.extend(self.segments.withdraw(record).into_iter().map(|step| match step {
+            WithdrawStep::Erase { segment, offset, len } => MemberEffect::Erase { segment, offset, len },
+            WithdrawStep::Remove { segment } => MemberEffect::Remove { segment },
+        }));
+        self.claims.retain(|(number, _)| *number < record.0);
+        self.places.retain(|(index, _)| *index <= last);
+        self.bases.retain(|(number, _)| *number < record.0);
     }
 
     fn forget_before(&mut self, base: &JournalBase) {
@@ -125,42 +148,46 @@ impl RaftJournal {
     }
 
     pub(super) fn on_appended(&mut self, record: LogIndex) {
-        self.segments.step(Hlc::ZERO, MetalogInput::Appended { index: record }, &mut self.places_out);
-        self.places_out.clear();
+        self.segments.on_written(record);
     }
 
     /// Records up to `record` are on stable storage: lets go of the segments that nothing needs any more. Only those
     /// that recovery would miss if they were needed: it finds where the journal begins by trying (see `recover`).
     pub(super) fn on_persisted(&mut self, record: LogIndex, out: &mut Vec<MemberEffect>) {
-        self.segments.step(Hlc::ZERO, MetalogInput::Persisted { index: record }, &mut self.places_out);
+        self.segments.on_persisted(record);
         let durable = self.durable();
         while let Some((_, claim)) = self.claims.pop_front_if(|(record, _)| *record <= durable) {
             self.claimed = self.claimed.max(claim);
         }
-        let needed = self.places.front().map_or(self.base, |(_, place)| (*place).min(self.base));
-        if self.base > 0 && self.base <= self.claimed && needed > 1 {
-            self.segments.step(
-                Hlc::ZERO,
-                MetalogInput::Truncate { through: LogIndex(needed - 1) },
-                &mut self.places_out,
-            );
+        let mut needed = 0;
+        while let Some((_, first)) = self.bases.pop_front_if(|(base, _)| *base <= self.claimed) {
+            needed = first;
         }
-        for place in self.places_out.drain(..) {
-            if let MetalogEffect::Remove { segment } = place {
-                out.push(MemberEffect::Remove { segment });
-            }
+        if needed > 1 {
+            let removed = self.segments.truncate(LogIndex(needed - 1));
+            out.extend(removed.into_iter().map(|segment| MemberEffect::Remove { segment }));
         }
     }
 }
 
+/// When a record is to come to stable storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FlushDue {
+    /// At once: an answer waits for it.
+    Now,
+    /// With others, unless it says so itself: when so many records are on no stable storage.
+    After(u64),
+}
+
 /// How the segments are used for the records of a member.
-pub(super) fn segment_settings(settings: &MemberSettings) -> MetalogSettings {
-    MetalogSettings {
+pub(super) fn segment_settings(settings: &MemberSettings) -> SegmentSettings {
+    SegmentSettings {
         segment_bytes: settings.segment_bytes,
         // A record can hold what one message and one step can, and members beside.
         body_bytes_max: settings.body_bytes_max.saturating_add(settings.message_bytes).saturating_add(1 << 20),
-        // The member looks after that itself, before there is something that cannot be refused.
-        in_flight_max: usize::MAX,
-        ..MetalogSettings::default()
+        spare_max: SPARE_SEGMENTS_MAX,
     }
 }
+
+/// Spare segment files of a journal.
+const SPARE_SEGMENTS_MAX: usize = 4;

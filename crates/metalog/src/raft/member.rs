@@ -42,6 +42,8 @@ pub struct RaftMember {
     pub(super) stable_first: u64,
     /// Term and vote in the last record.
     pub(super) recorded_vote: (u64, u64),
+    /// The newest record that cannot be withdrawn: one with another term or vote, or with a state that was received.
+    pub(super) kept_record: u64,
     pub(super) memory: MemberMemory,
     /// Newest stamp in the log, those of entries that were replaced included.
     pub(super) newest: Hlc,
@@ -59,11 +61,11 @@ pub struct RaftMember {
     /// Questions of other members that this process received as the leader.
     pub(super) questions: u64,
     /// The commit index in the journal's last record.
-    recorded_commit: u64,
+    pub(super) recorded_commit: u64,
     /// Ticks of this incarnation.
     ticks: u32,
     /// Ticks since the last record.
-    ticks_without_record: u32,
+    pub(super) ticks_without_record: u32,
 }
 
 /// What waits for a record.
@@ -116,6 +118,7 @@ impl RaftMember {
             held_back: VecDeque::new(),
             stable_first: 0,
             recorded_vote,
+            kept_record: 0,
             newest,
             committed_stamp,
             applied_before: 0,
@@ -177,7 +180,7 @@ impl RaftMember {
                 self.report_flushed(false, out);
                 Ok(())
             }
-            MemberInput::AppendFailed { reason, .. } => Err(Error::AppendFailed { reason }),
+            MemberInput::AppendFailed { record, reason } => self.withdraw(record, reason, out),
             MemberInput::DeviceFailed { reason } => Err(Error::DeviceFailed { reason }),
             MemberInput::Applied { index } => {
                 self.on_applied(index.0);
@@ -331,7 +334,7 @@ impl RaftMember {
     }
 
     pub(super) fn check_room(&self) -> Result<(), Error> {
-        let max = self.settings.records_in_flight_max as u64;
+        let max = self.unflushed_max() as u64;
         let what = "records of the metalog on their way to the disk";
         if self.has_room() { Ok(()) } else { Err(Error::Overloaded { what, max }) }
     }
@@ -360,7 +363,7 @@ impl RaftMember {
                 Error::Overloaded { what: "bytes of metadata on their way to a majority", max }
             },
         )?;
-        self.newest = crate::format::last_stamp(stamp, count);
+        self.newest = record::last_stamp(stamp, count);
         Ok(MemberEffect::Proposed { index: self.last(), term: self.term() })
     }
 
@@ -440,7 +443,7 @@ impl RaftMember {
     /// log is durable; and after a state was installed the library counts it as applied only then, and trips over what
     /// is not there.
     fn waits_for_disk(&self) -> bool {
-        let alone = self.members().voters == [self.id];
+        let alone = self.is_only_voter();
         self.held_back.iter().any(|held| alone || held.installed.is_some())
     }
 
@@ -496,7 +499,7 @@ impl RaftMember {
 
     /// The only voter waits for no other: it stands with its first tick, once what it has is durable.
     pub(super) fn lead_soon_if_alone(&mut self) {
-        if self.members().voters == [self.id] {
+        if self.is_only_voter() {
             self.node.raft.election_elapsed = 2 * self.settings.election_ticks as usize;
         }
     }
@@ -531,15 +534,6 @@ impl RaftMember {
         let base = JournalBase { meta: meta.clone(), anew: false, needed: 0 };
         self.node.mut_store().compact(meta);
         self.write(JournalRecord { base: Some(base), ..JournalRecord::default() }, out)
-    }
-
-    /// Writes a record with what the member may not forget.
-    pub(super) fn write(&mut self, record: JournalRecord, out: &mut Vec<MemberEffect>) -> Result<(), Error> {
-        let state = self.node.raft.hard_state();
-        let whole = JournalRecord { term: state.term, vote: state.vote, commit: state.commit, ..record };
-        (self.recorded_commit, self.ticks_without_record) = (whole.commit, 0);
-        self.recorded_vote = (whole.term, whole.vote);
-        self.journal.append(whole, out).map(|_| ())
     }
 
     fn fail(&mut self, error: Error, out: &mut Vec<MemberEffect>) {

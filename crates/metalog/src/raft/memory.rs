@@ -73,7 +73,6 @@ struct PendingVotes {
 /// How a process of a member begins.
 pub(super) struct ProcessStart {
     pub(super) incarnation: u64,
-    pub(super) kept_memory: bool,
     pub(super) stamp_bound: Hlc,
 }
 
@@ -109,8 +108,8 @@ pub(super) struct MemberMemory {
 
 impl MemberMemory {
     pub(super) fn begin(start: &ProcessStart) -> MemberMemory {
-        let ProcessStart { incarnation, stamp_bound, .. } = *start;
-        MemberMemory { incarnation, returning: !start.kept_memory, stamp_bound, ..MemberMemory::default() }
+        let ProcessStart { incarnation, stamp_bound } = *start;
+        MemberMemory { incarnation, stamp_bound, ..MemberMemory::default() }
     }
 }
 
@@ -125,6 +124,16 @@ impl RaftMember {
     /// Entries up to this one are on stable storage at a majority of the voters, and known here to be.
     pub fn durable(&self) -> LogIndex {
         LogIndex(self.memory.durable)
+    }
+
+    /// True if no other member has a vote.
+    pub fn is_only_voter(&self) -> bool {
+        self.members().voters == [self.id]
+    }
+
+    /// What earlier processes of this member had in memory is lost.
+    pub(super) fn return_without_memory(&mut self) {
+        self.memory.returning = true;
     }
 
     /// True if what this member had in memory is lost and it is not up to date yet.

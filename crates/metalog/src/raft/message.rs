@@ -98,7 +98,9 @@ pub enum MemberInput {
         /// The record.
         record: LogIndex,
     },
-    /// They are not. The member is silent from now on, until it has been restarted.
+    /// They are not. A leader without other members withdraws the record and all after it
+    /// ([`MemberEffect::Withdrawn`]), unless it holds a term or a vote. Any other is silent from now on, until it has
+    /// been restarted.
     AppendFailed {
         /// The record.
         record: LogIndex,
@@ -196,6 +198,24 @@ pub enum MemberEffect {
     Remove {
         /// The file.
         segment: SegmentId,
+    },
+    /// Write zeros over what a withdrawn record may have left: else it could come back after a crash that comes before
+    /// the next record. If this fails too, report [`MemberInput::DeviceFailed`].
+    Erase {
+        /// The segment.
+        segment: SegmentId,
+        /// Bytes from its start.
+        offset: u64,
+        /// Number of zeros.
+        len: u64,
+    },
+    /// The entries after this one could not be written, and are as if they had never been proposed. Others take their
+    /// places.
+    Withdrawn {
+        /// The last entry that stays.
+        after: LogIndex,
+        /// Why.
+        error: Error,
     },
     /// Send this. It may be lost, delayed or doubled.
     Send(PeerMessage),

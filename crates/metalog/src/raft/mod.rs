@@ -1,4 +1,4 @@
-//! The metalog with several members: a Raft log on the same segments.
+//! A member of the metalog, the only one or one of several: a Raft log in the segments of the crate.
 //!
 //! A [`RaftMember`] decides what the Raft library ([`raft`], by TiKV) decides, and what that leaves open: what is on
 //! disk and when it may be spoken of, when an election begins, which message is too wrong to be looked at, when a new
@@ -10,7 +10,8 @@
 //! 2. Each other member writes it. When a flush has made it durable, [`MemberInput::Persisted`], and not before, its
 //!    answer goes out. One flush covers however many came meanwhile: group commit without a timer.
 //! 3. When any majority has it on stable storage, it is committed. Each member that has it on its own
-//!    stable storage says [`MemberEffect::Committed`]: execute it; at the leader, answer.
+//!    stable storage says [`MemberEffect::Committed`]: execute it; at the leader, answer. The only voter is that
+//!    majority by itself, and commits from memory: an entry is committed when it is written (ADR 80).
 //! 4. [`MemberInput::Truncate`] when the store holds it durably. A member that needs it after that gets the state
 //!    instead.
 //!
@@ -41,6 +42,7 @@ mod message;
 mod peer;
 mod ready;
 mod record;
+mod recording;
 mod recover;
 mod requests;
 mod settings;
@@ -55,6 +57,6 @@ pub use message::{
     RaftRole, SnapshotMeta,
 };
 pub use record::RECORD_VERSION;
-pub use recover::{MemberFrom, MemberRecovered};
+pub use recover::{MemberFrom, MemberRecovered, read_batches};
 pub use settings::MemberSettings;
 pub use survivor::{SoleMember, Survivor};

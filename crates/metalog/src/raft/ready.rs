@@ -173,6 +173,6 @@ fn messages_out(messages: Vec<Message>) -> Vec<PeerMessage> {
 impl LogEntry {
     /// Newest stamp of its transactions.
     fn last_stamp(&self) -> frieze_hlc::Hlc {
-        crate::format::last_stamp(self.stamp, self.count)
+        record::last_stamp(self.stamp, self.count)
     }
 }

@@ -1,8 +1,7 @@
 //! The bytes of a member's journal: the body of each of its records, and of each entry in them. Little-endian.
 //!
-//! The journal is a log in the crate's one format of segments: a record is the body of an entry there, its number the
-//! entry's index and stamp. So torn tails, reused files and damage are told apart in one place. A record holds what one
-//! step of the member has to make durable before it may say anything more:
+//! These are the bodies of the records in the segments (`format.rs`), where torn tails, reused files and damage are
+//! told apart. A record holds what one step of the member has to make durable before it may say anything more:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -230,11 +229,16 @@ pub(super) fn decode_batch(index: u64, term: u64, data: &[u8]) -> EntryData {
     read().map_or(EntryData::Unknown, EntryData::Batch)
 }
 
+/// The newest of `count` consecutive stamps.
+pub(super) fn last_stamp(first: Hlc, count: u32) -> Hlc {
+    Hlc(first.0.saturating_add(u64::from(count.saturating_sub(1))))
+}
+
 /// Newest stamp in the data of a normal entry; `None` if it has none.
 pub(super) fn stamp_of(data: &[u8]) -> Option<Hlc> {
     let mut rest = ByteReader(data.get(2..)?);
     let (stamp, count) = (Hlc(rest.long()?), rest.word()?);
-    Some(crate::format::last_stamp(stamp, count))
+    Some(last_stamp(stamp, count))
 }
 
 struct ByteReader<'a>(&'a [u8]);

@@ -5,7 +5,7 @@
 //! segment first and, where the records from there on are not whole, the next. A gap among needed records cannot pass
 //! for such a one: the base that is found then needs what is missing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
@@ -17,14 +17,14 @@ use super::member::RaftMember;
 use super::memory::ProcessStart;
 use super::message::{EntryKind, MemberEffect, Members, SnapshotMeta};
 use super::peer;
-use super::record::{self, JournalBase, JournalRecord};
+use super::record::{self, EntryData, JournalBase, JournalRecord};
 use super::settings::MemberSettings;
 use super::store::Store;
 use crate::error::Error;
-use crate::format::{JournalHeader, SEGMENT_HEADER_BYTES, SegmentStart};
-use crate::log::Metalog;
+use crate::format::{FORMAT_VERSION, JournalHeader, SEGMENT_HEADER_BYTES, SegmentStart};
 use crate::message::{DataEnd, LogEntry};
-use crate::recover::{Mend, MetalogReport, RecoverFrom, SegmentSource};
+use crate::recover::{FoundRecord, Mend, MetalogCutReason, MetalogReport, MissingData, SegmentSource};
+use crate::segment_log::SegmentLog;
 
 /// What a member is recovered from, beside its journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,9 @@ pub struct MemberFrom {
     pub applied: LogIndex,
     /// The state installed last, as the store keeps it with its name; `None` if it never installed one.
     pub installed: Option<SnapshotMeta>,
+    /// Where the server's data log ends after its own recovery: records with entries that name later data are cut.
+    /// `None` if it is not looked at.
+    pub data_end: Option<DataEnd>,
 }
 
 /// A recovered member.
@@ -106,18 +109,21 @@ impl RaftMember {
             stamp_bound: Hlc::ZERO,
             applied: LogIndex(0),
             installed: None,
+            data_end: None,
         };
         let member = build(settings, &from, journal, found, true, &mut effects);
         (member.expect("an empty journal takes its first record"), effects)
     }
 
-    /// Recovers a member from its journal and the place of its store. It has everything that it ever spoke of.
+    /// Recovers a member from its journal and the place of its store. It has everything that it ever spoke of from
+    /// stable storage; what it spoke of from memory, a loss of power may have taken.
     ///
     /// # Errors
     /// `NeverBegun`: there is no record. If the machine knows that no flush of it ever ended, the member never spoke
     /// and can be begun anew; else it is lost, like what follows. `Damaged`, `Truncated`, `BadRecord`, `Missing`,
     /// `JournalBehind`: something that was on stable storage is lost. Do not serve, and leave the files as they are;
-    /// the member can be replaced by one with another id. `WrongVersion`, `Source` as of [`Metalog::recover`].
+    /// the member can be replaced by one with another id. `WrongVersion`: another build wrote it. `Source`: a file
+    /// cannot be read.
     pub fn recover(
         settings: MemberSettings,
         from: &MemberFrom,
@@ -149,17 +155,25 @@ impl JournalRead {
         source: &mut dyn SegmentSource,
     ) -> Result<JournalRead, Error> {
         let mut first_error = None;
-        for start in starts(source)? {
+        let starts = starts(source)?;
+        if starts.is_empty() {
+            // Damaged, if what is left says that it was on stable storage.
+            SegmentLog::recover(journal::segment_settings(settings), LogIndex(0), source, &mut |_| Ok(()))?;
+        }
+        for start in starts {
             let mut found = JournalContents { first_record: start, ..JournalContents::default() };
             let segments = journal::segment_settings(settings);
-            let begin = RecoverFrom { applied: LogIndex(start - 1), data_end: DataEnd::default() };
-            let read = Metalog::recover(segments, begin, source, &mut |entry| found.see(&entry));
+            let read =
+                SegmentLog::recover(segments, LogIndex(start - 1), source, &mut |record| found.see(&record, from));
             let recovered = read.and_then(|recovered| found.check().map(|()| recovered));
             let recovered = match recovered {
                 Ok(recovered) => recovered,
-                Err(error @ (Error::Source(_) | Error::WrongVersion { .. } | Error::Truncated { .. })) => {
-                    return Err(error);
-                }
+                Err(
+                    error @ (Error::Source(_)
+                    | Error::WrongVersion { .. }
+                    | Error::Truncated { .. }
+                    | Error::DataMissing { .. }),
+                ) => return Err(error),
                 Err(error) => {
                     first_error.get_or_insert(error);
                     continue;
@@ -182,10 +196,45 @@ impl JournalRead {
                 return Err(Error::Missing { applied: from.applied, found: base });
             }
             let (report, mend) = (recovered.report, recovered.mend);
+            found.lacks_data = report.cut.is_some_and(|cut| cut.why == MetalogCutReason::BeyondData);
             return Ok(JournalRead { journal, found, anew, report, mend, effects });
         }
         Err(first_error.unwrap_or(Error::NeverBegun))
     }
+}
+
+/// Reads the batches in the journal of a member that does not run, for a look at them alone. Returns the entry up to
+/// which a member would look into its store, and all that hold transactions, as far as their segments are still there.
+///
+/// # Errors
+/// As [`RaftMember::recover`].
+pub fn read_batches(
+    settings: &MemberSettings,
+    source: &mut dyn SegmentSource,
+) -> Result<(LogIndex, Vec<LogEntry>), Error> {
+    let mut first_error = None;
+    for start in starts(source)? {
+        let (mut base, mut batches) = (LogIndex(0), BTreeMap::new());
+        let read =
+            SegmentLog::recover(journal::segment_settings(settings), LogIndex(start - 1), source, &mut |record| {
+                let Some(record) = JournalRecord::decode(&record.body) else { return Ok(()) };
+                base = record.base.map_or(base, |base| base.meta.index);
+                for entry in record.entries {
+                    let _after = batches.split_off(&entry.index);
+                    if let EntryData::Batch(batch) = record::decode_batch(entry.index.0, entry.term, &entry.data)
+                        && entry.kind == EntryKind::Normal
+                    {
+                        batches.insert(entry.index, batch);
+                    }
+                }
+                Ok(())
+            });
+        match read {
+            Ok(_) => return Ok((base, batches.into_values().collect())),
+            Err(error) => drop(first_error.get_or_insert(error)),
+        }
+    }
+    Err(first_error.unwrap_or(Error::NeverBegun))
 }
 
 /// The first record of every segment, oldest first.
@@ -200,7 +249,10 @@ fn starts(source: &mut dyn SegmentSource) -> Result<Vec<u64>, Error> {
             SegmentStart::Begun(header) if header.segment == segment && header.first.0 > 0 => {
                 starts.push(header.first.0);
             }
-            _ => {}
+            SegmentStart::OtherVersion(found) => {
+                return Err(Error::WrongVersion { segment, found, expected: FORMAT_VERSION });
+            }
+            SegmentStart::Begun(_) | SegmentStart::NotBegun => {}
         }
     }
     starts.dedup();
@@ -220,18 +272,28 @@ pub(super) struct JournalContents {
     /// The records without their entries' data.
     records: Vec<(u64, JournalRecord)>,
     wrong: Option<Error>,
+    /// Records were cut because the data is lost that their entries name: the power failed.
+    pub(super) lacks_data: bool,
 }
 
 impl JournalContents {
-    fn see(&mut self, entry: &LogEntry) {
+    /// Takes in the next record. Not one with entries that the store lacks, if they name data that is not there: the
+    /// journal ends before it.
+    fn see(&mut self, found: &FoundRecord, from: &MemberFrom) -> Result<(), MissingData> {
         if self.wrong.is_some() {
-            return;
+            return Ok(());
         }
-        let number = entry.index.0;
-        let Some(mut record) = JournalRecord::decode(&entry.body) else {
-            self.wrong = Some(Error::BadRecord { record: entry.index, what: record::OTHER_BUILD });
-            return;
+        let number = found.number.0;
+        let Some(mut record) = JournalRecord::decode(&found.body) else {
+            self.wrong = Some(Error::BadRecord { record: found.number, what: record::OTHER_BUILD });
+            return Ok(());
         };
+        let needed = found.data_end;
+        if let Some(found) = from.data_end.filter(|end| needed > *end)
+            && record.entries.iter().any(|entry| entry.index > from.applied)
+        {
+            return Err(MissingData { needed, found });
+        }
         self.state.term = record.term;
         self.state.vote = record.vote;
         self.state.commit = record.commit;
@@ -252,6 +314,7 @@ impl JournalContents {
             self.put(made);
         }
         self.records.push((number, record));
+        Ok(())
     }
 
     /// Puts an entry into the log, over those that it replaces. Before the first record that is needed anything may be
@@ -271,18 +334,23 @@ impl JournalContents {
         self.entries.back().map_or(base, |entry| LogIndex(entry.index))
     }
 
-    /// The first change of members after `commit`, if `id` is the only voter there: it was committed when it was on
-    /// this disk, and the voters that it made may have more of the log than is here.
-    fn change_by_one_voter(&self, id: NodeId, members: &Members, commit: u64) -> Option<u64> {
-        let mut members = members.clone();
-        let changes = self.entries.iter().map(peer::entry_out).filter(|entry| entry.kind == EntryKind::Change);
-        for (index, change) in changes.filter_map(|entry| Some((entry.index.0, peer::decode_change(&entry.data)?))) {
-            if index > commit {
-                return (members.voters == [id]).then_some(index);
+    /// How far the log is committed, if it is up to `commit`: what was appended while `id` was the only voter was
+    /// committed when it was on this disk, up to and with the change that gives others a vote. Those may have more of
+    /// the log than is here.
+    fn committed_by_one_voter(&self, id: NodeId, members: &Members, commit: u64) -> u64 {
+        let (mut members, mut committed) = (members.clone(), commit);
+        for entry in self.entries.iter().map(peer::entry_out) {
+            if entry.index.0 > committed {
+                if members.voters != [id] {
+                    break;
+                }
+                committed = entry.index.0;
             }
-            peer::change_members(&mut members, &change);
+            if let Some(change) = peer::decode_change(&entry.data).filter(|_| entry.kind == EntryKind::Change) {
+                peer::change_members(&mut members, &change);
+            }
         }
-        None
+        committed
     }
 
     /// Is what is needed there?
@@ -334,16 +402,14 @@ fn build(
     effects: &mut Vec<MemberEffect>,
 ) -> Result<RaftMember, Error> {
     let MemberFrom { id, applied, incarnation, kept_memory, stamp_bound, .. } = *from;
-    let start = ProcessStart { incarnation, kept_memory, stamp_bound };
-    let last = found.last().0;
+    let start = ProcessStart { incarnation, stamp_bound };
+    let (last, found_cut) = (found.last().0, found.lacks_data);
     let base = found.base.clone().expect("checked, or made");
     let mut state = found.state.clone();
     state.term = state.term.max(base.meta.term);
     // What the store holds was committed, whether the last record says so or not.
     state.commit = state.commit.max(base.meta.index.0).max(applied.0).min(last);
-    if let Some(change) = found.change_by_one_voter(id, &base.meta.members, state.commit) {
-        state.commit = change;
-    }
+    state.commit = found.committed_by_one_voter(id, &base.meta.members, state.commit);
     let newest = found.newest.max(base.meta.stamp);
     let store = Store::new(base.meta.clone(), found.entries, state);
     let logger = slog::Logger::root(slog::Discard, slog::o!());
@@ -357,6 +423,9 @@ fn build(
     // Everything that is committed comes out at once, with the members that it makes.
     member.settle(effects)?;
     member.step(Hlc::ZERO, super::message::MemberInput::Applied { index: applied }, effects);
+    if !kept_memory || found_cut {
+        member.return_without_memory();
+    }
     member.lead_soon_if_alone();
     Ok(member)
 }

@@ -12,7 +12,7 @@ use crate::message::DataEnd;
 impl RaftMember {
     /// False if so many records wait for a flush that a proposal would be refused: it can wait for the flush.
     pub fn has_room(&self) -> bool {
-        ((self.journal.last() - self.journal.durable()) as usize) < self.settings.records_in_flight_max
+        ((self.journal.last() - self.journal.durable()) as usize) < self.unflushed_max()
     }
 
     pub(super) fn on_close(&mut self, clock: Hlc, instant: Hlc, out: &mut Vec<MemberEffect>) -> Result<(), Error> {

@@ -25,6 +25,8 @@ pub struct MemberSettings {
     /// Records given to the driver and not yet on stable storage. Beyond it proposals are refused as overloaded and
     /// entries of the leader are dropped, to be sent again.
     pub records_in_flight_max: usize,
+    /// The same of an only voter, whose answers wait for no disk. More: some bytes of memory for each.
+    pub unflushed_records_max: usize,
     /// Entries that a learner may lack when it is made a voter. Beyond it that is refused.
     pub promote_lag: u64,
     /// Voters at most: one more is refused, and further members get the log as learners. More: more failures are
@@ -51,6 +53,7 @@ impl Default for MemberSettings {
             messages_in_flight: 64,
             uncommitted_bytes_max: 64 << 20,
             records_in_flight_max: 1024,
+            unflushed_records_max: 1 << 20,
             promote_lag: 64,
             voters_max: 5,
             body_bytes_max: 32 << 20,

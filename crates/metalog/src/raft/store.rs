@@ -65,6 +65,12 @@ impl Store {
         self.entries.extend(entries.iter().cloned());
     }
 
+    /// Takes back the entries after `last`, and returns them.
+    pub(super) fn truncate(&mut self, last: u64) -> Vec<Entry> {
+        let kept = last.saturating_sub(self.base.index.0) as usize;
+        self.entries.split_off(kept.min(self.entries.len())).into()
+    }
+
     /// Lets go of what a later base stands for. `base` lies in the log.
     pub(super) fn compact(&mut self, base: SnapshotMeta) {
         let count = (base.index.0 - self.base.index.0) as usize;

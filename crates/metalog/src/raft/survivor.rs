@@ -13,6 +13,7 @@
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
 
+use super::journal::FlushDue;
 use super::message::{BatchDurability, EntryKind, MemberChange, MemberEffect, Members, PeerEntry};
 use super::peer;
 use super::record::{self, JournalBase, JournalRecord};
@@ -124,7 +125,7 @@ impl Survivor {
         entries.push(put(EntryKind::Normal, batch.into()));
         let base = found.base.filter(|_| anew).map(|base| JournalBase { needed: 0, ..base });
         let record = JournalRecord { term, vote: id.0.into(), commit: index, base, entries };
-        journal.append(record, &mut effects)?;
+        journal.append(record, FlushDue::Now, &mut effects)?;
         Ok(SoleMember { mend, effects, entry: LogIndex(index) })
     }
 }

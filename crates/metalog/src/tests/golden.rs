@@ -2,9 +2,8 @@
 
 use frieze_base::{LogIndex, SegmentId};
 use frieze_harness::{Inputs, check_stable};
-use frieze_hlc::Hlc;
 
-use crate::format::{EntryHeader, JournalHeader, SegmentStart, entry_size};
+use crate::format::{JournalHeader, JournalRecordHeader, SegmentStart, record_size};
 use crate::message::DataEnd;
 
 fn hex(bytes: &[u8]) -> String {
@@ -15,21 +14,16 @@ fn hex(bytes: &[u8]) -> String {
 const SEGMENT: JournalHeader = JournalHeader {
     segment: SegmentId(0x11),
     first: LogIndex(0x22),
-    term: 0x33,
     durable: LogIndex(0x21),
-    stamp: Hlc(0x0123_4567_89ab_cdef),
     link: 0xdead_beef,
     bytes: 16 << 20,
 };
 
-const ENTRY: EntryHeader = EntryHeader {
+const RECORD: JournalRecordHeader = JournalRecordHeader {
     body_len: 0x0102,
-    index: LogIndex(0x22),
-    term: 0x33,
-    stamp: Hlc(0x0123_4567_89ab_cdef),
+    number: LogIndex(0x22),
     durable: LogIndex(0x21),
     data_end: DataEnd { segment: SegmentId(0x44), offset: 0x5566 },
-    count: 7,
     link: 0xdead_beef,
     body_crc: 0xcafe_f00d,
 };
@@ -38,70 +32,68 @@ const ENTRY: EntryHeader = EntryHeader {
 fn a_segment_header_is_these_bytes() {
     let golden = "\
 46525a4c010000001100000000000000
-22000000000000003300000000000000
-2100000000000000efcdab8967452301
-efbeadde00000001000000002461385b";
+22000000000000002100000000000000
+efbeadde00000001000000002d5f5ca7";
     assert_eq!(hex(&SEGMENT.encode()), golden);
 }
 
 #[test]
-fn an_entry_header_is_these_bytes() {
+fn a_record_header_is_these_bytes() {
     let golden = "\
 46525a4d020100002200000000000000
-3300000000000000efcdab8967452301
 21000000000000004400000000000000
-665500000000000007000000efbeadde
-0df0feca0d9d2d85";
-    assert_eq!(hex(&ENTRY.encode(SegmentId(0x11))), golden);
+6655000000000000efbeadde0df0feca
+7a6f2b1c";
+    assert_eq!(hex(&RECORD.encode(SegmentId(0x11))), golden);
 }
 
 #[test]
 fn headers_read_back_as_they_were_written() {
     assert_eq!(JournalHeader::decode(&SEGMENT.encode()), SegmentStart::Begun(SEGMENT));
-    assert_eq!(EntryHeader::decode(&ENTRY.encode(SegmentId(0x11)), SegmentId(0x11)), Some(ENTRY));
+    assert_eq!(JournalRecordHeader::decode(&RECORD.encode(SegmentId(0x11)), SegmentId(0x11)), Some(RECORD));
 }
 
 #[test]
-fn an_entry_of_another_segment_is_none_of_this_one() {
-    assert_eq!(EntryHeader::decode(&ENTRY.encode(SegmentId(0x10)), SegmentId(0x11)), None);
+fn a_record_of_another_segment_is_none_of_this_one() {
+    assert_eq!(JournalRecordHeader::decode(&RECORD.encode(SegmentId(0x10)), SegmentId(0x11)), None);
 }
 
 #[test]
 fn every_flipped_bit_of_a_header_is_found() {
-    let (segment, entry) = (SEGMENT.encode(), ENTRY.encode(SegmentId(0x11)));
+    let (segment, record) = (SEGMENT.encode(), RECORD.encode(SegmentId(0x11)));
     for bit in 0..segment.len() * 8 {
         let mut bytes = segment;
         bytes[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(JournalHeader::decode(&bytes), SegmentStart::NotBegun, "bit {bit}");
     }
-    for bit in 0..entry.len() * 8 {
-        let mut bytes = entry;
+    for bit in 0..record.len() * 8 {
+        let mut bytes = record;
         bytes[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(EntryHeader::decode(&bytes, SegmentId(0x11)), None, "bit {bit}");
+        assert_eq!(JournalRecordHeader::decode(&bytes, SegmentId(0x11)), None, "bit {bit}");
     }
 }
 
 #[test]
 fn a_short_header_is_none() {
-    assert_eq!(JournalHeader::decode(&SEGMENT.encode()[..63]), SegmentStart::NotBegun);
-    assert_eq!(EntryHeader::decode(&ENTRY.encode(SegmentId(0x11))[..71], SegmentId(0x11)), None);
+    assert_eq!(JournalHeader::decode(&SEGMENT.encode()[..47]), SegmentStart::NotBegun);
+    assert_eq!(JournalRecordHeader::decode(&RECORD.encode(SegmentId(0x11))[..51], SegmentId(0x11)), None);
 }
 
 #[test]
-fn entries_begin_at_multiples_of_eight() {
-    assert_eq!([entry_size(0), entry_size(1), entry_size(8), entry_size(9)], [72, 80, 80, 88]);
+fn records_begin_at_multiples_of_eight() {
+    assert_eq!([record_size(0), record_size(1), record_size(8), record_size(9)], [56, 56, 64, 64]);
 }
 
 fn seal_segment(bytes: &mut Vec<u8>) {
-    bytes.resize(64, 0);
-    let crc = frieze_base::crc32c(&bytes[..60]);
-    bytes[60..].copy_from_slice(&crc.to_le_bytes());
+    bytes.resize(48, 0);
+    let crc = frieze_base::crc32c(&bytes[..44]);
+    bytes[44..].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn seal_entry(bytes: &mut Vec<u8>) {
-    bytes.resize(72, 0);
-    let crc = frieze_base::crc32c(&[&0x11u64.to_le_bytes(), &bytes[..68]].concat());
-    bytes[68..].copy_from_slice(&crc.to_le_bytes());
+fn seal_record(bytes: &mut Vec<u8>) {
+    bytes.resize(52, 0);
+    let crc = frieze_base::crc32c(&[&0x11u64.to_le_bytes(), &bytes[..48]].concat());
+    bytes[48..].copy_from_slice(&crc.to_le_bytes());
 }
 
 #[test]
@@ -116,12 +108,12 @@ fn any_bytes_are_a_segment_header_or_none() {
 }
 
 #[test]
-fn any_bytes_are_an_entry_header_or_none() {
+fn any_bytes_are_a_record_header_or_none() {
     let segment = SegmentId(0x11);
-    frieze_harness::fuzz!(Inputs::from([ENTRY.encode(segment)]).resealed(seal_entry), |bytes: &[u8]| {
-        let decode = |bytes: &[u8]| EntryHeader::decode(bytes, segment);
+    frieze_harness::fuzz!(Inputs::from([RECORD.encode(segment)]).resealed(seal_record), |bytes: &[u8]| {
+        let decode = |bytes: &[u8]| JournalRecordHeader::decode(bytes, segment);
         if let Some(header) = check_stable(bytes, decode, |header| header.encode(segment).to_vec()) {
-            assert!(header.size() >= 72 && header.last_stamp() >= header.stamp);
+            assert!(header.size() >= 52);
         }
     });
 }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use frieze_base::{Fault, LogIndex, Reason, Rng, SegmentId};
-use frieze_hlc::Hlc;
 
-use crate::{
-    DataEnd, Error, JournalSegment, LogEntry, Mend, Metalog, MetalogCutReason, MetalogEffect, MetalogInput,
-    MetalogSettings, RecoverFrom, RecoveredMetalog, SegmentSource,
-};
+use crate::error::Error;
+use crate::message::{DataEnd, JournalSegment};
+use crate::recover::{FoundRecord, Mend, MetalogCutReason, MissingData, RecoveredSegments, SegmentSource};
+use crate::segment_log::{RecordWrite, SegmentLog, SegmentSettings, WithdrawStep};
 
 /// Files by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,125 +45,89 @@ impl SegmentSource for MachineFiles {
     }
 }
 
-/// The log and its files.
-pub(super) struct MetalogMachine {
-    pub(super) log: Metalog,
-    pub(super) settings: MetalogSettings,
+/// Segments of a journal, and their files.
+pub(super) struct SegmentMachine {
+    pub(super) log: SegmentLog,
+    pub(super) settings: SegmentSettings,
     /// As programs see them.
     pub(super) files: MachineFiles,
     /// As they are on stable storage.
     pub(super) stable: MachineFiles,
-    /// What was proposed and not withdrawn, from entry 1 on.
-    pub(super) entries: Vec<LogEntry>,
-    pub(super) hlc: u64,
+    /// What was appended and not withdrawn, from record 1 on.
+    pub(super) records: Vec<FoundRecord>,
+    count: u64,
     pub(super) data_end: DataEnd,
-    /// Last entry that the store holds.
-    pub(super) applied: LogIndex,
+    /// Last record that is not needed any more.
+    pub(super) known: LogIndex,
     /// What the log had written when it asked.
-    pending: Vec<PendingAppend>,
+    pending: Vec<RecordWrite>,
 }
 
-struct PendingAppend {
-    index: LogIndex,
-    roll: Option<JournalSegment>,
-    segment: SegmentId,
-    offset: u64,
-    bytes: Vec<u8>,
-}
-
-impl MetalogMachine {
-    pub(super) fn new(segment_bytes: u64) -> MetalogMachine {
-        let settings = MetalogSettings { segment_bytes, spare_max: 1, ..MetalogSettings::default() };
-        MetalogMachine {
-            log: Metalog::new(settings.clone()),
+impl SegmentMachine {
+    pub(super) fn new(segment_bytes: u64) -> SegmentMachine {
+        let settings = SegmentSettings { segment_bytes, body_bytes_max: 32 << 20, spare_max: 1 };
+        SegmentMachine {
+            log: SegmentLog::new(settings.clone()),
             settings,
             files: MachineFiles::default(),
             stable: MachineFiles::default(),
-            entries: Vec::new(),
-            hlc: 1000,
+            records: Vec::new(),
+            count: 0,
             data_end: DataEnd::default(),
-            applied: LogIndex(0),
+            known: LogIndex(0),
             pending: Vec::new(),
         }
     }
 
-    pub(super) fn step(&mut self, input: MetalogInput) -> Vec<MetalogEffect> {
-        let mut out = Vec::new();
-        self.log.step(Hlc(self.hlc), input, &mut out);
-        for effect in &out {
-            match effect {
-                MetalogEffect::Append { index, roll, segment, offset, bytes, .. } => self.pending.push(PendingAppend {
-                    index: *index,
-                    roll: roll.clone(),
-                    segment: *segment,
-                    offset: *offset,
-                    bytes: bytes.clone(),
-                }),
-                MetalogEffect::Erase { segment, offset, len } => {
-                    self.files.write(*segment, *offset, &vec![0; *len as usize]);
-                }
-                MetalogEffect::Remove { segment } => {
-                    self.files.0.remove(segment);
-                }
-                MetalogEffect::Withdrawn { index, .. } => {
-                    self.entries.retain(|entry| entry.index != *index);
-                    self.pending.retain(|pending| pending.index != *index);
-                }
-                _ => {}
-            }
-        }
-        out
-    }
-
-    /// Proposes a batch of `len` bytes; nothing is written yet.
+    /// Appends a record of `len` bytes; nothing is written yet.
     pub(super) fn propose(&mut self, len: usize) -> LogIndex {
-        self.hlc += 10;
+        self.count += 1;
         self.data_end.offset += 100;
-        let index = LogIndex(self.log.last().0 + 1);
-        let body: Vec<u8> = (0..len).map(|i| (self.hlc as usize + i) as u8).collect();
-        let count = 1 + (len % 3) as u32;
-        self.entries.push(LogEntry {
-            index,
-            term: self.log.term(),
-            stamp: Hlc(self.hlc),
-            count,
-            data_end: self.data_end,
-            body: body.clone(),
-        });
-        let out = self.step(MetalogInput::Propose { body, count, data_end: self.data_end });
-        assert!(matches!(out[..], [MetalogEffect::Append { index: found, .. }] if found == index), "{out:?}");
-        index
+        let body: Vec<u8> = (0..len).map(|i| (self.count as usize + i) as u8).collect();
+        let written = self.log.append(&body, self.data_end).expect("it is not too large");
+        let number = written.number;
+        assert_eq!(number, self.log.last);
+        self.records.push(FoundRecord { number, data_end: self.data_end, body });
+        self.pending.push(written);
+        number
     }
 
-    /// Puts the oldest proposed batch into its file.
+    /// Puts the oldest appended record into its file.
     pub(super) fn write_one(&mut self) {
         if self.pending.is_empty() {
             return;
         }
         let pending = self.pending.remove(0);
         self.put(&pending, usize::MAX);
-        let index = pending.index;
-        assert_eq!(self.step(MetalogInput::Appended { index }), vec![MetalogEffect::Committed { index }]);
+        self.log.on_written(pending.number);
     }
 
-    /// The oldest proposed batch fails after `written` bytes have reached the file; those after it were written whole
+    /// The oldest appended record fails after `written` bytes have reached the file; those after it were written whole
     /// before that was known.
     pub(super) fn fail_one(&mut self, written: usize, others_too: bool) {
         if self.pending.is_empty() {
             return;
         }
         let pending = std::mem::take(&mut self.pending);
-        let index = pending[0].index;
+        let number = pending[0].number;
         self.put(&pending[0], written);
         for later in pending[1..].iter().filter(|_| others_too) {
             if later.roll.is_some() || self.files.0.contains_key(&later.segment) {
                 self.put(later, usize::MAX);
             }
         }
-        self.step(MetalogInput::AppendFailed { index, reason: Reason::InputOutput });
+        for step in self.log.withdraw(number) {
+            match step {
+                WithdrawStep::Erase { segment, offset, len } => {
+                    self.files.write(segment, offset, &vec![0; len as usize]);
+                }
+                WithdrawStep::Remove { segment } => drop(self.files.0.remove(&segment)),
+            }
+        }
+        self.records.retain(|record| record.number < number);
     }
 
-    fn put(&mut self, pending: &PendingAppend, written: usize) {
+    fn put(&mut self, pending: &RecordWrite, written: usize) {
         if let Some(new) = &pending.roll {
             self.files.begin(new);
         }
@@ -173,27 +136,28 @@ impl MetalogMachine {
     }
 
     pub(super) fn append(&mut self, len: usize) -> LogIndex {
-        let index = self.propose(len);
+        let number = self.propose(len);
         self.write_one();
-        index
+        number
     }
 
     /// Flushes everything.
     pub(super) fn flush(&mut self) {
         self.stable = self.files.clone();
-        let index = self.log.committed();
-        self.step(MetalogInput::Persisted { index });
-        assert_eq!(self.log.durable(), index);
+        self.log.on_persisted(self.log.written);
+        assert_eq!(self.log.durable, self.log.written);
     }
 
-    /// The store takes everything durable up to `index`.
-    pub(super) fn apply(&mut self, index: LogIndex) {
-        self.applied = self.applied.max(index.min(self.log.durable()));
-        self.step(MetalogInput::Truncate { through: self.applied });
+    /// Everything durable up to `number` is not needed any more.
+    pub(super) fn let_go(&mut self, number: LogIndex) {
+        self.known = self.known.max(number.min(self.log.durable));
+        for segment in self.log.truncate(self.known) {
+            self.files.0.remove(&segment);
+        }
     }
 
     /// The process dies: its files stay as programs saw them.
-    pub(super) fn kill(&mut self) -> RecoveredMetalog {
+    pub(super) fn kill(&mut self) -> RecoveredSegments {
         let data_end = self.data_end;
         self.recover(data_end).expect("what a killed process leaves can be recovered")
     }
@@ -230,21 +194,26 @@ impl MetalogMachine {
         self.files = after;
     }
 
-    /// Starts again from the files, mends them, and checks that what came back is a prefix of what was proposed.
-    pub(super) fn recover(&mut self, data_end: DataEnd) -> Result<RecoveredMetalog, Error> {
+    /// Starts again from the files, mends them, and checks that what came back is a prefix of what was appended.
+    pub(super) fn recover(&mut self, data_end: DataEnd) -> Result<RecoveredSegments, Error> {
         let mut found = Vec::new();
-        let from = RecoverFrom { applied: self.applied, data_end };
-        let recovered = Metalog::recover(self.settings.clone(), from, &mut self.files, &mut |entry| found.push(entry))?;
-        assert_eq!(recovered.report.entries, found.len() as u64);
-        let last = LogIndex(self.applied.0 + found.len() as u64);
+        let recovered = SegmentLog::recover(self.settings.clone(), self.known, &mut self.files, &mut |record| {
+            if record.data_end > data_end {
+                return Err(MissingData { needed: record.data_end, found: data_end });
+            }
+            found.push(record);
+            Ok(())
+        })?;
+        assert_eq!(recovered.report.records, found.len() as u64);
+        let last = LogIndex(self.known.0 + found.len() as u64);
         assert_eq!(recovered.report.last, last);
-        let expected = self.entries.get(self.applied.0 as usize..last.0 as usize);
-        assert_eq!(Some(&found[..]), expected, "entries after {} come back as a prefix", self.applied);
+        let expected = self.records.get(self.known.0 as usize..last.0 as usize);
+        assert_eq!(Some(&found[..]), expected, "records after {} come back as a prefix", self.known);
         Ok(recovered)
     }
 
     /// Goes on with a recovered log.
-    pub(super) fn go_on(&mut self, recovered: RecoveredMetalog) {
+    pub(super) fn go_on(&mut self, recovered: RecoveredSegments) {
         for mend in &recovered.mend {
             match mend {
                 Mend::Erase { segment, offset, len } => self.files.write(*segment, *offset, &vec![0; *len as usize]),
@@ -253,12 +222,12 @@ impl MetalogMachine {
         }
         self.log = recovered.log;
         self.pending.clear();
-        self.entries.truncate(recovered.report.last.0 as usize);
+        self.records.truncate(recovered.report.last.0 as usize);
         self.flush();
     }
 }
 
 /// Why recovery cut the log, if it did.
-pub(super) fn cut(recovered: &RecoveredMetalog) -> Option<(LogIndex, MetalogCutReason)> {
-    recovered.report.cut.map(|cut| (cut.index, cut.why))
+pub(super) fn cut(recovered: &RecoveredSegments) -> Option<(LogIndex, MetalogCutReason)> {
+    recovered.report.cut.map(|cut| (cut.record, cut.why))
 }

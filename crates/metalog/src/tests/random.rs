@@ -4,8 +4,8 @@
 use frieze_base::{LogIndex, Rng};
 use proptest::prelude::*;
 
-use super::machine::MetalogMachine;
-use crate::MetalogCutReason;
+use super::machine::SegmentMachine;
+use crate::recover::MetalogCutReason;
 
 #[derive(Clone, Debug)]
 enum RandomOp {
@@ -31,7 +31,7 @@ fn op() -> impl Strategy<Value = RandomOp> {
     ]
 }
 
-fn play(machine: &mut MetalogMachine, op: &RandomOp, failed_since_flush: &mut bool) {
+fn play(machine: &mut SegmentMachine, op: &RandomOp, failed_since_flush: &mut bool) {
     match *op {
         RandomOp::Propose { len } => {
             machine.propose(len);
@@ -45,9 +45,9 @@ fn play(machine: &mut MetalogMachine, op: &RandomOp, failed_since_flush: &mut bo
             machine.flush();
             *failed_since_flush = false;
         }
-        RandomOp::Apply { back } => machine.apply(LogIndex(machine.log.durable().0.saturating_sub(back))),
+        RandomOp::Apply { back } => machine.let_go(LogIndex(machine.log.durable.0.saturating_sub(back))),
         RandomOp::Kill => {
-            let committed = machine.log.committed();
+            let committed = machine.log.written;
             let recovered = machine.kill();
             assert!(recovered.report.last >= committed, "a kill loses nothing");
             machine.go_on(recovered);
@@ -56,12 +56,12 @@ fn play(machine: &mut MetalogMachine, op: &RandomOp, failed_since_flush: &mut bo
         // The one way back for a withdrawn entry is not judged here.
         RandomOp::LosePower { .. } if *failed_since_flush => {}
         RandomOp::LosePower { seed, data_lost } => {
-            let durable = machine.log.durable();
+            let durable = machine.log.durable;
             machine.lose_power(&mut Rng::new(seed));
             let mut data_end = machine.data_end;
             if data_lost {
                 let kept = durable.0 as usize + (seed % 3) as usize;
-                data_end = machine.entries[..kept.min(machine.entries.len())].last().map_or(data_end, |e| e.data_end);
+                data_end = machine.records[..kept.min(machine.records.len())].last().map_or(data_end, |e| e.data_end);
             }
             let recovered = machine.recover(data_end).expect("a crash alone never damages the log");
             assert!(recovered.report.last >= durable, "what was durable is there");
@@ -77,7 +77,7 @@ proptest! {
 
     #[test]
     fn every_life_of_a_log_leaves_a_prefix(ops in prop::collection::vec(op(), 1..60)) {
-        let mut machine = MetalogMachine::new(512);
+        let mut machine = SegmentMachine::new(512);
         let mut failed_since_flush = false;
         for op in &ops {
             play(&mut machine, op, &mut failed_since_flush);

@@ -2,15 +2,16 @@
 
 use frieze_base::{Fault, LogIndex, Reason, SegmentId};
 
-use super::machine::{MachineFiles, MetalogMachine, cut};
-use crate::{
-    DataEnd, ENTRY_HEADER_BYTES, Error, JournalHeader, Mend, Metalog, MetalogCutReason, MetalogEffect, MetalogInput,
-    MetalogSettings, RecoverFrom, SEGMENT_HEADER_BYTES, SegmentSource,
-};
+use super::machine::{MachineFiles, SegmentMachine, cut};
+use crate::error::Error;
+use crate::format::{JournalHeader, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
+use crate::message::DataEnd;
+use crate::recover::{Mend, MetalogCutReason, SegmentSource};
+use crate::segment_log::SegmentLog;
 
 /// Ten entries over several segments, none flushed.
-fn ten() -> MetalogMachine {
-    let mut machine = MetalogMachine::new(512);
+fn ten() -> SegmentMachine {
+    let mut machine = SegmentMachine::new(512);
     for len in [10, 0, 33, 100, 7, 64, 300, 1, 90, 45] {
         machine.append(len);
     }
@@ -18,13 +19,13 @@ fn ten() -> MetalogMachine {
     machine
 }
 
-fn last_segment(machine: &MetalogMachine) -> SegmentId {
+fn last_segment(machine: &SegmentMachine) -> SegmentId {
     *machine.files.0.keys().next_back().expect("there is one")
 }
 
 #[test]
 fn an_empty_directory_is_an_empty_log() {
-    let mut machine = MetalogMachine::new(512);
+    let mut machine = SegmentMachine::new(512);
     let recovered = machine.kill();
     assert_eq!(recovered.report.last, LogIndex(0));
     assert_eq!(recovered.mend, vec![]);
@@ -42,28 +43,14 @@ fn everything_comes_back_after_a_kill() {
 }
 
 #[test]
-fn term_and_stamps_rise_over_a_restart() {
-    let mut machine = ten();
-    let (term, newest) = (machine.log.term(), machine.log.newest());
-    let recovered = machine.kill();
-    assert_eq!((recovered.log.term(), recovered.log.newest()), (term + 1, newest));
-    machine.go_on(recovered);
-    machine.flush();
-    machine.apply(LogIndex(10));
-    let recovered = machine.kill();
-    assert_eq!(recovered.log.newest(), newest, "also when no entry is needed any more");
-    assert_eq!(recovered.report.entries, 0);
-}
-
-#[test]
 fn what_two_losses_of_power_leave_at_one_place_is_not_what_the_first_cut_off() {
     // Where the sector ends that the first one took, and that the second one left.
-    for split in (8..ENTRY_HEADER_BYTES).step_by(8) {
-        let mut machine = MetalogMachine::new(512);
+    for split in (8..RECORD_HEADER_BYTES).step_by(8) {
+        let mut machine = SegmentMachine::new(512);
         machine.append(9);
         machine.flush();
         let (segment, at) =
-            (last_segment(&machine), SEGMENT_HEADER_BYTES + (ENTRY_HEADER_BYTES + 9).next_multiple_of(8));
+            (last_segment(&machine), SEGMENT_HEADER_BYTES + (RECORD_HEADER_BYTES + 9).next_multiple_of(8));
         machine.append(40);
         machine.files.0.get_mut(&segment).expect("it is there")[at..at + split].fill(0);
         let recovered = machine.kill();
@@ -99,14 +86,15 @@ fn a_tail_torn_at_any_byte_leaves_a_prefix_and_the_log_goes_on() {
 
 #[test]
 fn a_tail_torn_in_its_body_is_reported() {
-    let mut machine = MetalogMachine::new(512);
+    let mut machine = SegmentMachine::new(512);
     machine.append(10);
     machine.append(100);
-    let at = SEGMENT_HEADER_BYTES + 2 * ENTRY_HEADER_BYTES + 16 + 50;
+    let second = SEGMENT_HEADER_BYTES + (RECORD_HEADER_BYTES + 10).next_multiple_of(8);
+    let at = second + RECORD_HEADER_BYTES + 50;
     machine.files.0.get_mut(&SegmentId(1)).expect("it is there")[at..].fill(0);
     let recovered = machine.kill();
     assert_eq!(cut(&recovered), Some((LogIndex(2), MetalogCutReason::Torn)));
-    assert!(matches!(recovered.mend[..], [Mend::Erase { segment: SegmentId(1), offset: 152, len: 360 }]));
+    assert!(matches!(recovered.mend[..], [Mend::Erase { segment: SegmentId(1), offset: 112, len: 400 }]));
 }
 
 #[test]
@@ -139,27 +127,27 @@ fn no_flipped_bit_goes_unseen_where_the_log_was_durable() {
 
 #[test]
 fn damage_to_what_the_store_holds_already_does_not_matter_in_a_body() {
-    let mut machine = MetalogMachine::new(512);
+    let mut machine = SegmentMachine::new(512);
     machine.append(10);
     machine.append(10);
     machine.flush();
-    machine.apply(LogIndex(1));
-    machine.files.0.get_mut(&SegmentId(1)).expect("it is there")[SEGMENT_HEADER_BYTES + ENTRY_HEADER_BYTES] ^= 1;
+    machine.let_go(LogIndex(1));
+    machine.files.0.get_mut(&SegmentId(1)).expect("it is there")[SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES] ^= 1;
     assert_eq!(machine.kill().report.last, LogIndex(2));
 }
 
 #[test]
 fn a_log_that_ends_before_the_store_is_refused() {
-    let mut machine = MetalogMachine::new(4096);
+    let mut machine = SegmentMachine::new(4096);
     for _ in 0..3 {
         machine.append(10);
     }
     machine.flush();
-    machine.apply(LogIndex(3));
-    let second = SEGMENT_HEADER_BYTES + ENTRY_HEADER_BYTES + 16;
+    machine.let_go(LogIndex(3));
+    let second = SEGMENT_HEADER_BYTES + (RECORD_HEADER_BYTES + 10).next_multiple_of(8);
     machine.files.0.get_mut(&SegmentId(1)).expect("it is there")[second..].fill(0);
     let error = machine.recover(machine.data_end).expect_err("the store holds entry 3");
-    assert_eq!(error, Error::Damaged { segment: SegmentId(1), offset: second as u64, index: LogIndex(2) });
+    assert_eq!(error, Error::Damaged { segment: SegmentId(1), offset: second as u64, record: LogIndex(2) });
 }
 
 #[test]
@@ -184,7 +172,7 @@ fn a_missing_segment_is_refused() {
     let error = machine.recover(machine.data_end).expect_err("the first segment is gone");
     assert!(matches!(error, Error::Missing { applied: LogIndex(0), .. }), "{error}");
 
-    machine.apply(LogIndex(9));
+    machine.let_go(LogIndex(9));
     machine.files.0.clear();
     let error = machine.recover(machine.data_end).expect_err("all segments are gone");
     assert_eq!(error, Error::NoSegment { applied: LogIndex(9) });
@@ -192,13 +180,13 @@ fn a_missing_segment_is_refused() {
 
 #[test]
 fn the_only_segment_without_its_header_is_refused_if_it_was_durable() {
-    let mut machine = MetalogMachine::new(4096);
+    let mut machine = SegmentMachine::new(4096);
     machine.append(10);
     machine.flush();
     machine.append(10);
     machine.files.0.get_mut(&SegmentId(1)).expect("it is there")[3] ^= 1;
     let error = machine.recover(machine.data_end).expect_err("an entry says that it was durable");
-    assert_eq!(error, Error::Damaged { segment: SegmentId(1), offset: 0, index: LogIndex(1) });
+    assert_eq!(error, Error::Damaged { segment: SegmentId(1), offset: 0, record: LogIndex(1) });
 }
 
 #[test]
@@ -206,8 +194,8 @@ fn another_format_version_is_refused() {
     let mut machine = ten();
     let file = machine.files.0.get_mut(&SegmentId(1)).expect("it is there");
     file[4] = 2;
-    let crc = frieze_base::crc32c(&file[..60]);
-    file[60..64].copy_from_slice(&crc.to_le_bytes());
+    let crc = frieze_base::crc32c(&file[..44]);
+    file[44..48].copy_from_slice(&crc.to_le_bytes());
     let error = machine.recover(machine.data_end).expect_err("version 2 is not ours");
     assert_eq!(error, Error::WrongVersion { segment: SegmentId(1), found: 2, expected: 1 });
 }
@@ -223,8 +211,9 @@ fn a_file_that_cannot_be_read_is_an_error() {
             Err(Reason::InputOutput.into())
         }
     }
-    let from = RecoverFrom { applied: LogIndex(0), data_end: DataEnd::default() };
-    let error = Metalog::recover(MetalogSettings::default(), from, &mut UnreadableFiles(ten().files), &mut |_| {});
+    let machine = ten();
+    let (settings, mut files) = (machine.settings.clone(), UnreadableFiles(machine.files));
+    let error = SegmentLog::recover(settings, LogIndex(0), &mut files, &mut |_| Ok(()));
     assert_eq!(error.expect_err("nothing can be read").reason(), Reason::InputOutput);
 }
 
@@ -232,7 +221,7 @@ fn a_file_that_cannot_be_read_is_an_error() {
 fn an_entry_is_cut_with_the_data_it_names() {
     let mut machine = ten();
     let all = machine.data_end;
-    let lost = machine.entries[6].data_end;
+    let lost = machine.records[6].data_end;
     machine.data_end = DataEnd { offset: lost.offset - 1, ..lost };
     let recovered = machine.kill();
     assert_eq!(cut(&recovered), Some((LogIndex(7), MetalogCutReason::BeyondData)));
@@ -255,29 +244,29 @@ fn a_log_that_lacks_durable_data_is_refused() {
     let mut machine = ten();
     machine.flush();
     machine.append(5);
-    let needed = machine.entries[3].data_end;
+    let needed = machine.records[3].data_end;
     let found = DataEnd { offset: needed.offset - 1, ..needed };
     let error = machine.recover(found).expect_err("entry 4 was durable");
-    assert_eq!(error, Error::DataMissing { index: LogIndex(4), needed, found });
+    assert_eq!(error, Error::DataMissing { record: LogIndex(4), needed, found });
 }
 
 #[test]
 fn entries_in_the_store_need_their_data_no_more() {
     let mut machine = ten();
     machine.flush();
-    machine.apply(LogIndex(10));
+    machine.let_go(LogIndex(10));
     let recovered = machine.recover(DataEnd::default()).expect("all of it is in the store");
     assert_eq!((recovered.report.last, recovered.report.cut), (LogIndex(10), None));
 }
 
 #[test]
 fn segments_are_used_again_and_hold_nothing_of_before() {
-    let mut machine = MetalogMachine::new(512);
+    let mut machine = SegmentMachine::new(512);
     let mut ids = std::collections::BTreeSet::new();
     for round in 0..40 {
-        machine.append(30 + round % 7);
+        machine.append(50 + round % 7);
         machine.flush();
-        machine.apply(LogIndex(machine.log.last().0.saturating_sub(2)));
+        machine.let_go(LogIndex(machine.log.last.0.saturating_sub(2)));
         ids.extend(machine.files.0.keys().copied());
         assert!(machine.files.0.len() <= 4, "{} files", machine.files.0.len());
         let recovered = machine.kill();
@@ -309,15 +298,7 @@ fn a_segment_renamed_but_not_begun_is_no_part_of_the_log() {
 fn a_segment_of_another_log_does_not_follow() {
     let mut machine = ten();
     let segment = SegmentId(last_segment(&machine).0 + 1);
-    let header = JournalHeader {
-        segment,
-        first: LogIndex(11),
-        term: 1,
-        durable: LogIndex(0),
-        stamp: machine.log.newest(),
-        link: 77,
-        bytes: 512,
-    };
+    let header = JournalHeader { segment, first: LogIndex(11), durable: LogIndex(0), link: 77, bytes: 512 };
     let mut file = header.encode().to_vec();
     file.resize(512, 0);
     machine.files.0.insert(segment, file);
@@ -330,7 +311,7 @@ fn a_segment_of_another_log_does_not_follow() {
 fn what_a_failed_append_left_never_follows_what_took_its_place() {
     // Entries 2, 3 and 4 are whole in the file when entry 2 is reported as failed. The next entry has its length, so
     // that the old entry 3 lies exactly where the new one is looked for.
-    let mut machine = MetalogMachine::new(4096);
+    let mut machine = SegmentMachine::new(4096);
     machine.append(8);
     for _ in 0..3 {
         machine.propose(40);
@@ -350,7 +331,7 @@ fn what_a_failed_append_left_never_follows_what_took_its_place() {
 #[test]
 fn a_failed_roll_is_done_again_in_another_segment() {
     for others_too in [false, true] {
-        let mut machine = MetalogMachine::new(512);
+        let mut machine = SegmentMachine::new(512);
         machine.append(300);
         machine.propose(300);
         machine.propose(0);
@@ -365,7 +346,7 @@ fn a_failed_roll_is_done_again_in_another_segment() {
 
 #[test]
 fn a_failed_roll_whose_removal_was_lost_is_passed_over() {
-    let mut machine = MetalogMachine::new(512);
+    let mut machine = SegmentMachine::new(512);
     machine.append(300);
     machine.propose(300);
     let before = machine.files.clone();
@@ -373,7 +354,7 @@ fn a_failed_roll_whose_removal_was_lost_is_passed_over() {
     machine.append(10);
     machine.append(11);
     // The file of the failed roll is back.
-    let mut stale = MetalogMachine::new(512);
+    let mut stale = SegmentMachine::new(512);
     stale.append(300);
     stale.append(300);
     assert!(before.0.len() == 1 && stale.files.0.len() == 2);
@@ -383,23 +364,26 @@ fn a_failed_roll_whose_removal_was_lost_is_passed_over() {
 
     // Also when the store holds everything before it.
     machine.flush();
-    machine.apply(LogIndex(2));
+    machine.let_go(LogIndex(2));
     machine.files.0.insert(SegmentId(2), stale.files.0[&SegmentId(2)].clone());
     assert_eq!(machine.kill().report.last, LogIndex(3));
 }
 
 #[test]
 fn a_large_batch_gets_a_segment_of_its_own_length() {
-    let mut machine = MetalogMachine::new(512);
+    let mut machine = SegmentMachine::new(512);
     machine.append(10);
     machine.append(5000);
     machine.append(10);
-    assert_eq!(machine.files.0[&SegmentId(2)].len(), 64 + 72 + 5000);
+    assert_eq!(
+        machine.files.0[&SegmentId(2)].len(),
+        (SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES + 5000).next_multiple_of(8)
+    );
     assert_eq!(machine.kill().report.last, LogIndex(3));
 
     // Its file is used again where something fits into it.
     machine.flush();
-    machine.apply(LogIndex(3));
+    machine.let_go(LogIndex(3));
     let out = {
         machine.propose(4000);
         machine.write_one();
@@ -410,13 +394,34 @@ fn a_large_batch_gets_a_segment_of_its_own_length() {
 }
 
 #[test]
+fn a_record_that_is_too_large_is_refused_and_changes_nothing() {
+    let mut machine = SegmentMachine::new(512);
+    machine.append(10);
+    let max = machine.settings.body_bytes_max as usize;
+    let error = machine.log.append(&vec![0; max + 1], DataEnd::default()).expect_err("it is too large");
+    assert_eq!(error, Error::BatchTooLarge { len: max as u64 + 1, max: max as u64 });
+    assert_eq!(machine.append(10), LogIndex(2));
+    assert_eq!(machine.kill().report.last, LogIndex(2));
+}
+
+#[test]
+fn after_a_failed_first_record_the_log_begins_again_in_another_segment() {
+    let mut machine = SegmentMachine::new(512);
+    machine.propose(10);
+    machine.fail_one(40, false);
+    assert!(machine.files.0.is_empty(), "nothing is left of it");
+    assert_eq!(machine.append(10), LogIndex(1));
+    assert_eq!(machine.files.0.keys().copied().collect::<Vec<_>>(), vec![SegmentId(2)]);
+    assert_eq!(machine.kill().report.last, LogIndex(1));
+}
+
+#[test]
 fn nothing_is_let_go_that_the_store_may_still_need() {
     let mut machine = ten();
     let files = machine.files.0.len();
     machine.flush();
-    machine.apply(LogIndex(1));
+    machine.let_go(LogIndex(1));
     assert_eq!(machine.files.0.len(), files);
-    let out = machine.step(MetalogInput::Truncate { through: LogIndex(10) });
-    assert!(out.iter().all(|effect| matches!(effect, MetalogEffect::Remove { .. })));
+    machine.let_go(LogIndex(10));
     assert_eq!(machine.files.0.len(), 2, "the last, and one spare");
 }

@@ -47,6 +47,7 @@ impl ServerParts {
                     segment_bytes: settings.segment_bytes,
                     chain_count: joining.chain_count,
                     standing: MetalogRole::Joining as i32,
+                    has_joined: true,
                     ..Identity::default()
                 };
                 identity.set_known_first(&joining.known);

@@ -174,7 +174,7 @@ fn a_device_that_cannot_be_read_at_a_start_is_reported_and_not_changed() {
     client.write(&capabilities["/a"], Some(0), &bytes).unwrap();
     client.fsync();
     drop(client);
-    let meta = machine.disk.list().unwrap().into_iter().find(|name| name.starts_with("meta-")).unwrap();
+    let meta = machine.disk.list().unwrap().into_iter().find(|name| name.starts_with("raft-")).unwrap();
     for (name, bytes_of) in [("seg-0000000000000001", 0..1), (meta.as_str(), 0..1), ("state", 0..8192)] {
         let before = machine.disk.open(name).unwrap();
         let mut all = vec![0; before.len().unwrap() as usize];

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use frieze_base::{LogIndex, Rng};
+use frieze_disk::CrashKind;
 use frieze_node::StoreItem;
 
 use super::*;
@@ -71,6 +72,33 @@ fn a_file_replaced_by_rename_is_the_old_or_the_new_one_whole() {
         let found = client.read("/f", View::NOW).unwrap();
         let found = version_of(&found).unwrap_or_else(|| panic!("seed {seed}: {} bytes of no version", found.len()));
         assert!((durable..=n).contains(&found), "seed {seed}: version {found}, of {n}, {durable} was synced");
+    }
+}
+
+/// A process ends, and the power fails in the middle of the next start: what that made durable of the log of names has
+/// the bytes that the names rest on.
+#[test]
+fn a_start_makes_no_name_durable_before_the_bytes_under_it() {
+    for seed in 0..SEEDS {
+        let mut machine = SimMachine::new(7);
+        machine.disk = SimDisk::new(seed);
+        let mut client = machine.serve();
+        client.try_write_file("/f", &version(1)).unwrap();
+        client.fsync();
+        for n in 2..5 {
+            client.try_write_file("/f.tmp", &version(n)).unwrap();
+            client.rename("/f.tmp", "/f").unwrap();
+        }
+        machine.crash(CrashKind::Process);
+        drop(client);
+        machine.disk.fail_after(1 + seed % 60);
+        let started = machine.try_serve();
+        machine.lose_power();
+        drop(started);
+        machine.time.advance_us(1_000_000);
+        let mut client = machine.serve();
+        let found = client.read("/f", View::NOW).unwrap();
+        assert!(version_of(&found).is_some(), "seed {seed}: {} bytes of no version", found.len());
     }
 }
 

@@ -265,7 +265,7 @@ struct HookedFile(Arc<dyn DiskFile>, Arc<Meanwhile>);
 
 impl HookedDisk {
     fn hooked(&self, name: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        if name.starts_with("meta-") { file } else { Arc::new(HookedFile(file, self.1.clone())) }
+        if name.starts_with("raft-") { file } else { Arc::new(HookedFile(file, self.1.clone())) }
     }
 }
 

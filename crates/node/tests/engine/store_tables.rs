@@ -51,7 +51,7 @@ impl VersionStore for BoastingStore {
 }
 
 fn segments(machine: &SimMachine) -> usize {
-    machine.disk.list().unwrap().iter().filter(|name| name.starts_with("meta-")).count()
+    machine.disk.list().unwrap().iter().filter(|name| name.starts_with("raft-")).count()
 }
 
 /// Sets so many values that the log has several segments, flushing between them, and is killed.

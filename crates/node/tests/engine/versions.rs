@@ -58,24 +58,27 @@ fn other_versions_of_anything_are_refused_with_both_versions_and_what_to_do() {
     client.server.stop().unwrap();
     drop(client);
     let (file, state) = bytes_of(&machine.disk, "state");
-    say_field(&machine.disk, &[0x98, 0x01, 2]);
+    say_field(&machine.disk, &[0xa0, 0x01, 2]);
     check_refused(&machine, &["format version 2", "reads 1", "use the version of frieze that made it"]);
     file.write_at(0, &[&state]).unwrap();
-    say_field(&machine.disk, &[0x08, 5]);
-    check_refused(&machine, &["older, unreleased build", "format 5", "copy what it holds into a new directory"]);
-    file.write_at(0, &[&state]).unwrap();
+    // Where earlier builds had their format.
+    for (field, found) in [(&[0x08, 5][..], "format 5"), (&[0x98, 0x01, 1], "format 1")] {
+        say_field(&machine.disk, field);
+        check_refused(&machine, &["older, unreleased build", found, "copy what it holds into a new directory"]);
+        file.write_at(0, &[&state]).unwrap();
+    }
     // Of each log one header, with its checksum.
-    for (prefix, version) in [("seg-", 1), ("meta-", 1)] {
+    for (prefix, version, bytes) in [("seg-", 1, 64), ("raft-", 1, 48)] {
         let name = names(&machine.disk, prefix).remove(0);
         let (file, whole) = bytes_of(&machine.disk, &name);
-        let mut header = whole[..64].to_vec();
+        let mut header = whole[..bytes].to_vec();
         header[4] = version + 1;
-        let crc = crc32c(&header[..60]);
-        header[60..].copy_from_slice(&crc.to_le_bytes());
+        let crc = crc32c(&header[..bytes - 4]);
+        header[bytes - 4..].copy_from_slice(&crc.to_le_bytes());
         file.write_at(0, &[&header]).unwrap();
         let words = [format!("format version {}", version + 1), format!("frieze reads {version} only")];
         check_refused(&machine, &[&words[0], &words[1], "read it with the build that wrote it"]);
-        file.write_at(0, &[&whole[..64]]).unwrap();
+        file.write_at(0, &[&whole[..bytes]]).unwrap();
     }
     // A shelf says nothing that the footers do not: one of another version is made anew.
     for name in names(&machine.disk, "shelf-") {

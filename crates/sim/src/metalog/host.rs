@@ -189,6 +189,7 @@ impl Host {
             stamp_bound: self.stamp,
             applied: self.state.applied,
             installed: self.stored.installed.clone(),
+            data_end: None,
         };
         let mut files = no_files(&self.disk);
         let mut recovered = match RaftMember::recover(self.settings.clone(), &from, &mut files) {
@@ -221,7 +222,7 @@ impl Host {
         let Ok(len) = file.len() else { return };
         let mut bytes = vec![0; len as usize];
         let _ = file.read_at(0, &mut bytes);
-        let places = (64..bytes.len().saturating_sub(72)).step_by(8);
+        let places = (48..bytes.len().saturating_sub(52)).step_by(8);
         let heads: Vec<usize> = places.filter(|at| &bytes[*at..*at + 4] == b"FRZM").collect();
         // All but the one that says that the rest was there.
         if heads.len() > 3 {
@@ -288,29 +289,40 @@ impl Host {
     }
 
     fn perform(&mut self, effects: Vec<MemberEffect>, inputs: &mut VecDeque<MemberInput>, done: &mut Vec<HostEffect>) {
+        let mut has_failed = false;
         for effect in effects {
             if self.disk.is_crashed() {
                 done.push(HostEffect::Died);
                 return;
             }
             match effect {
+                MemberEffect::Append { .. } if has_failed => {}
                 MemberEffect::Append { record, roll, segment, offset, bytes, .. } => {
-                    let input = match self.files.write(roll, segment, offset, &bytes) {
+                    match self.files.write(roll, segment, offset, &bytes) {
                         Ok(()) => {
                             self.written = record;
-                            MemberInput::Appended { record }
+                            inputs.push_back(MemberInput::Appended { record });
                         }
                         Err(_) if self.disk.is_crashed() => {
                             done.push(HostEffect::Died);
                             return;
                         }
-                        Err(fault) => MemberInput::AppendFailed { record, reason: fault.reason },
-                    };
-                    inputs.push_back(input);
+                        Err(fault) => {
+                            has_failed = true;
+                            inputs.push_front(MemberInput::AppendFailed { record, reason: fault.reason });
+                        }
+                    }
                 }
                 MemberEffect::Remove { segment } => {
                     let _ = self.files.remove(segment);
                 }
+                MemberEffect::Erase { segment, offset, len } => {
+                    if let Err(fault) = self.files.erase(segment, offset, len) {
+                        inputs.push_front(MemberInput::DeviceFailed { reason: fault.reason });
+                    }
+                }
+                // Its client asks again.
+                MemberEffect::Withdrawn { .. } => {}
                 MemberEffect::Send(message) => self.send(message, None, done),
                 MemberEffect::SendSnapshot { meta, message } => {
                     assert_eq!(self.state.applied, meta.index, "the state is where the member thinks it is");

@@ -57,14 +57,31 @@ impl Witness {
     /// Compares what recovery found with what it had to find, and continues from there.
     fn reconcile(&mut self) -> Verdict {
         let status = self.machine.status();
-        let (index, records) = (status.metalog_index, status.records);
+        let Some((base, entries)) = self.machine.journal() else {
+            return broken(Rule::Restarts, "the journal of the metalog cannot be read after a start");
+        };
+        let records = status.records;
+        let last = entries.last_key_value().map(|(last, _)| *last);
         if self.journal.effects.is_empty() {
-            return self.begin(index, records);
+            return self.begin(&entries.into_keys().collect::<Vec<u64>>(), records);
         }
+        // The entries of starts hold no transaction. The tables have what the journal no longer has, and no start lets
+        // go of entries.
+        let ends = self.journal.effects.iter().filter_map(|effect| match effect.place {
+            LogPlace::Meta(end) if end <= base => Some(end),
+            _ => None,
+        });
+        let index = last.or(ends.max()).unwrap_or(0);
         let (mut known_index, known_records) = self.journal.ends();
-        for doubt in std::mem::take(&mut self.doubts) {
+        for mut doubt in std::mem::take(&mut self.doubts) {
+            if let LogPlace::Meta(end) = &mut doubt.place
+                && self.owes_loss
+                && !entries.contains_key(end)
+            {
+                *end += 1;
+            }
             let whole = match doubt.place {
-                LogPlace::Meta(end) => end == known_index + 1 && index >= end,
+                LogPlace::Meta(end) => end > known_index && entries.contains_key(&end),
                 LogPlace::Data(end) => end > known_records && records >= end,
             };
             if whole {
@@ -77,7 +94,9 @@ impl Witness {
                     _ => 0,
                 };
                 let goes_on = matches!(doubt.act, Act::Expired);
-                known_index += u64::from(goes_on);
+                if let LogPlace::Meta(end) = doubt.place {
+                    known_index = end;
+                }
                 self.journal.effects.push(Effect { made, ..doubt });
                 // Of session ends several can have happened; of all other doubts the entries are alternatives for one
                 // request.
@@ -141,26 +160,30 @@ impl Witness {
         self.model = self.journal.replay();
         self.unsure.clear();
         self.skips_ids |= self.lost_power;
+        self.owes_loss = self.lost_power;
         self.lost_power = false;
         Ok(())
     }
 
     /// The first start: the file system was made.
-    fn begin(&mut self, index: u64, records: u64) -> Verdict {
-        if (index, records) != (1, 0) {
-            return broken(Rule::Restarts, format!("a new file system has {index} entries and {records} records"));
-        }
+    fn begin(&mut self, entries: &[u64], records: u64) -> Verdict {
+        let ([index], 0) = (entries, records) else {
+            let words = format!("a new file system has the entries {entries:?} and {records} records");
+            return broken(Rule::Restarts, words);
+        };
         let stat =
             Stat { target: Target { base: 1, path: Vec::new(), follow: false }, view: View::NOW, ..Stat::default() };
         let Some(Reply::Stat(root)) = self.machine.look(Request::Stat(stat)) else {
             return broken(Rule::Restarts, "a new file system has no root");
         };
         let format = Act::Format { mode: root.attr.mode };
-        let format = Effect { durable: true, ..Effect::new(LogPlace::Meta(1), Hlc(root.attr.born), (0, 0, 0), format) };
+        let format =
+            Effect { durable: true, ..Effect::new(LogPlace::Meta(*index), Hlc(root.attr.born), (0, 0, 0), format) };
         self.newest_stamp = format.stamp;
         self.journal.effects.push(format);
         self.model = self.journal.replay();
         self.gaps = self.machine.status().gaps.iter().map(|gap| (Hlc(gap.from), Hlc(gap.to))).collect();
+        self.owes_loss = self.lost_power;
         self.lost_power = false;
         Ok(())
     }

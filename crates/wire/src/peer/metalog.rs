@@ -29,9 +29,6 @@ pub struct MetalogState {
     /// The members as of it.
     #[prost(message, required, tag = "4")]
     pub members: MetalogMembers,
-    /// Inode numbers up to it are skipped: a node that continues from this state assigns larger ones.
-    #[prost(uint64, tag = "5")]
-    pub ids_above: u64,
 }
 
 /// An entry; its bytes are in the payload.

@@ -57,7 +57,7 @@ fn question() -> MetalogMessage {
 
 fn piece() -> MetalogPiece {
     let members = MetalogMembers { voters: vec![1, 2, 3], learners: vec![4] };
-    let state = MetalogState { index: 40, term: 3, stamp: 0x0605_0403_0201_0000, members, ids_above: 1000 };
+    let state = MetalogState { index: 40, term: 3, stamp: 0x0605_0403_0201_0000, members };
     let message =
         MetalogMessage { kind: MetalogKind::Snapshot as i32, term: 4, state: Some(state), ..MetalogMessage::default() };
     MetalogPiece { transfer: 0x1234_5678_9abc_def1, number: 6, crc: 0xdead_beef, message: Some(message) }

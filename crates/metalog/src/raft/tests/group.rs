@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use frieze_base::{Fault, LogIndex, NodeId, SegmentId};
+use frieze_base::{Fault, LogIndex, NodeId, Reason, Rng, SegmentId};
 use frieze_hlc::Hlc;
 
 use crate::message::{DataEnd, JournalSegment, LogEntry};
@@ -53,6 +53,10 @@ pub(super) struct One {
     pub(super) flushes: bool,
     /// Of those only the urgent ones.
     pub(super) is_lazy: bool,
+    /// The next record fails to be written after so many bytes of it, and those after it are not tried.
+    pub(super) fails_after: Option<usize>,
+    /// Where its data log ends.
+    pub(super) data_end: DataEnd,
     pub(super) written: LogIndex,
     pub(super) executed: Vec<LogEntry>,
     pub(super) applied: LogIndex,
@@ -94,6 +98,11 @@ impl RaftGroup {
         RaftGroup::with(settings(), count)
     }
 
+    /// One member with these settings.
+    pub(super) fn alone(settings: MemberSettings) -> RaftGroup {
+        RaftGroup::with(settings, 1)
+    }
+
     fn with(settings: MemberSettings, count: u32) -> RaftGroup {
         let mut group = RaftGroup { ones: BTreeMap::new(), under_way: VecDeque::new(), settings, stamp: 100 };
         for id in 1..=count {
@@ -113,6 +122,8 @@ impl RaftGroup {
             incarnation: 1,
             flushes: true,
             is_lazy: false,
+            fails_after: None,
+            data_end: DataEnd::default(),
             written: LogIndex(0),
             executed: Vec::new(),
             applied,
@@ -143,9 +154,17 @@ impl RaftGroup {
 
     fn obey(&mut self, id: u32, effects: Vec<MemberEffect>) {
         let mut inputs = Vec::new();
+        let mut has_failed = false;
         for effect in effects {
             let one = self.ones.get_mut(&id).unwrap();
             match effect {
+                MemberEffect::Append { .. } if has_failed => {}
+                MemberEffect::Append { record, roll, segment, offset, bytes, .. } if one.fails_after.is_some() => {
+                    let len = one.fails_after.take().unwrap().min(bytes.len());
+                    one.files.write(roll, segment, offset, &bytes[..len]);
+                    has_failed = true;
+                    inputs.insert(0, MemberInput::AppendFailed { record, reason: Reason::NoSpace });
+                }
                 MemberEffect::Append { record, roll, segment, offset, bytes, urgent } => {
                     one.files.write(roll, segment, offset, &bytes);
                     one.written = record;
@@ -153,6 +172,10 @@ impl RaftGroup {
                     if one.flushes && (urgent || !one.is_lazy) {
                         inputs.push(MemberInput::Persisted { record });
                     }
+                }
+                MemberEffect::Erase { segment, offset, len } => {
+                    let file = one.files.0.get_mut(&segment.0).unwrap();
+                    file[offset as usize..(offset + len) as usize].fill(0);
                 }
                 MemberEffect::Remove { segment } => drop(one.files.0.remove(&segment.0)),
                 MemberEffect::Send(message) | MemberEffect::SendSnapshot { message, .. } => {
@@ -263,7 +286,34 @@ impl RaftGroup {
         let one = self.ones.get_mut(&id).unwrap();
         one.files = one.flushed.clone();
         let installed = one.installed.as_ref().map_or(LogIndex(0), |meta| meta.index);
-        self.begin_again(id, installed, false).unwrap();
+        self.begin_after_loss(id, installed).unwrap();
+    }
+
+    /// The same, but each 32 bytes and each file may be as of the last flush or as of now.
+    pub(super) fn tear(&mut self, id: u32, rng: &mut Rng) {
+        let one = self.ones.get_mut(&id).unwrap();
+        let mut after = one.flushed.clone();
+        for (segment, now) in &one.files.0 {
+            let Some(before) = after.0.get_mut(segment) else {
+                if rng.chance(2) {
+                    let mut file = now.clone();
+                    file.chunks_mut(32).filter(|_| rng.chance(2)).for_each(|piece| piece.fill(0));
+                    after.0.insert(*segment, file);
+                }
+                continue;
+            };
+            for (kept, new) in before.chunks_mut(32).zip(now.chunks(32)) {
+                if rng.chance(2) {
+                    kept.copy_from_slice(new);
+                }
+            }
+        }
+        one.files = after;
+    }
+
+    /// Starts a member after a loss of power, from what is left.
+    pub(super) fn begin_after_loss(&mut self, id: u32, applied: LogIndex) -> Result<(), Error> {
+        self.begin_again(id, applied, false)
     }
 
     fn begin_again(&mut self, id: u32, applied: LogIndex, kept_memory: bool) -> Result<(), Error> {
@@ -271,7 +321,8 @@ impl RaftGroup {
         one.incarnation += 1;
         let stamp_bound = Hlc(self.stamp).max(one.member.newest());
         let (seed, incarnation, installed) = (99 + u64::from(id), one.incarnation, one.installed.clone());
-        let from = MemberFrom { id: NodeId(id), seed, incarnation, kept_memory, stamp_bound, applied, installed };
+        let (id_of, data_end) = (NodeId(id), Some(one.data_end));
+        let from = MemberFrom { id: id_of, seed, incarnation, kept_memory, stamp_bound, applied, installed, data_end };
         let MemberRecovered { member, report, mend, effects } =
             RaftMember::recover(self.settings.clone(), &from, &mut one.files)?;
         for one_mend in mend {
@@ -285,6 +336,8 @@ impl RaftGroup {
         }
         one.member = member;
         one.written = report.last;
+        // The driver syncs what was recovered.
+        one.flushed = one.files.clone();
         one.executed.retain(|entry| entry.index <= applied);
         one.applied = applied;
         self.obey(id, effects);

@@ -2,6 +2,7 @@
 
 mod excuses;
 mod group;
+mod lone;
 mod memory;
 mod messages;
 mod records;

@@ -17,6 +17,7 @@ fn go_on(group: &mut RaftGroup, id: u32, applied: LogIndex) -> (LogIndex, LogInd
         stamp_bound: crate::raft::tests::survivor::Hlc::ZERO,
         applied,
         installed: one.installed.clone(),
+        data_end: None,
     };
     let survivor = Survivor::read(&settings(), &from, &mut one.files).unwrap();
     let (known, last) = (survivor.known(), survivor.last());
