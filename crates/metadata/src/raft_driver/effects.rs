@@ -127,9 +127,10 @@ impl RaftDriver {
     pub(super) fn on_role(&self, core: &mut RaftCore, state: &AppliedState, role: RaftRole, leader: Option<NodeId>) {
         let before = self.leader();
         match leader {
-            _ if leader == before => {}
+            // The only voter always leads.
+            _ if leader == before || core.member.is_only_voter() => {}
             Some(leader) => info!("node {leader} leads the metalog, in term {}", core.member.term()),
-            None => info!("nobody is known to lead the metalog any more"),
+            None => info!("no server is known to lead the metalog any more"),
         }
         self.seen.leader.store(leader.map_or(0, |leader| leader.0), Ordering::Release);
         if role == RaftRole::Leader {

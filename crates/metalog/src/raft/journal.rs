@@ -20,6 +20,8 @@ pub(super) struct RaftJournal {
     segments: SegmentLog,
     /// For every entry of the log, oldest first: its index, and the newest record that holds it.
     places: VecDeque<(u64, u64)>,
+    /// What [`RaftJournal::durable_entry`] returns: each step asks for it, and a search takes as long as the rest.
+    durable_entry: u64,
     /// Records with a base, oldest first, and the first record that each needs. Those that the newest one on stable
     /// storage stands for are gone.
     bases: VecDeque<(u64, u64)>,
@@ -40,7 +42,8 @@ impl RaftJournal {
 
     pub(super) fn of(segments: SegmentLog) -> RaftJournal {
         let (places, claims, bases) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        RaftJournal { segments, places, bases, claims, claimed: 0, data_end: DataEnd::default(), vote: (0, 0) }
+        let (durable_entry, claimed, data_end, vote) = (0, 0, DataEnd::default(), (0, 0));
+        RaftJournal { segments, places, durable_entry, bases, claims, claimed, data_end, vote }
     }
 
     /// Entries that are written from now on may name data of this server before `end`.
@@ -60,6 +63,11 @@ impl RaftJournal {
 
     /// The last entry on stable storage with all before it; 0 if no entry of the journal is.
     pub(super) fn durable_entry(&self) -> u64 {
+        debug_assert_eq!(self.durable_entry, self.find_durable_entry());
+        self.durable_entry
+    }
+
+    fn find_durable_entry(&self) -> u64 {
         let durable = self.durable();
         let count = self.places.partition_point(|(_, record)| *record <= durable);
         count.checked_sub(1).map_or(0, |last| self.places[last].0)
@@ -112,11 +120,16 @@ impl RaftJournal {
             self.forget_before(base);
             self.bases.push_back((number, base.needed));
         }
+        let mut replaced = false;
         for PeerEntry { index, .. } in &record.entries {
             while self.places.back().is_some_and(|(last, _)| *last >= index.0) {
                 self.places.pop_back();
             }
             self.places.push_back((index.0, number));
+            replaced |= index.0 <= self.durable_entry;
+        }
+        if replaced || number <= self.durable() {
+            self.durable_entry = self.find_durable_entry();
         }
     }
 
@@ -136,6 +149,7 @@ impl RaftJournal {
         self.claims.retain(|(number, _)| *number < record.0);
         self.places.retain(|(index, _)| *index <= last);
         self.bases.retain(|(number, _)| *number < record.0);
+        self.durable_entry = self.find_durable_entry();
     }
 
     fn forget_before(&mut self, base: &JournalBase) {
@@ -145,6 +159,7 @@ impl RaftJournal {
         while self.places.front().is_some_and(|(index, _)| *index <= base.meta.index.0) {
             self.places.pop_front();
         }
+        self.durable_entry = self.find_durable_entry();
     }
 
     pub(super) fn on_appended(&mut self, record: LogIndex) {
@@ -155,6 +170,7 @@ impl RaftJournal {
     /// that recovery would miss if they were needed: it finds where the journal begins by trying (see `recover`).
     pub(super) fn on_persisted(&mut self, record: LogIndex, out: &mut Vec<MemberEffect>) {
         self.segments.on_persisted(record);
+        self.durable_entry = self.find_durable_entry();
         let durable = self.durable();
         while let Some((_, claim)) = self.claims.pop_front_if(|(record, _)| *record <= durable) {
             self.claimed = self.claimed.max(claim);
