@@ -22,17 +22,19 @@ const MAGIC: [u8; 4] = *b"FRZD";
 pub(crate) struct DurableMark(Arc<dyn DiskFile>);
 
 impl DurableMark {
-    /// The mark on `disk`, made if there is none.
+    /// The mark on `disk`, made if there is none, or one of another length: a loss of power may leave that of a file
+    /// that was just made.
     ///
     /// # Errors
     /// The disk's.
     pub(crate) fn open(disk: &dyn Disk) -> Result<DurableMark, Fault> {
         match disk.open(DURABLE_MARK_FILE).map_err(Fault::from) {
-            Err(fault) if fault.reason == Reason::NotFound => {
-                Ok(DurableMark(disk.create(DURABLE_MARK_FILE, SECTOR_BYTES as u64)?))
-            }
-            file => Ok(DurableMark(file?)),
+            Ok(file) if file.len()? == SECTOR_BYTES as u64 => return Ok(DurableMark(file)),
+            Ok(_) => disk.remove(DURABLE_MARK_FILE)?,
+            Err(fault) if fault.reason == Reason::NotFound => {}
+            Err(fault) => return Err(fault),
         }
+        Ok(DurableMark(disk.create(DURABLE_MARK_FILE, SECTOR_BYTES as u64)?))
     }
 
     /// The journal was flushed at least up to this record.
@@ -73,6 +75,15 @@ mod tests {
     use frieze_disk::SimDisk;
 
     use super::*;
+
+    #[test]
+    fn a_mark_of_another_length_is_made_anew() {
+        let disk = SimDisk::new(1);
+        disk.create(DURABLE_MARK_FILE, 0).expect("there is room");
+        let mark = DurableMark::open(&disk).expect("it is made");
+        mark.note(LogIndex(7)).expect("a disk that works");
+        assert_eq!(DurableMark::open(&disk).expect("it is there").read(), Ok(LogIndex(7)));
+    }
 
     #[test]
     fn a_mark_is_what_was_noted_last_or_nothing() {

@@ -145,6 +145,14 @@ impl ServerParts {
                  disk",
             );
         }
+        if self.planes.data.device().refuses_names() {
+            add(
+                "the disk is full: what is left is for removing, forgetting and restarting; names are made no more"
+                    .to_owned(),
+                "'frieze forget' some of the past ('frieze du --history /' shows where it is), or give it a larger \
+                 disk",
+            );
+        }
         let chains = self.planes.chains();
         let failed: Vec<&str> =
             chains.iter().map(|chain| chain.failed.as_str()).filter(|why| !why.is_empty()).collect();

@@ -18,6 +18,7 @@ mod recover;
 mod repair;
 mod segment_file;
 mod size_histogram;
+mod space;
 mod tiers;
 mod trace;
 
@@ -65,6 +66,8 @@ pub struct Device {
     tiers: Tiers,
     dirty: Mutex<levels::DirtyFiles, DirtyFiles>,
     spares: SpareSegments,
+    /// See [`Device::refuses_names`].
+    refuses_names: AtomicBool,
     /// Bytes appended and not yet on stable storage.
     dirty_bytes: AtomicU64,
     /// Bytes appended since the last checkpoint of the open segment.
@@ -153,36 +156,12 @@ impl Device {
         Ok(())
     }
 
-    fn check_room(&self, segments: u64) -> Result<(), Fault> {
-        let space = self.disk.space()?;
-        let needed = segments * self.settings.segment_bytes + self.budget.reserve_bytes;
-        if space.free_bytes < needed {
-            return Err(Fault::new(
-                Reason::NoSpace,
-                format!(
-                    "no space for data: {} MiB free of {} MiB, and {} MiB are kept back so that removing, forgetting \
-                     and restarting work. To free space: `frieze du --history /` shows where history is, `frieze \
-                     forget --before 7d-ago PATH` gives it up, `frieze snapshot delete NAME` lets go of what a \
-                     snapshot holds; or make the device larger",
-                    space.free_bytes >> 20,
-                    space.capacity_bytes >> 20,
-                    self.budget.reserve_bytes >> 20
-                ),
-            ));
-        }
-        Ok(())
-    }
-
-    /// True if no segment can be added: writes fill the rest of the open segment, and are then refused.
-    pub fn is_full(&self) -> bool {
-        self.spares.is_empty() && self.check_room(1).is_err()
-    }
-
     /// Creates missing spare segments while there is space. Called off the critical path.
     ///
     /// # Errors
     /// The disk's: the next call retries.
     pub fn prepare_spares(&self) -> Result<(), Fault> {
+        self.watch_space()?;
         self.spares.fill(&*self.disk, self.settings.segment_bytes, &|segments| self.check_room(segments).is_ok())
     }
 

@@ -11,10 +11,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use frieze_base::{Fault, LogIndex, NodeId, Reason};
+use frieze_base::{Fault, LogIndex, NodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_metalog::{BatchDurability, DataEnd, Error, MemberChange, MemberInput, RaftRole};
+use frieze_namespace::NoReadSet;
 use frieze_wire::control::DecisionProto;
+use frieze_wire::edit::EditKind;
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
@@ -41,6 +43,9 @@ impl RaftDriver {
             return Err(self.not_leading(&self.lock()));
         }
         state.versions.check_room()?;
+        if self.device.refuses_names() && adds_names(&transaction, state) {
+            self.device.check_room_for_names()?;
+        }
         let slot = self.queue.put(transaction, reads);
         if !self.progress.is_driven() {
             slot.wake_me();
@@ -308,6 +313,23 @@ fn new_inodes(batch: &Batch) -> usize {
 /// What servers do by decisions of the control plane cannot be undone.
 fn durability_of(batch: &Batch) -> BatchDurability {
     if batch.decisions.is_empty() { BatchDurability::Memory } else { BatchDurability::Stable }
+}
+
+/// True if a transaction makes names, inodes or what they have more. A retry of one that was executed does not, nor
+/// does the opening of a file that exists.
+fn adds_names(transaction: &Transaction, state: &AppliedState) -> bool {
+    let namespace = state.read();
+    let adds = match &transaction.op {
+        Some(Op::Make(make)) if make.or_open => {
+            let found = namespace.resolve(&state.versions, &make.target, None, &transaction.caller, &NoReadSet);
+            found.is_err()
+        }
+        Some(Op::Make(_) | Op::MakeNameless(_) | Op::Link(_) | Op::MakeSnapshot(_)) => true,
+        Some(Op::SetXattr(_) | Op::SetAcl(_)) => true,
+        Some(Op::Edit(edit)) => edit.kind != EditKind::Remove as i32,
+        _ => false,
+    };
+    adds && namespace.remembered(SessionId(transaction.session), Seq(transaction.seq)).is_none()
 }
 
 /// True if what a batch changes may rest on bytes of files that were written before: then those come to stable storage

@@ -189,3 +189,39 @@ fn a_device_that_cannot_be_read_at_a_start_is_reported_and_not_changed() {
         assert!(client.read("/a", View::NOW).unwrap() == bytes, "{name}");
     }
 }
+
+#[test]
+fn names_leave_space_for_removals_and_for_a_start() {
+    let mut machine = SimMachine::new(8);
+    machine.settings.reserve_bytes = 64 << 20;
+    let mut client = machine.serve();
+    client.make("/there");
+    client.make("/other");
+    let used = machine.disk.space().unwrap();
+    let used = used.capacity_bytes - used.free_bytes;
+    let spares =
+        |machine: &SimMachine| machine.disk.list().unwrap().iter().filter(|name| name.starts_with("spare")).count();
+    client.fsync();
+    let all = spares(&machine);
+    assert!(all > 0);
+    machine.disk.set_capacity(used + (5 << 20));
+    client.fsync();
+    let kind = || MakeKind::File(true);
+    let fault = client.try_make("/more", kind(), true).unwrap_err();
+    assert_eq!(fault.reason, Reason::NoSpace);
+    assert!(fault.message.starts_with("no space for more names: 5 MiB free"), "{}", fault.message);
+    let at = client.server.newest().0;
+    assert_eq!(client.clone_tree("/there", at, "/copy").unwrap_err().reason, Reason::NoSpace);
+    client.try_make("/there", kind(), true).expect("it is opened, not made");
+    client.remove("/other", false).expect("names may become fewer");
+    client.truncate("/there", 0);
+    assert_eq!(spares(&machine), all);
+    drop(client);
+    // Another program uses up the rest.
+    machine.disk.set_capacity(used);
+    let mut client = machine.serve();
+    assert_eq!(spares(&machine), all - 1, "what is not data has its space");
+    client.remove("/there", false).expect("names may become fewer");
+    machine.disk.set_capacity(u64::MAX / 2);
+    client.try_make("/more", kind(), true).expect("there is space again, at once");
+}

@@ -235,11 +235,6 @@ impl Device {
         Ok(builder)
     }
 
-    /// True if there is space for a file that is not data.
-    pub fn has_room(&self, bytes: u64) -> bool {
-        self.disk.space().is_ok_and(|space| space.free_bytes >= self.budget.reserve_bytes + bytes)
-    }
-
     /// Writes a run of at most `bytes_max` bytes, durable under its name on return.
     fn write_run(
         &self,

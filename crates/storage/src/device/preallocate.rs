@@ -96,6 +96,18 @@ impl SpareSegments {
         Ok(Some(disk.open(name)?))
     }
 
+    /// Removes a spare, for the space; false if there is none.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(super) fn release(&self, disk: &dyn Disk) -> Result<bool, Fault> {
+        let mut ready = self.ready.lock();
+        let Some(spare) = ready.first() else { return Ok(false) };
+        disk.remove(spare)?;
+        ready.remove(0);
+        Ok(true)
+    }
+
     /// Creates missing spares, while `has_room` for so many segments.
     ///
     /// # Errors

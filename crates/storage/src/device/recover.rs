@@ -205,6 +205,7 @@ impl Device {
             dirty: Mutex::new(DirtyFiles { segments: files.keys().copied().collect(), directory: true }),
             files: RwLock::new(files),
             spares,
+            refuses_names: AtomicBool::new(false),
             dirty_bytes: AtomicU64::new(0),
             since_checkpoint: AtomicU64::new(0),
             served: AtomicU64::new(0),
@@ -223,6 +224,7 @@ impl Device {
             images,
             flushed: Mutex::default(),
         };
+        device.watch_space()?;
         Ok(Recovered { device, end: report.end, newest, notes })
     }
 }
