@@ -78,7 +78,10 @@ pub use names::LINKS_MAX;
 pub use namespace::{Namespace, NamespaceCounts, ORPHANS_KEPT_MAX};
 pub use past_session::PastSession;
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
-pub use present::{PackedInodes, PackedNames, PresentSnapshot, VisitPiece};
+pub use present::{
+    ColdFile, ColdSource, MemoryPieces, NamesMemory, PackedInodes, PackedNames, PieceLoads, PieceOffsets, PieceWindow,
+    PresentSnapshot, Relocation, VisitPiece,
+};
 // For the example that measures them.
 #[doc(hidden)]
 pub use present::{DirectoryNames, DirectoryTable, InodeTable, NameCursor};

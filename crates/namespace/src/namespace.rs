@@ -15,7 +15,7 @@ use crate::horizons::Expiries;
 use crate::inode::{FileLayout, Inode, WriteGrant, allows};
 use crate::key::VersionKey;
 use crate::model::{NameEntry, NamedInstant, Replies, SessionState, Xattrs};
-use crate::present::{DirectoryTable, InodeTable};
+use crate::present::{DirectoryTable, EvictionHand, InodeTable, PieceLoads};
 use crate::quotas::Quotas;
 use crate::stored::{StoredInode, read_entry};
 
@@ -56,6 +56,10 @@ pub struct Namespace {
     /// Largest inode id given so far.
     pub(crate) last_id: u64,
     pub(crate) alive: u64,
+    /// Of pages and blocks that were cold.
+    pub(crate) piece_loads: Arc<PieceLoads>,
+    /// Where the next eviction continues.
+    pub(crate) hand: EvictionHand,
 }
 
 impl Namespace {
@@ -256,8 +260,8 @@ impl Namespace {
     }
 }
 
-/// Equal states answer alike for ever. Left out: the pool of shared layouts, which no answer depends on, and quotas,
-/// which follow from attributes, names and lengths.
+/// Equal states answer alike for ever. Left out: the pool of shared layouts and what is cold, which no answer depends
+/// on, and quotas, which follow from attributes, names and lengths.
 impl PartialEq for Namespace {
     fn eq(&self, other: &Namespace) -> bool {
         self.inodes == other.inodes

@@ -1,11 +1,18 @@
-//! A few hundred bytes in one allocation, shared with snapshots, and copied before a change while they are shared.
+//! A few hundred bytes in one allocation, shared with snapshots, and copied before a change while they are shared; or a
+//! place in a checkpoint that has them ([`super::place`]), or both.
+//!
+//! Bytes that have a place may leave memory. A read through a shared reference brings them back, and they stay, with
+//! their place, until [`PackedBytes::evict`]. A change gives new bytes without a place.
 
 use std::fmt;
 use std::hint::black_box;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use frieze_base::varint;
 use frieze_hlc::Hlc;
+
+use super::place::{ColdFile, ColdReader, PiecePlace, USED};
 
 /// Bytes of the two counters that come before the content of an [`Arc`].
 const COUNTERS_BYTES: usize = 16;
@@ -17,20 +24,34 @@ pub(super) const PACKED_BYTES_MAX: usize = u16::MAX as usize;
 
 /// At most [`PACKED_BYTES_MAX`] bytes. The allocation is as large as the allocator's size class, so the room up to the
 /// class is free, and most changes fit into it.
-#[derive(Clone)]
-pub(super) struct PackedBytes(Arc<[u8]>);
+pub(super) struct PackedBytes {
+    /// Empty: they are cold.
+    bytes: OnceLock<Arc<[u8]>>,
+    /// The checkpoint that has them too; `None`: memory alone has them.
+    file: Option<Arc<ColdFile>>,
+    /// The place in the file ([`PiecePlace`]), and [`USED`] if they were read since the last pass of evictions. Written
+    /// only if it changes, so that readers do not take the cache line from each other.
+    place: AtomicU64,
+}
+
+const _: () = assert!(size_of::<PackedBytes>() == 40);
 
 impl PackedBytes {
     pub(super) fn new(content: &[u8]) -> PackedBytes {
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, capacity_of(content.len())).collect();
         fill(Arc::get_mut(&mut bytes).expect("it was made just now"), content);
-        PackedBytes(bytes)
+        PackedBytes { bytes: OnceLock::from(bytes), file: None, place: AtomicU64::new(USED) }
     }
 
     #[inline]
     pub(super) fn content(&self) -> &[u8] {
-        let (length, rest) = self.0.split_first_chunk::<LENGTH_BYTES>().expect("the length is always there");
-        &rest[..usize::from(u16::from_le_bytes(*length))]
+        if self.place.load(Ordering::Relaxed) & USED == 0 {
+            self.place.fetch_or(USED, Ordering::Relaxed);
+        }
+        match self.bytes.get() {
+            Some(bytes) => content_of(bytes),
+            None => self.load(),
+        }
     }
 
     /// The content, all cache lines of which are on their way: a search alone would wait for one after the other.
@@ -41,15 +62,123 @@ impl PackedBytes {
         content
     }
 
+    /// The content; cold bytes are read into `reader` and stay cold, and nothing counts as used.
+    pub(super) fn peek<'a>(&'a self, reader: &'a mut ColdReader) -> &'a [u8] {
+        match self.bytes.get() {
+            Some(bytes) => content_of(bytes),
+            None => {
+                let (file, place) = self.place().expect("cold bytes have a place");
+                reader.content(file, place)
+            }
+        }
+    }
+
+    /// Length of the content, without a look at cold bytes.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self.bytes.get() {
+            Some(bytes) => content_of(bytes).len(),
+            None => self.place().expect("cold bytes have a place").1.content_bytes(),
+        }
+    }
+
+    /// Bytes of memory that they take, or would take if they were not cold. Signed, for sums of differences.
+    pub(super) fn memory_bytes(&self) -> i64 {
+        memory_of(self.len())
+    }
+
     /// Replaces the content: in its place if it fits well and no snapshot shares it.
     pub(super) fn store(&mut self, content: &[u8]) {
-        if self.0.len() == capacity_of(content.len())
-            && let Some(bytes) = Arc::get_mut(&mut self.0)
+        if let Some(shared) = self.bytes.get_mut()
+            && shared.len() == capacity_of(content.len())
+            && let Some(bytes) = Arc::get_mut(shared)
         {
             fill(bytes, content);
+            // The file has the bytes of before.
+            if self.file.take().is_some() {
+                *self.place.get_mut() = USED;
+            }
         } else {
             *self = PackedBytes::new(content);
         }
+    }
+
+    /// Notes that a file has these bytes. Until they are used again they may leave memory.
+    pub(super) fn set_place(&mut self, file: &Arc<ColdFile>, place: PiecePlace) {
+        let used = *self.place.get_mut() & USED;
+        self.file = Some(Arc::clone(file));
+        *self.place.get_mut() = place.word() | used;
+    }
+
+    /// True if both are the same bytes without a look at them: the same in memory, or the same place.
+    pub(super) fn is_same(&self, other: &PackedBytes) -> bool {
+        if let (Some(ours), Some(others)) = (self.bytes.get(), other.bytes.get())
+            && Arc::ptr_eq(ours, others)
+        {
+            return true;
+        }
+        match (self.place(), other.place()) {
+            (Some((file, place)), Some((of_other, other))) => Arc::ptr_eq(file, of_other) && place == other,
+            _ => false,
+        }
+    }
+
+    /// True if they can leave memory: a file has them, and they were not used since the last call. The call takes the
+    /// mark away that says so.
+    pub(super) fn is_idle(&self) -> bool {
+        if !self.may_leave() {
+            return false;
+        }
+        let is_used = self.place.load(Ordering::Relaxed) & USED != 0;
+        if is_used {
+            self.place.fetch_and(!USED, Ordering::Relaxed);
+        }
+        !is_used
+    }
+
+    /// True if they are in memory, and a file has them too.
+    pub(super) fn may_leave(&self) -> bool {
+        self.file.is_some() && self.bytes.get().is_some()
+    }
+
+    /// Removes them from memory if a file has them. Returns how many bytes of memory that gives back.
+    pub(super) fn evict(&mut self) -> i64 {
+        if self.file.is_none() {
+            return 0;
+        }
+        *self.place.get_mut() &= !USED;
+        self.bytes.take().map_or(0, |bytes| memory_of(content_of(&bytes).len()))
+    }
+
+    /// True if they are in a file alone.
+    #[cfg(test)]
+    pub(super) fn is_cold(&self) -> bool {
+        self.bytes.get().is_none()
+    }
+
+    fn place(&self) -> Option<(&Arc<ColdFile>, PiecePlace)> {
+        Some((self.file.as_ref()?, PiecePlace::of_word(self.place.load(Ordering::Relaxed))))
+    }
+
+    #[cold]
+    fn load(&self) -> &[u8] {
+        let bytes = self.bytes.get_or_init(|| {
+            let (file, place) = self.place().expect("cold bytes have a place");
+            let mut reader = ColdReader::of_one();
+            let content = reader.content(file, place);
+            file.count_load(memory_of(content.len()));
+            let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, capacity_of(content.len())).collect();
+            fill(Arc::get_mut(&mut bytes).expect("it was made just now"), content);
+            bytes
+        });
+        content_of(bytes)
+    }
+}
+
+impl Clone for PackedBytes {
+    fn clone(&self) -> PackedBytes {
+        let place = AtomicU64::new(self.place.load(Ordering::Relaxed));
+        PackedBytes { bytes: self.bytes.clone(), file: self.file.clone(), place }
     }
 }
 
@@ -57,6 +186,17 @@ impl fmt::Debug for PackedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:02x?}", self.content())
     }
+}
+
+#[inline]
+fn content_of(bytes: &[u8]) -> &[u8] {
+    let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>().expect("the length is always there");
+    &rest[..usize::from(u16::from_le_bytes(*length))]
+}
+
+/// Memory of so many bytes of content.
+fn memory_of(content_bytes: usize) -> i64 {
+    (capacity_of(content_bytes) + COUNTERS_BYTES) as i64
 }
 
 fn fill(bytes: &mut [u8], content: &[u8]) {
@@ -118,9 +258,10 @@ mod tests {
     #[test]
     fn shared_bytes_stay_as_they_were_when_a_copy_changes() {
         let mut bytes = PackedBytes::new(b"one");
-        let allocation = bytes.0.as_ptr();
+        let address = |bytes: &PackedBytes| bytes.bytes.get().map(|bytes| bytes.as_ptr());
+        let allocation = address(&bytes);
         bytes.store(b"two");
-        assert_eq!((bytes.content(), bytes.0.as_ptr()), (&b"two"[..], allocation), "changed in its place");
+        assert_eq!((bytes.content(), address(&bytes)), (&b"two"[..], allocation), "changed in its place");
         let snapshot = bytes.clone();
         bytes.store(b"three");
         assert_eq!((snapshot.content(), bytes.content()), (&b"two"[..], &b"three"[..]));

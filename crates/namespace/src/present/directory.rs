@@ -76,8 +76,8 @@ pub struct NameCursor<'a> {
 
 impl DirectoryNames {
     /// A directory of one name.
-    pub(super) fn of_one(name: &[u8], entry: NameEntry) -> DirectoryNames {
-        DirectoryNames { count: 1, names: NameTree::Block(NameBlock::of_one(name, entry)) }
+    pub(super) fn of_one(name: &[u8], entry: NameEntry, scratch: &mut BlockScratch) -> DirectoryNames {
+        DirectoryNames { count: 1, names: NameTree::Block(NameBlock::of_one(name, entry, scratch)) }
     }
 
     /// How many names there are.
@@ -197,6 +197,71 @@ impl DirectoryNames {
     }
 }
 
+impl DirectoryNames {
+    /// Memory that its blocks take, or would take if none was cold.
+    pub(super) fn memory_bytes(&self) -> i64 {
+        self.blocks().map(|block| block.bytes().memory_bytes()).sum()
+    }
+
+    /// How many groups of blocks there are; a directory of one block is one group.
+    pub(super) fn group_count(&self) -> usize {
+        match &self.names {
+            NameTree::Block(_) => 1,
+            NameTree::Tree(groups) => groups.len(),
+        }
+    }
+
+    /// The blocks of a group, each with the name that divides it from those before.
+    pub(super) fn group_blocks(&self, group: usize) -> impl Iterator<Item = (&[u8], &NameBlock)> {
+        let (one, blocks) = match &self.names {
+            NameTree::Block(block) => (Some((&[][..], block)), &[][..]),
+            NameTree::Tree(groups) => (None, groups[group].blocks.as_slice()),
+        };
+        one.into_iter().chain(blocks.iter().map(|divided| (divided.first.bytes(), &divided.block)))
+    }
+
+    /// The block in which names from `first` on are, to be placed.
+    pub(super) fn block_near(&self, first: &[u8]) -> &NameBlock {
+        match &self.names {
+            NameTree::Block(block) => block,
+            NameTree::Tree(groups) => {
+                let blocks = &groups[group_of(groups, first)].blocks;
+                &blocks[block_of(blocks, first)].block
+            }
+        }
+    }
+
+    /// The same, to be placed.
+    pub(super) fn block_near_mut(&mut self, first: &[u8]) -> &mut NameBlock {
+        match &mut self.names {
+            NameTree::Block(block) => block,
+            NameTree::Tree(groups) => {
+                let at = group_of(groups, first);
+                let blocks = Arc::make_mut(&mut groups[at].blocks);
+                let at = block_of(blocks, first);
+                &mut blocks[at].block
+            }
+        }
+    }
+
+    /// Evicts the blocks of a group that are idle. Returns how much memory that gives back.
+    pub(super) fn evict_group(&mut self, group: usize) -> i64 {
+        let idle: Vec<bool> = self.group_blocks(group).map(|(_, block)| block.bytes().is_idle()).collect();
+        // Nothing is copied for blocks that stay.
+        if !idle.contains(&true) {
+            return 0;
+        }
+        let evict = |(block, is_idle): (&mut NameBlock, &bool)| if *is_idle { block.bytes_mut().evict() } else { 0 };
+        match &mut self.names {
+            NameTree::Block(block) => evict((block, &true)),
+            NameTree::Tree(groups) => {
+                let blocks = Arc::make_mut(&mut groups[group].blocks);
+                blocks.iter_mut().map(|divided| &mut divided.block).zip(&idle).map(evict).sum()
+            }
+        }
+    }
+}
+
 impl PartialEq for DirectoryNames {
     fn eq(&self, other: &DirectoryNames) -> bool {
         let (mut one, mut two) = (self.cursor(), other.cursor());
@@ -230,7 +295,7 @@ impl NameGroup {
             match blocks.get_mut(at).filter(|next| next.block.has_room_for(name)) {
                 Some(next) => next.first = first,
                 None => {
-                    blocks.insert(at, DividedBlock { first, block: NameBlock::of_one(name, entry) });
+                    blocks.insert(at, DividedBlock { first, block: NameBlock::of_one(name, entry, scratch) });
                     return None;
                 }
             }
@@ -249,7 +314,7 @@ impl NameGroup {
         let blocks = Arc::make_mut(&mut self.blocks);
         let (found, change) = blocks[at].block.remove(name, scratch)?;
         match change {
-            BlockChange::Empty => drop(blocks.remove(at)),
+            BlockChange::Empty => scratch.memory_bytes -= blocks.remove(at).block.bytes().memory_bytes(),
             BlockChange::Small => {
                 for left in [at, at.wrapping_sub(1)] {
                     let Some([one, two]) = blocks.get(left..left.saturating_add(2)) else { continue };
@@ -302,6 +367,15 @@ impl DirectoryBuilder {
         self.count += block.count();
         self.push_block(block);
         true
+    }
+
+    /// The block that came last.
+    pub(super) fn last_block_mut(&mut self) -> Option<&mut NameBlock> {
+        if self.blocks.is_empty() {
+            let group = self.groups.last_mut()?;
+            return Arc::make_mut(&mut group.blocks).last_mut().map(|divided| &mut divided.block);
+        }
+        self.blocks.last_mut().map(|divided| &mut divided.block)
     }
 
     /// The directory; `None` if no name came. The next name begins another.

@@ -17,6 +17,7 @@
 //!
 //! A file that was made and closed takes 5 to 8 bytes.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use frieze_base::{InodeId, varint};
@@ -58,8 +59,12 @@ const IS_ANOTHER: u16 = 2;
 const IS_OTHER: u16 = 3;
 
 /// A page of packed inodes.
-#[derive(Clone, Debug)]
-pub(super) struct InodePage(PackedBytes);
+#[derive(Clone)]
+pub(super) struct InodePage {
+    bytes: PackedBytes,
+    /// A bit for each number that is here, as in the bytes: which numbers a cold page has needs no look at it.
+    present: NonZeroU64,
+}
 
 /// What a page has of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,23 +105,30 @@ struct PageParts<'a> {
     records: &'a [u8],
 }
 
+// As many bytes as handle and bits: absence takes none.
+const _: () = assert!(size_of::<Option<InodePage>>() == size_of::<PackedBytes>() + 8);
+
 impl InodePage {
     /// A bit for each number that is here.
     #[inline]
     pub(super) fn present(&self) -> u64 {
-        let present = self.0.content().get(1..).and_then(<[u8]>::first_chunk).expect("a page has a header");
-        u64::from_le_bytes(*present)
+        self.present.get()
     }
 
     /// The inode at `index`, which is here.
     #[inline]
     pub(super) fn get(&self, index: u32) -> PlainInode {
-        PageParts::read(self.0.fetched()).expect("a page holds what was packed").record(index)
+        PageParts::read(self.bytes.fetched()).expect("a page holds what was packed").record(index)
     }
 
     /// The bytes of the page.
-    pub(super) fn content(&self) -> &[u8] {
-        self.0.content()
+    pub(super) fn bytes(&self) -> &PackedBytes {
+        &self.bytes
+    }
+
+    /// The same, to be placed or evicted.
+    pub(super) fn bytes_mut(&mut self) -> &mut PackedBytes {
+        &mut self.bytes
     }
 
     /// Packs an inode at `index`, where none is. `scratch` is overwritten.
@@ -124,7 +136,7 @@ impl InodePage {
         let Some(old) = page else {
             let base = PageParts { born: inode.born, parent: inode.parent, ..PageParts::EMPTY };
             base.with(index, inode, scratch);
-            *page = Some(InodePage(PackedBytes::new(scratch)));
+            *page = InodePage::of(scratch);
             return;
         };
         let parts = old.parts();
@@ -134,8 +146,10 @@ impl InodePage {
             all.iter().for_each(|(index, inode)| InodePage::put(page, *index, inode, scratch));
             return InodePage::put(page, index, inode, scratch);
         }
+        let present = old.present | 1 << index;
         parts.with(index, inode, scratch);
-        old.0.store(scratch);
+        old.bytes.store(scratch);
+        old.present = present;
     }
 
     /// Takes the inode at `index`, which is here, out of the page. `scratch` is overwritten.
@@ -143,11 +157,13 @@ impl InodePage {
         let old = page.as_mut().expect("the caller found it here");
         let parts = old.parts();
         let inode = parts.record(index);
-        if parts.lengths.len() == 1 {
-            *page = None;
-        } else {
-            parts.without(index, scratch);
-            old.0.store(scratch);
+        match NonZeroU64::new(old.present.get() & !(1 << index)) {
+            Some(present) => {
+                parts.without(index, scratch);
+                old.bytes.store(scratch);
+                old.present = present;
+            }
+            None => *page = None,
         }
         inode
     }
@@ -178,7 +194,7 @@ impl InodePage {
                 return None;
             }
         }
-        rest.is_empty().then(|| InodePage(PackedBytes::new(content)))
+        if rest.is_empty() { InodePage::of(content) } else { None }
     }
 
     /// The page with other numbers of the layouts; `None` if one has none.
@@ -189,14 +205,20 @@ impl InodePage {
             let owner = InodeOwner::read(owner).expect("a page holds what was packed");
             owners.push(InodeOwner { layout: number_of(owner.layout)?, ..owner }.bytes());
         }
-        let mut content = self.content().to_vec();
+        let mut content = self.bytes.content().to_vec();
         content[HEADER_BYTES..][..owners.len() * OWNER_BYTES].copy_from_slice(owners.as_flattened());
-        Some(InodePage(PackedBytes::new(&content)))
+        InodePage::of(&content)
+    }
+
+    /// The page of these bytes; `None` if no inode is in them.
+    fn of(content: &[u8]) -> Option<InodePage> {
+        let present = NonZeroU64::new(PageParts::read(content)?.present)?;
+        Some(InodePage { bytes: PackedBytes::new(content), present })
     }
 
     #[inline]
     fn parts(&self) -> PageParts<'_> {
-        PageParts::read(self.0.content()).expect("a page holds what was packed")
+        PageParts::read(self.bytes.content()).expect("a page holds what was packed")
     }
 }
 

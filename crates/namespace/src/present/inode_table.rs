@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use frieze_base::{FastMap, InodeId};
 
+use super::bytes::PackedBytes;
 use super::inode_page::{InodePage, PAGE_INODES, PlainInode, bits, rank};
 use super::layouts::{FileLayouts, NumberedLayouts};
 use crate::inode::{FileLayout, Inode};
 
 /// Larger ids are damage, not a file system.
 pub(crate) const INODE_ID_MAX: u64 = 1 << 40;
-/// Pages of a leaf: 384 bytes of handles.
+/// Pages of a leaf: 896 bytes of handles.
 const LEAF_PAGES: usize = 16;
-const LEAF_INODES: u64 = LEAF_PAGES as u64 * PAGE_INODES;
+pub(super) const LEAF_INODES: u64 = LEAF_PAGES as u64 * PAGE_INODES;
 
 /// The inodes in memory.
 #[derive(Default)]
@@ -26,6 +27,10 @@ pub struct InodeTable {
     layouts: FileLayouts,
     /// Overwritten by each change of a page.
     scratch: Vec<u8>,
+    /// Memory that all pages take, or would take if none was cold.
+    page_bytes: i64,
+    /// Memory that evictions gave back so far.
+    evicted_bytes: i64,
 }
 
 /// The inodes of 1,024 consecutive numbers.
@@ -83,7 +88,9 @@ impl InodeTable {
         let leaf = Arc::make_mut(self.leaves.get_mut(&leaf_of(id))?);
         let slot = leaf.slot_mut(id);
         if slot.packed.as_ref().is_some_and(|page| page.present() & 1 << index != 0) {
+            self.page_bytes -= slot.page_bytes();
             let plain = InodePage::take(&mut slot.packed, index, &mut self.scratch);
+            self.page_bytes += slot.page_bytes();
             let layout = Arc::clone(self.layouts.get(plain.owner.layout));
             self.layouts.count_unpacked(plain.owner.layout);
             slot.unpacked_mut().put(index, plain.unpacked(layout));
@@ -115,7 +122,10 @@ impl InodeTable {
         let mut scratch = std::mem::take(&mut self.scratch);
         let leaf = self.leaf_mut(id);
         leaf.count += 1;
-        InodePage::put(&mut leaf.slot_mut(id).packed, index_of(id), &plain, &mut scratch);
+        let slot = leaf.slot_mut(id);
+        let before = slot.page_bytes();
+        InodePage::put(&mut slot.packed, index_of(id), &plain, &mut scratch);
+        self.page_bytes += slot.page_bytes() - before;
         self.scratch = scratch;
         self.layouts.count_packed(plain.owner.layout);
     }
@@ -142,7 +152,9 @@ impl InodeTable {
         let slot = leaf.slot_mut(id);
         let inode = slot.take_unpacked(index_of(id));
         let plain = PlainInode::of(&inode, number).expect("checked above");
+        self.page_bytes -= slot.page_bytes();
         InodePage::put(&mut slot.packed, index_of(id), &plain, &mut self.scratch);
+        self.page_bytes += slot.page_bytes();
         self.layouts.count_packed(number);
     }
 
@@ -196,6 +208,7 @@ impl InodeTable {
             return false;
         }
         bits(present).for_each(|index| self.layouts.count_packed(page.get(index).owner.layout));
+        self.page_bytes += page.bytes().memory_bytes();
         let leaf = self.leaf_mut(first);
         leaf.count += present.count_ones() as u16;
         leaf.slot_mut(first).packed = Some(page);
@@ -227,6 +240,42 @@ impl InodeTable {
             let present = page.present();
             (count + u64::from(present.count_ones()), last.max(first.0 + u64::from(present.ilog2())))
         })
+    }
+
+    /// Memory that all pages take, or would take if none was cold, and what evictions gave back so far.
+    pub(super) fn memory_bytes(&self) -> (i64, i64) {
+        (self.page_bytes, self.evicted_bytes)
+    }
+
+    /// The page of which the first number would be `first`.
+    pub(super) fn page(&self, first: InodeId) -> Option<&InodePage> {
+        self.slot(first)?.packed.as_ref()
+    }
+
+    /// The same, to be placed.
+    pub(super) fn page_mut(&mut self, first: InodeId) -> Option<&mut InodePage> {
+        Arc::make_mut(self.leaves.get_mut(&leaf_of(first))?).slot_mut(first).packed.as_mut()
+    }
+
+    /// Places a page, which is there, by `place`. That returns how much memory it gives back.
+    pub(super) fn place(&mut self, first: InodeId, place: impl FnOnce(&mut PackedBytes) -> i64) {
+        let page = self.page_mut(first).expect("it was put there");
+        let evicted = place(page.bytes_mut());
+        self.evicted_bytes += evicted;
+    }
+
+    /// Evicts idle pages of the leaf with this number, and takes those that were looked at from `left`.
+    pub(super) fn evict(&mut self, leaf: u64, left: &mut usize) {
+        let Some(shared) = self.leaves.get_mut(&leaf) else { return };
+        let pages = || shared.pages.iter().filter_map(|slot| slot.packed.as_ref());
+        *left = left.saturating_sub(pages().count());
+        // Nothing is copied for pages that stay.
+        if !pages().any(|page| page.bytes().may_leave()) {
+            return;
+        }
+        let pages = Arc::make_mut(shared).pages.iter_mut().filter_map(|slot| slot.packed.as_mut());
+        let idle = pages.filter(|page| page.bytes().is_idle());
+        self.evicted_bytes += idle.map(|page| page.bytes_mut().evict()).sum::<i64>();
     }
 
     /// The numbers of unpacked inodes, in order.
@@ -282,6 +331,10 @@ impl InodeLeaf {
 }
 
 impl InodeSlot {
+    fn page_bytes(&self) -> i64 {
+        self.packed.as_ref().map_or(0, |page| page.bytes().memory_bytes())
+    }
+
     /// A bit for each number that is in one of the two.
     fn present(&self) -> u64 {
         let unpacked = self.unpacked.as_ref().map_or(0, |page| page.present);

@@ -47,7 +47,7 @@ const RUN_NAMES: usize = 8;
 const RUNS_MAX: usize = 200;
 
 /// A block of names.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct NameBlock(PackedBytes);
 
 /// What has to follow a change of a block.
@@ -63,11 +63,13 @@ pub(super) enum BlockChange {
     Empty,
 }
 
-/// What changes of blocks overwrite.
+/// What changes of blocks overwrite, and what they have in common.
 #[derive(Default)]
 pub(super) struct BlockScratch {
     block: Vec<u8>,
     patch: Vec<u8>,
+    /// Memory that all blocks of the table take, or would take if none was cold.
+    pub(super) memory_bytes: i64,
 }
 
 /// Builds blocks from names in order.
@@ -94,10 +96,12 @@ pub(super) struct BlockCursor<'a> {
 
 impl NameBlock {
     /// A block of one name.
-    pub(super) fn of_one(name: &[u8], entry: NameEntry) -> NameBlock {
+    pub(super) fn of_one(name: &[u8], entry: NameEntry, scratch: &mut BlockScratch) -> NameBlock {
         let mut builder = BlockBuilder::default();
         builder.push(name, entry);
-        builder.finish(&mut Vec::new())
+        let block = builder.finish(&mut scratch.block);
+        scratch.memory_bytes += block.0.memory_bytes();
+        block
     }
 
     /// What a name stands for.
@@ -120,7 +124,8 @@ impl NameBlock {
         let parts = self.fetched_parts();
         let place = parts.find(name);
         let (run, run_names) = (place.run, parts.run_names(place.run));
-        let BlockScratch { block: scratch, patch } = scratch;
+        let BlockScratch { block: scratch, patch, memory_bytes } = scratch;
+        *memory_bytes -= self.0.memory_bytes();
         patch.clear();
         let is_new = place.found.is_none();
         let change = if is_new && place.next.is_none() && place.has_before && run_names >= RUN_NAMES {
@@ -142,8 +147,9 @@ impl NameBlock {
         if self.parts().has_long_run(run) {
             self.rebuild(scratch);
         }
+        *memory_bytes += self.0.memory_bytes();
         let parts = self.parts();
-        let is_large = self.0.content().len() > BLOCK_BYTES_MAX || parts.runs.len() > RUNS_MAX;
+        let is_large = self.0.len() > BLOCK_BYTES_MAX || parts.runs.len() > RUNS_MAX;
         (found, if is_large && parts.count > 1 { BlockChange::TooLarge } else { BlockChange::Done })
     }
 
@@ -156,7 +162,8 @@ impl NameBlock {
         if parts.count == 1 {
             return Some((entry, BlockChange::Empty));
         }
-        let BlockScratch { block: scratch, patch } = scratch;
+        let BlockScratch { block: scratch, patch, memory_bytes } = scratch;
+        *memory_bytes -= self.0.memory_bytes();
         patch.clear();
         let mut range = place.at..found.end;
         if let Some((next, _)) = place.next {
@@ -174,7 +181,8 @@ impl NameBlock {
         };
         parts.splice(scratch, place.run, change, range, patch);
         self.0.store(scratch);
-        let is_small = self.0.content().len() <= MERGED_BYTES_MAX;
+        *memory_bytes += self.0.memory_bytes();
+        let is_small = self.0.len() <= MERGED_BYTES_MAX;
         Some((entry, if is_small { BlockChange::Small } else { BlockChange::Done }))
     }
 
@@ -187,13 +195,13 @@ impl NameBlock {
 
     /// True if a name fits in without a split.
     pub(super) fn has_room_for(&self, name: &[u8]) -> bool {
-        self.0.content().len() + name.len() + ENTRY_BYTES_MAX <= BLOCK_BYTES_MAX
+        self.0.len() + name.len() + ENTRY_BYTES_MAX <= BLOCK_BYTES_MAX
     }
 
     /// Two blocks of half the bytes each, with the first name of the second. The block has more than one name.
     pub(super) fn split(
         &self,
-        BlockScratch { block: scratch, .. }: &mut BlockScratch,
+        BlockScratch { block: scratch, memory_bytes, .. }: &mut BlockScratch,
     ) -> (NameBlock, Vec<u8>, NameBlock) {
         let (mut left, mut right) = (BlockBuilder::default(), BlockBuilder::default());
         let (half, last) = (self.parts().names.len() / 2, self.parts().count - 1);
@@ -212,17 +220,23 @@ impl NameBlock {
             }
             at += 1;
         }
-        (left.finish(scratch), first_of_right, right.finish(scratch))
+        let (left, right) = (left.finish(scratch), right.finish(scratch));
+        *memory_bytes += left.0.memory_bytes() + right.0.memory_bytes();
+        *memory_bytes -= self.0.memory_bytes();
+        (left, first_of_right, right)
     }
 
     /// One block with the names of both, those of `next` behind, if that is small enough.
     pub(super) fn joined(&self, next: &NameBlock, scratch: &mut BlockScratch) -> Option<NameBlock> {
-        if self.0.content().len() + next.0.content().len() > MERGED_BYTES_MAX {
+        if self.0.len() + next.0.len() > MERGED_BYTES_MAX {
             return None;
         }
         let mut builder = BlockBuilder::default();
         [self, next].into_iter().for_each(|block| builder.push_all(block));
-        Some(builder.finish(&mut scratch.block))
+        let joined = builder.finish(&mut scratch.block);
+        scratch.memory_bytes += joined.0.memory_bytes();
+        scratch.memory_bytes -= self.0.memory_bytes() + next.0.memory_bytes();
+        Some(joined)
     }
 
     /// The names of the block, in order.
@@ -242,8 +256,13 @@ impl NameBlock {
     }
 
     /// The bytes of the block.
-    pub(super) fn content(&self) -> &[u8] {
-        self.0.content()
+    pub(super) fn bytes(&self) -> &PackedBytes {
+        &self.0
+    }
+
+    /// The same, to be placed or evicted.
+    pub(super) fn bytes_mut(&mut self) -> &mut PackedBytes {
+        &mut self.0
     }
 
     /// Reads a block from bytes of unknown origin; `None` unless they are the content of one. The second is the last

@@ -19,14 +19,16 @@ use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, varint};
 use frieze_hlc::Hlc;
 use prost::Message;
 
+use super::bytes::PackedBytes;
 use super::directories::{DirectoryLeaf, DirectoryTable};
 use super::directory::DirectoryBuilder;
 use super::inode_page::InodePage;
 use super::inode_table::{INODE_ID_MAX, InodeLeaf, InodeTable};
 use super::layouts::NumberedLayouts;
 use super::name_block::NameBlock;
+use super::place::{ColdFile, ColdReader, PiecePlace};
 use crate::error::Error;
-use crate::inode::FileLayout;
+use crate::inode::{FileLayout, Inode};
 use crate::key::VersionKey;
 use crate::load::read_inode;
 use crate::namespace::Namespace;
@@ -36,9 +38,9 @@ use crate::stored::{StoredInode, read_entry};
 pub type VisitPiece<'a> = dyn FnMut(&[u8]) -> bool + 'a;
 
 const LAYOUT: u8 = b'L';
-const PAGE: u8 = b'P';
+pub(super) const PAGE: u8 = b'P';
 const INODE: u8 = b'I';
-const NAMES: u8 = b'N';
+pub(super) const NAMES: u8 = b'N';
 
 /// All inodes in memory and all names, as they are at one instant. It shares memory with the namespace: what changes
 /// afterwards is copied first.
@@ -56,6 +58,7 @@ pub struct PresentSnapshot {
 #[derive(Debug, Default)]
 pub struct PackedInodes {
     table: InodeTable,
+    file: Option<LoadedFile>,
     /// Numbers of layouts that count as those of one packed inode more, until all pieces are read.
     appended: Vec<u16>,
 }
@@ -64,9 +67,20 @@ pub struct PackedInodes {
 #[derive(Debug, Default)]
 pub struct PackedNames {
     table: DirectoryTable,
+    file: Option<LoadedFile>,
+    /// Memory of the blocks that are not cold.
+    block_bytes: i64,
     /// The directory that comes now.
     directory: InodeId,
     names: DirectoryBuilder,
+}
+
+/// The file that pieces are read from, and where they stay beyond a bound.
+#[derive(Debug)]
+struct LoadedFile {
+    file: Arc<ColdFile>,
+    /// Bytes in memory beyond which pages or blocks stay in the file.
+    bytes_max: i64,
 }
 
 impl PresentSnapshot {
@@ -77,17 +91,11 @@ impl PresentSnapshot {
     }
 
     /// Gives each piece of the inodes to `visit`, in the order in which [`PackedInodes::load`] takes them. False if
-    /// `visit` stopped.
+    /// `visit` stopped. Cold pages are read from the checkpoint that has them, and stay cold.
     pub fn inode_pieces(&self, visit: &mut VisitPiece<'_>) -> bool {
-        let mut piece = Vec::new();
+        let (mut piece, mut reader) = (Vec::new(), ColdReader::of_many());
         for layout in &self.layouts {
-            piece.clear();
-            piece.push(LAYOUT);
-            if let Some(FileLayout { chunk_bytes, chain_count, plugin }) = layout.as_deref() {
-                varint::put(&mut piece, *chunk_bytes);
-                varint::put(&mut piece, (*chain_count).into());
-                piece.extend_from_slice(plugin.as_bytes());
-            }
+            put_layout(&mut piece, layout.as_deref());
             if !visit(&piece) {
                 return false;
             }
@@ -95,15 +103,13 @@ impl PresentSnapshot {
         for (leaf, inodes) in &self.inodes {
             for (first, page) in inodes.packed(*leaf) {
                 begin(&mut piece, PAGE, first.0);
-                piece.extend_from_slice(page.content());
+                piece.extend_from_slice(page.bytes().peek(&mut reader));
                 if !visit(&piece) {
                     return false;
                 }
             }
             for (id, inode) in inodes.unpacked(*leaf) {
-                begin(&mut piece, INODE, id.0);
-                piece.extend_from_slice(&inode.from.0.to_le_bytes());
-                StoredInode::of_current(inode).encode_raw(&mut piece);
+                put_inode(&mut piece, id, inode);
                 if !visit(&piece) {
                     return false;
                 }
@@ -113,14 +119,14 @@ impl PresentSnapshot {
     }
 
     /// Gives each piece of the names to `visit`, in the order in which [`PackedNames::load`] takes them. False if
-    /// `visit` stopped.
+    /// `visit` stopped. Cold blocks are read from the checkpoint that has them, and stay cold.
     pub fn name_pieces(&self, visit: &mut VisitPiece<'_>) -> bool {
-        let mut piece = Vec::new();
+        let (mut piece, mut reader) = (Vec::new(), ColdReader::of_many());
         for (leaf, directories) in &self.directories {
             for (id, directory) in super::directories::in_leaf(*leaf, directories) {
                 for block in directory.blocks() {
                     begin(&mut piece, NAMES, id.0);
-                    piece.extend_from_slice(block.content());
+                    piece.extend_from_slice(block.bytes().peek(&mut reader));
                     if !visit(&piece) {
                         return false;
                     }
@@ -129,9 +135,94 @@ impl PresentSnapshot {
         }
         true
     }
+
+    /// The lengths of all pieces of the inodes, in their order, without a look at cold pages.
+    pub fn inode_lengths(&self, visit: &mut dyn FnMut(usize)) {
+        let mut piece = Vec::new();
+        for layout in &self.layouts {
+            put_layout(&mut piece, layout.as_deref());
+            visit(piece.len());
+        }
+        for (leaf, inodes) in &self.inodes {
+            for (first, page) in inodes.packed(*leaf) {
+                begin(&mut piece, PAGE, first.0);
+                visit(piece.len() + page.bytes().len());
+            }
+            for (id, inode) in inodes.unpacked(*leaf) {
+                put_inode(&mut piece, id, inode);
+                visit(piece.len());
+            }
+        }
+    }
+
+    /// The lengths of all pieces of the names, in their order, without a look at cold blocks.
+    pub fn name_lengths(&self, visit: &mut dyn FnMut(usize)) {
+        let mut piece = Vec::new();
+        for (leaf, directories) in &self.directories {
+            for (id, directory) in super::directories::in_leaf(*leaf, directories) {
+                begin(&mut piece, NAMES, id.0);
+                directory.blocks().for_each(|block| visit(piece.len() + block.bytes().len()));
+            }
+        }
+    }
+}
+
+impl LoadedFile {
+    fn new(file: &Arc<ColdFile>, bytes_max: u64) -> LoadedFile {
+        LoadedFile { file: Arc::clone(file), bytes_max: i64::try_from(bytes_max).unwrap_or(i64::MAX) }
+    }
+
+    /// Notes where bytes are that were read from `piece`, and evicts them if `bytes` are too many. Returns how many
+    /// leave.
+    fn place(&self, packed: &mut PackedBytes, piece: &[u8], offset: u64, bytes: i64) -> i64 {
+        let head_bytes = piece.len() - packed.len();
+        let number = varint::take(&mut &piece[1..head_bytes]).unwrap_or(0);
+        if let Some(place) = PiecePlace::new(offset, piece.len(), head_bytes, number) {
+            packed.set_place(&self.file, place);
+        }
+        if bytes > self.bytes_max { packed.evict() } else { 0 }
+    }
+
+    /// True if so many bytes, and those that were read again, are too many.
+    fn is_full(&self, (bytes, evicted): (i64, i64)) -> bool {
+        bytes - evicted + self.file.loads().counts().1 > self.bytes_max
+    }
 }
 
 impl PackedInodes {
+    /// For pieces of this file: beyond `bytes_max` bytes of memory, pages stay in it.
+    pub fn of_file(file: &Arc<ColdFile>, bytes_max: u64) -> PackedInodes {
+        PackedInodes { file: Some(LoadedFile::new(file, bytes_max)), ..PackedInodes::default() }
+    }
+
+    /// As [`PackedInodes::load`], of the piece at this offset of the file.
+    ///
+    /// # Errors
+    /// As [`PackedInodes::load`].
+    pub fn load_at(&mut self, piece: &[u8], offset: u64) -> Result<(), Fault> {
+        self.load(piece)?;
+        if let (Some(file), Some((&PAGE, mut rest))) = (&self.file, piece.split_first()) {
+            let first = InodeId(varint::take(&mut rest).unwrap_or(0));
+            let (pages, evicted) = self.table.memory_bytes();
+            self.table.place(first, |page| file.place(page, piece, offset, pages - evicted));
+        }
+        Ok(())
+    }
+
+    /// Evicts pages that were read again, if there are too many. After all pieces.
+    pub fn keep_to_bound(&mut self) {
+        let Some(file) = &self.file else { return };
+        let leaves: Vec<u64> = self.table.leaves().1.into_iter().map(|(leaf, _)| leaf).collect();
+        // The first round takes marks of use away.
+        for leaf in leaves.iter().chain(&leaves) {
+            if !file.is_full(self.table.memory_bytes()) {
+                break;
+            }
+            let mut all = usize::MAX;
+            self.table.evict(*leaf, &mut all);
+        }
+    }
+
     /// Takes a piece.
     ///
     /// # Errors
@@ -232,6 +323,41 @@ impl PackedInodes {
 }
 
 impl PackedNames {
+    /// For pieces of this file: beyond `bytes_max` bytes of memory, blocks stay in it.
+    pub fn of_file(file: &Arc<ColdFile>, bytes_max: u64) -> PackedNames {
+        PackedNames { file: Some(LoadedFile::new(file, bytes_max)), ..PackedNames::default() }
+    }
+
+    /// As [`PackedNames::load`], of the piece at this offset of the file.
+    ///
+    /// # Errors
+    /// As [`PackedNames::load`].
+    pub fn load_at(&mut self, piece: &[u8], offset: u64) -> Result<(), Fault> {
+        self.load(piece)?;
+        if let (Some(file), Some(block)) = (&self.file, self.names.last_block_mut()) {
+            self.block_bytes += block.bytes().memory_bytes();
+            let leaving = file.place(block.bytes_mut(), piece, offset, self.block_bytes);
+            self.block_bytes -= leaving;
+            self.table.note_evicted(leaving);
+        }
+        Ok(())
+    }
+
+    /// Evicts blocks that were read again, if there are too many. After all pieces.
+    pub fn keep_to_bound(&mut self) {
+        self.end_directory();
+        let Some(file) = &self.file else { return };
+        let leaves: Vec<u64> = self.table.leaves().into_iter().map(|(leaf, _)| leaf).collect();
+        // The first round takes marks of use away.
+        for leaf in leaves.iter().chain(&leaves) {
+            if !file.is_full(self.table.memory_bytes()) {
+                break;
+            }
+            let mut all = usize::MAX;
+            let _end = self.table.evict(*leaf, (0, 0), &mut all);
+        }
+    }
+
     /// Takes a piece.
     ///
     /// # Errors
@@ -294,6 +420,9 @@ impl Namespace {
     pub fn take_present(&mut self, mut inodes: PackedInodes, mut names: PackedNames) {
         inodes.end_layouts();
         names.end_directory();
+        if let Some(LoadedFile { file, .. }) = &inodes.file {
+            self.piece_loads = Arc::clone(file.loads());
+        }
         self.directories = names.table;
         self.inodes = inodes.table;
         let (packed, last) = self.inodes.packed_count();
@@ -307,7 +436,24 @@ impl Namespace {
     }
 }
 
-fn begin(piece: &mut Vec<u8>, letter: u8, number: u64) {
+pub(super) fn put_layout(piece: &mut Vec<u8>, layout: Option<&FileLayout>) {
+    piece.clear();
+    piece.push(LAYOUT);
+    if let Some(FileLayout { chunk_bytes, chain_count, plugin }) = layout {
+        varint::put(piece, *chunk_bytes);
+        varint::put(piece, (*chain_count).into());
+        piece.extend_from_slice(plugin.as_bytes());
+    }
+}
+
+pub(super) fn put_inode(piece: &mut Vec<u8>, id: InodeId, inode: &Inode) {
+    begin(piece, INODE, id.0);
+    piece.extend_from_slice(&inode.from.0.to_le_bytes());
+    StoredInode::of_current(inode).encode_raw(piece);
+}
+
+/// Begins a piece whose content follows.
+pub(super) fn begin(piece: &mut Vec<u8>, letter: u8, number: u64) {
     piece.clear();
     piece.push(letter);
     varint::put(piece, number);

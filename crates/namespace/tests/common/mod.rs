@@ -8,8 +8,8 @@ use std::fmt::Write;
 use frieze_base::{InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    ENTRIES, INODES, KeyVersion, LoadedNames, MemoryHistory, Namespace, NoReadSet, PackedInodes, PackedNames,
-    VersionHistory, inode_between, is_rewritten,
+    ColdFile, ENTRIES, INODES, KeyVersion, LoadedNames, MemoryHistory, MemoryPieces, Namespace, NoReadSet,
+    PackedInodes, PackedNames, VersionHistory, inode_between, is_rewritten,
 };
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{
@@ -109,8 +109,28 @@ impl NamespaceWorld {
             self.checkpoint_at += CHECKPOINT_EVERY.max(self.log.len() / 4);
             self.checkpoints.truncate(1);
             self.checkpoints.push_front(SavedPresent::of(&self.ns, self.stamp));
+            self.evict();
         }
         outcome
+    }
+
+    /// Everything leaves memory that a checkpoint of now has: later transactions read it again. The bytes that a
+    /// checkpoint copies are the same.
+    fn evict(&mut self) {
+        let before = self.ns.present();
+        let (pieces, offsets) = MemoryPieces::of(&before);
+        let saved = SavedPresent::of(&self.ns, self.stamp);
+        let file = ColdFile::new(Box::new(pieces), self.ns.piece_loads());
+        let mut relocation = before.relocate(file, offsets);
+        while self.ns.relocate(&mut relocation) {}
+        let all = self.ns.names_memory();
+        self.ns.begin_eviction();
+        while self.ns.evict(0) {}
+        let cold = self.ns.names_memory();
+        assert_eq!((cold.bytes, cold.cold_bytes), (0, all.bytes + all.cold_bytes), "all of it is cold");
+        let again = SavedPresent::of(&self.ns, self.stamp);
+        assert!(again.inodes == saved.inodes && again.names == saved.names, "cold bytes are copied as they are");
+        assert_eq!(self.ns.names_memory(), cold, "a copy brings nothing into memory");
     }
 
     /// Runs an operation of the world's session.

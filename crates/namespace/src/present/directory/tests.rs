@@ -24,7 +24,7 @@ fn check(directory: &DirectoryNames, oracle: &Oracle) {
     assert_eq!(builder.finish().as_ref(), Some(directory));
     let mut builder = DirectoryBuilder::default();
     for block in directory.blocks() {
-        let (block, last) = NameBlock::load(block.content()).expect("its own bytes are a block");
+        let (block, last) = NameBlock::load(block.bytes().content()).expect("its own bytes are a block");
         assert!(builder.push_block_of(block, last));
     }
     assert_eq!(builder.finish().as_ref(), Some(directory));
@@ -47,7 +47,7 @@ fn check_orders(mut names: Vec<Vec<u8>>, seed: u64, is_random: bool) {
     if is_random {
         shuffle(&mut names, &mut rng);
     }
-    let mut directory = DirectoryNames::of_one(&names[0], entry(0));
+    let mut directory = DirectoryNames::of_one(&names[0], entry(0), &mut scratch);
     let mut oracle = Oracle::from([(names[0].clone(), entry(0))]);
     for (number, name) in (1..).zip(&names[1..]) {
         assert_eq!(directory.set(name, entry(number), &mut scratch), oracle.insert(name.clone(), entry(number)));
@@ -109,16 +109,17 @@ fn names_of_every_length_and_prefixes_of_each_other() {
 fn blocks_are_four_fifths_full_after_names_in_order() {
     let mut scratch = BlockScratch::default();
     let name = |number: u64| format!("a-name-of-20-b-{number:05}").into_bytes();
-    let mut directory = DirectoryNames::of_one(&name(0), entry(0));
+    let mut directory = DirectoryNames::of_one(&name(0), entry(0), &mut scratch);
     (1..20_000).for_each(|number| assert_eq!(directory.set(&name(number), entry(number), &mut scratch), None));
-    let full = directory.blocks().map(|block| block.content().len()).sum::<usize>() / directory.blocks().count();
+    let full =
+        directory.blocks().map(|block| block.bytes().content().len()).sum::<usize>() / directory.blocks().count();
     assert!(full * 5 >= super::super::name_block::BLOCK_BYTES_MAX * 4, "{full} bytes a block");
 }
 
 #[test]
 fn names_that_come_behind_a_full_block_backwards_share_a_block() {
     let mut scratch = BlockScratch::default();
-    let mut directory = DirectoryNames::of_one(b"z", entry(0));
+    let mut directory = DirectoryNames::of_one(b"z", entry(0), &mut scratch);
     (0..2000)
         .for_each(|number| assert_eq!(directory.set(format!("a{number:05}").as_bytes(), entry(1), &mut scratch), None));
     let blocks = directory.blocks().count();
@@ -131,10 +132,10 @@ fn names_that_come_behind_a_full_block_backwards_share_a_block() {
 #[test]
 fn a_directory_of_three_names_takes_about_hundred_bytes() {
     let mut scratch = BlockScratch::default();
-    let mut directory = DirectoryNames::of_one(b"Cargo.toml", entry(0));
+    let mut directory = DirectoryNames::of_one(b"Cargo.toml", entry(0), &mut scratch);
     directory.set(b"README.md", entry(1), &mut scratch);
     directory.set(b"src", entry(2), &mut scratch);
-    let bytes: usize = directory.blocks().map(|block| block.content().len()).sum();
+    let bytes: usize = directory.blocks().map(|block| block.bytes().content().len()).sum();
     assert!(bytes <= 60, "{bytes} bytes");
 }
 
@@ -143,7 +144,7 @@ fn names_out_of_order_are_refused() {
     let mut builder = DirectoryBuilder::default();
     assert!(builder.push(b"b", entry(1)));
     assert!(!builder.push(b"b", entry(1)) && !builder.push(b"a", entry(1)));
-    let block = NameBlock::of_one(b"a", entry(1));
+    let block = NameBlock::of_one(b"a", entry(1), &mut BlockScratch::default());
     let mut builder = DirectoryBuilder::default();
     assert!(builder.push_block_of(block.clone(), b"a".to_vec()) && !builder.push_block_of(block, b"a".to_vec()));
 }
@@ -162,7 +163,7 @@ fn looking_a_name_up_allocates_nothing() {
 fn a_directory_that_grows_and_shrinks_is_what_was_put_into_it() {
     let (mut rng, mut scratch) = (Rng::new(9), BlockScratch::default());
     let names: Vec<Vec<u8>> = (0..20_000).map(|number| format!("file-{number:08}").into_bytes()).collect();
-    let mut directory = DirectoryNames::of_one(b"always", entry(0));
+    let mut directory = DirectoryNames::of_one(b"always", entry(0), &mut scratch);
     let mut oracle = Oracle::from([(b"always".to_vec(), entry(0))]);
     for phase in 0..8 {
         // Names are taken out in stretches, so that whole blocks and groups become empty, and some come between.

@@ -39,8 +39,8 @@ fn names_of(block: &NameBlock) -> BlockOracle {
 fn check(block: &NameBlock, oracle: &BlockOracle) {
     assert_eq!(names_of(block), *oracle);
     assert_eq!(block.count(), oracle.len());
-    let (loaded, last) = NameBlock::load(block.content()).expect("its own bytes are a block");
-    assert_eq!((loaded.content(), Some(&last)), (block.content(), oracle.keys().next_back()));
+    let (loaded, last) = NameBlock::load(block.bytes().content()).expect("its own bytes are a block");
+    assert_eq!((loaded.bytes().content(), Some(&last)), (block.bytes().content(), oracle.keys().next_back()));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_block_is_what_was_put_into_it() {
             let name = random_name(&mut rng);
             let Some(some) = &mut block else {
                 let entry = random_entry(&mut rng);
-                block = Some(NameBlock::of_one(&name, entry));
+                block = Some(NameBlock::of_one(&name, entry, &mut scratch));
                 oracle.insert(name, entry);
                 continue;
             };
@@ -77,7 +77,7 @@ fn a_block_is_what_was_put_into_it() {
                     let upper = oracle.split_off(&first);
                     check(&left, &oracle);
                     check(&right, &upper);
-                    assert!(left.content().len().max(right.content().len()) < BLOCK_BYTES_MAX * 2);
+                    assert!(left.bytes().content().len().max(right.bytes().content().len()) < BLOCK_BYTES_MAX * 2);
                     (block, oracle) = if rng.below(2) == 0 { (Some(left), oracle) } else { (Some(right), upper) };
                 }
             }
@@ -89,7 +89,8 @@ fn a_block_is_what_was_put_into_it() {
 #[test]
 fn two_blocks_join_if_they_are_small() {
     let entry = NameEntry::new(InodeId(7), FileKind::File, Hlc(9));
-    let (mut one, mut two) = (NameBlock::of_one(b"a", entry), NameBlock::of_one(b"m", entry));
+    let block_of = |name: &[u8]| NameBlock::of_one(name, entry, &mut BlockScratch::default());
+    let (mut one, mut two) = (block_of(b"a"), block_of(b"m"));
     let mut scratch = BlockScratch::default();
     for byte in b'b'..=b'l' {
         one.set(&[byte], entry, &mut scratch);
@@ -115,7 +116,7 @@ fn names_in_order_take_little_more_than_their_own_bytes() {
         );
         count += 1;
     }
-    let bytes = builder.finish(&mut scratch).content().len();
+    let bytes = builder.finish(&mut scratch).bytes().content().len();
     assert!(bytes < count as usize * 15, "{bytes} bytes for {count} names of 20 bytes");
 }
 
@@ -123,18 +124,18 @@ fn names_in_order_take_little_more_than_their_own_bytes() {
 fn any_bytes_are_a_block_or_none() {
     let seeds = [1, 5, 40].map(|count| {
         let (mut rng, mut scratch) = (Rng::new(count), BlockScratch::default());
-        let mut block = NameBlock::of_one(b"name", random_entry(&mut rng));
+        let mut block = NameBlock::of_one(b"name", random_entry(&mut rng), &mut BlockScratch::default());
         for _ in 0..count {
             let name = random_name(&mut rng);
             if block.has_room_for(&name) {
                 block.set(&name, random_entry(&mut rng), &mut scratch);
             }
         }
-        block.content().to_vec()
+        block.bytes().content().to_vec()
     });
     frieze_harness::fuzz!(frieze_harness::Inputs::from(seeds).with_buffers(64 * 1024), |bytes: &[u8]| {
         let Some((mut block, last)) = NameBlock::load(bytes) else { return };
-        assert_eq!(block.content(), bytes);
+        assert_eq!(block.bytes().content(), bytes);
         let mut oracle = names_of(&block);
         assert_eq!(oracle.keys().next_back(), Some(&last));
         let mut scratch = BlockScratch::default();
