@@ -48,7 +48,7 @@ impl Metadata {
         reach: &RecoverUpto,
     ) -> Result<(Metadata, Vec<String>), Fault> {
         let mut notes = Vec::new();
-        let state = AppliedState::load(versions, host.disk.clone(), &mut notes)?;
+        let state = AppliedState::load(versions, host.disk.clone(), host.device.shares().names, &mut notes)?;
         let (id, standing, has_joined) =
             host.keeper.with(|identity| (identity.node_id(), identity.standing(), identity.has_joined));
         let name = match state.versions.name()? {

@@ -26,6 +26,7 @@
 //! | between its new name and the flush of the directory | the one or the other |
 //! | before the oldest is removed | three checkpoints: the newest counts, the oldest is removed |
 
+mod cold_pieces;
 mod format;
 mod reader;
 mod writer;
@@ -34,11 +35,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason};
-use frieze_disk::Disk;
+use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, levels};
-use frieze_namespace::{ENTRIES, INODES, PackedInodes, PackedNames, PresentSnapshot, VersionHistory};
+use frieze_namespace::{
+    ColdFile, ENTRIES, INODES, PackedInodes, PackedNames, PieceLoads, PresentSnapshot, Relocation, VersionHistory,
+};
 
+use self::cold_pieces::CheckpointPieces;
+pub use self::cold_pieces::LostNames;
 use self::format::{Header, StateDigest, state_digest};
 use self::reader::CheckpointReader;
 use crate::store::NameVersions;
@@ -106,11 +111,23 @@ pub(crate) struct LoadedPresent {
 }
 
 /// A checkpoint that has not got its name yet.
-pub(crate) struct UnnamedCheckpoint(Header);
+pub(crate) struct UnnamedCheckpoint {
+    header: Header,
+    file: Arc<dyn DiskFile>,
+}
+
+impl UnnamedCheckpoint {
+    /// The walk that gives the present its places in this checkpoint, which has got its name. `present` is what it was
+    /// written of.
+    pub(crate) fn relocation(self, present: PresentSnapshot, loads: &Arc<PieceLoads>) -> Relocation {
+        let pieces = CheckpointPieces::new(file_name(self.header.index), self.file);
+        present.relocate(ColdFile::new(Box::new(pieces), loads), cold_pieces::offsets(&self.header))
+    }
+}
 
 impl Checkpoints {
     /// Finds the checkpoints on a disk, and reads the newest one that counts. Of one that does not count `notes` get a
-    /// sentence, and it is removed.
+    /// sentence, and it is removed. Names beyond `names_bytes_max` bytes of memory stay in the file.
     ///
     /// # Errors
     /// The disk's, and the store's: not those of reading a checkpoint.
@@ -120,6 +137,7 @@ impl Checkpoints {
     pub(crate) fn load(
         disk: Arc<dyn Disk>,
         versions: &NameVersions,
+        names_bytes_max: u64,
         notes: &mut Vec<String>,
     ) -> Result<(Checkpoints, Option<LoadedPresent>), Fault> {
         writer::remove_unfinished(&*disk)?;
@@ -132,7 +150,7 @@ impl Checkpoints {
                 continue;
             }
             let found = open(&*disk, index, applied, &state).and_then(|reader| {
-                let present = if loaded.is_none() { Some(read(&reader, versions)?) } else { None };
+                let present = if loaded.is_none() { Some(read(&reader, versions, names_bytes_max)?) } else { None };
                 Ok((reader, present))
             });
             let (reader, present) = match found {
@@ -227,8 +245,8 @@ impl Checkpoints {
             );
             return Err(Fault::new(Reason::NoSpace, words));
         }
-        writer::write(&*self.disk, &header, &taken.present)?;
-        Ok(UnnamedCheckpoint(header))
+        let file = writer::write(&*self.disk, &header, &taken.present)?;
+        Ok(UnnamedCheckpoint { header, file })
     }
 
     /// Gives a checkpoint its name, durably, and removes all but the two newest, if the tables of the store are
@@ -238,7 +256,7 @@ impl Checkpoints {
     /// `Superseded` if another state has taken the place of the store. The disk's, and the store's. It is not a
     /// checkpoint then, or not durably; [`Checkpoints::drop_unnamed`] is to follow.
     pub(crate) fn publish(&self, unnamed: &UnnamedCheckpoint, versions: &NameVersions) -> Result<bool, Fault> {
-        let UnnamedCheckpoint(header) = unnamed;
+        let header = &unnamed.header;
         let mut files = self.files.lock();
         if versions.applied()? < header.index {
             return Ok(false);
@@ -313,13 +331,21 @@ fn of_another_state(index: LogIndex) -> Fault {
     Fault::new(Reason::Superseded, words)
 }
 
-/// Reads a checkpoint, inodes and names at once.
-fn read(reader: &CheckpointReader, versions: &NameVersions) -> Result<(PackedInodes, PackedNames), Fault> {
-    let (mut inodes, mut names) = (PackedInodes::default(), PackedNames::default());
+/// Reads a checkpoint, inodes and names at once. Each may take half of `bytes_max` bytes of memory; the rest stays in
+/// the file.
+fn read(
+    reader: &CheckpointReader,
+    versions: &NameVersions,
+    bytes_max: u64,
+) -> Result<(PackedInodes, PackedNames), Fault> {
+    let file = ColdFile::new(Box::new(reader.pieces()), &Arc::default());
+    let (mut inodes, mut names) =
+        (PackedInodes::of_file(&file, bytes_max / 2), PackedNames::of_file(&file, bytes_max / 2));
     let (mut of_inodes, mut of_names) = (Ok(()), Ok(()));
-    versions.read_both(&mut || of_inodes = reader.inodes(&mut |piece| inodes.load(piece)), &mut || {
-        of_names = reader.names(&mut |piece| names.load(piece))
-    });
+    versions
+        .read_both(&mut || of_inodes = reader.inodes(&mut |piece, offset| inodes.load_at(piece, offset)), &mut || {
+            of_names = reader.names(&mut |piece, offset| names.load_at(piece, offset))
+        });
     of_inodes.and(of_names).map(|()| (inodes, names))
 }
 
@@ -366,6 +392,8 @@ fn bring_up_by(
             },
         );
         inodes_done.and(names_done)?;
+        inodes.keep_to_bound();
+        names.keep_to_bound();
         if !is_full {
             return Ok(LoadedPresent { inodes, names, last_id: header.last_id, changes });
         }

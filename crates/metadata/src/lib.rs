@@ -37,7 +37,7 @@ mod store;
 mod survivor;
 mod writers;
 
-pub use checkpoint::CheckpointStatus;
+pub use checkpoint::{CheckpointStatus, LostNames};
 pub use facts::{ChunkLayout, FileChunks, InodeHome, MissingGrant, OpenSessions, OtherWriter, TreeNode, WriteTarget};
 pub use history::{NameHistory, VisitAuthorship, VisitName, WantsSubject};
 pub use host::{FlushMark, MetadataHost, RecoverUpto};

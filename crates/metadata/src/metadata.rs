@@ -6,6 +6,7 @@ use std::time::Duration;
 use frieze_base::{Fault, LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_metalog::MemberChange;
+use frieze_namespace::NamesMemory;
 use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 use frieze_wire::txn::{Outcome, Transaction};
 
@@ -145,15 +146,13 @@ impl Metadata {
     ///
     /// # Cost
     /// Nothing is executed for less than 1 ms for 10 million files. Each file is written once, 20 to 35 bytes; pages
-    /// that change meanwhile are in memory twice.
+    /// that change meanwhile are in memory twice. Cold ones are copied from the checkpoint before.
     pub fn checkpoint(&self, wait: &mut dyn FnMut() -> bool) -> Result<bool, Fault> {
         let (taken, changes) = self.state.take_present()?;
         let (index, now) = (taken.index, self.host.clock.reading());
         let has_room = |bytes| self.host.device.has_room(bytes);
         let checkpoints = &self.state.checkpoints;
         let Some(unnamed) = checkpoints.write(&taken, now.wall_us, &has_room)? else { return Ok(false) };
-        // From here on, what changes is not copied any more.
-        drop(taken);
         let published = loop {
             match checkpoints.publish(&unnamed, &self.state.versions) {
                 Ok(false) if self.host.clock.reading().mono.since_ns(now.mono) > TABLES_WAIT_MAX_NS || !wait() => {
@@ -170,12 +169,30 @@ impl Metadata {
         match published {
             Ok(_) => {
                 self.state.note_saved(changes);
+                self.state.relocate(unnamed, taken.present);
+                self.evict_names(self.state.names_bytes_max());
                 let ms = self.host.clock.reading().mono.since_ns(now.mono) / 1_000_000;
                 tracing::debug!(ms, "the checkpoint of entry {index} has {} bytes", checkpoints.status().bytes);
             }
             Err(_) => checkpoints.drop_unnamed(),
         }
         published
+    }
+
+    /// Evicts packed inodes and names that were not used for long, if they take more than their share of the memory. To
+    /// be called about twice a second.
+    pub fn keep_names_to_memory(&self) {
+        self.evict_names(self.state.names_bytes_max());
+    }
+
+    /// The same with another share: 0 evicts all that the newest checkpoint has.
+    pub fn evict_names(&self, bytes_max: u64) {
+        self.state.evict_names(bytes_max);
+    }
+
+    /// Memory of packed inodes and names, and their share.
+    pub fn names_memory(&self) -> (NamesMemory, u64) {
+        (self.state.read().names_memory(), self.state.names_bytes_max())
     }
 
     /// True if so much has changed since the newest checkpoint that [`Metadata::checkpoint`] is worth its writing.

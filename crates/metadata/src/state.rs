@@ -1,7 +1,7 @@
 //! What the log makes: the namespace and its history, and the state of the control plane, changed by executing entries
 //! in their order.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
@@ -10,13 +10,13 @@ use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, RwLock, RwLockReadGuard, levels};
 use frieze_metalog::LogEntry;
 use frieze_namespace::{
-    CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, ReadSet, entry_stamps_of, is_timed,
+    CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, PresentSnapshot, ReadSet, entry_stamps_of, is_timed,
 };
 use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
 use super::observer::ChangeObserver;
-use crate::checkpoint::{Checkpoints, LoadedPresent, TakenPresent};
+use crate::checkpoint::{Checkpoints, LoadedPresent, TakenPresent, UnnamedCheckpoint};
 use crate::store::{LoadPart, LoadVersion, NameVersions};
 
 /// Changes by decisions that wait to be taken, at most. A reader that takes them so seldom looks at all of the state.
@@ -26,6 +26,10 @@ const NEWS_MAX: usize = 65_536;
 const CHECKPOINT_CHANGES_MIN: u64 = 100_000;
 /// A checkpoint is due after changes of one in so many files: it writes all of them.
 const CHECKPOINT_FILES_PER_CHANGE: u64 = 16;
+/// It is due, too, if names that no checkpoint has fill their memory, after so many changes or one for each so many
+/// bytes of the memory: a change may bring a page of inodes and a block of names.
+const FULL_CHANGES_MIN: u64 = 20_000;
+const FULL_BYTES_PER_CHANGE: u64 = 2048;
 /// The same at a clean stop, which no client waits for.
 const STOP_CHANGES_MIN: u64 = 20_000;
 const STOP_FILES_PER_CHANGE: u64 = 256;
@@ -47,20 +51,26 @@ pub(super) struct AppliedState {
     change_count: AtomicU64,
     /// Changes of names and inodes that the newest checkpoint lacks, changed under the lock of the namespace.
     unsaved_changes: AtomicU64,
+    /// Memory for packed inodes and names, bytes: beyond it they stay in a checkpoint.
+    names_bytes_max: u64,
+    /// Names that the newest checkpoint lacks took more than that when others were evicted last.
+    is_full: AtomicBool,
 }
 
 impl AppliedState {
     /// Loads the namespace from the newest checkpoint on `disk` and the store under `versions`, or from the store
-    /// alone. `notes` get a sentence of each checkpoint that does not count.
+    /// alone. `notes` get a sentence of each checkpoint that does not count. Packed names and inodes beyond
+    /// `names_bytes_max` bytes stay in the checkpoint.
     ///
     /// # Errors
     /// `Corrupt`, and the store's.
     pub(super) fn load(
         versions: NameVersions,
         disk: Arc<dyn Disk>,
+        names_bytes_max: u64,
         notes: &mut Vec<String>,
     ) -> Result<AppliedState, Fault> {
-        let (checkpoints, loaded) = Checkpoints::load(disk, &versions, notes)?;
+        let (checkpoints, loaded) = Checkpoints::load(disk, &versions, names_bytes_max, notes)?;
         let unsaved = loaded.as_ref().map(|present| present.changes);
         let begun = match loaded {
             Some(present) => LoadedState::by_checkpoint(&versions, present)?,
@@ -79,6 +89,8 @@ impl AppliedState {
             executed: AtomicU64::new(0),
             change_count: AtomicU64::new(0),
             unsaved_changes: AtomicU64::new(unsaved),
+            names_bytes_max,
+            is_full: AtomicBool::new(false),
         })
     }
 
@@ -217,6 +229,31 @@ impl AppliedState {
         Ok((TakenPresent { present, index, stamp, last_id, state }, unsaved))
     }
 
+    /// The present gets its places in a checkpoint that was published: what has not changed since the snapshot that it
+    /// was made of. No lock is held for more than about 1 ms.
+    pub(super) fn relocate(&self, unnamed: UnnamedCheckpoint, present: PresentSnapshot) {
+        let loads = Arc::clone(self.read().piece_loads());
+        let mut relocation = unnamed.relocation(present, &loads);
+        while self.namespace.write().relocate(&mut relocation) {}
+    }
+
+    /// Evicts packed inodes and names that were not used for long, if they take more than `bytes_max` bytes, until
+    /// seven eighths of that are left, or only what the newest checkpoint lacks. No lock is held for more than about
+    /// 1 ms.
+    pub(super) fn evict_names(&self, bytes_max: u64) {
+        let is_beyond = || self.read().names_memory().bytes > bytes_max;
+        if is_beyond() {
+            self.namespace.write().begin_eviction();
+            while self.namespace.write().evict(bytes_max / 8 * 7) {}
+            self.is_full.store(is_beyond(), Ordering::Relaxed);
+        }
+    }
+
+    /// Memory for packed inodes and names, bytes.
+    pub(super) fn names_bytes_max(&self) -> u64 {
+        self.names_bytes_max
+    }
+
     /// A checkpoint with these changes was published.
     pub(super) fn note_saved(&self, changes: u64) {
         let left = |unsaved: u64| Some(unsaved.saturating_sub(changes));
@@ -236,7 +273,9 @@ impl AppliedState {
             false => (CHECKPOINT_CHANGES_MIN, CHECKPOINT_FILES_PER_CHANGE),
             true => (STOP_CHANGES_MIN, STOP_FILES_PER_CHANGE),
         };
-        unsaved > min && unsaved > self.read().counts().inodes / files_per_change
+        let full_min = FULL_CHANGES_MIN.min(self.names_bytes_max / FULL_BYTES_PER_CHANGE);
+        let is_full = self.is_full.load(Ordering::Relaxed) && unsaved > full_min;
+        is_full || unsaved > min && unsaved > self.read().counts().inodes / files_per_change
     }
 
     /// Puts the state that was received, complete up to `applied`, in the place of this one, durably: a reader finds

@@ -9,6 +9,8 @@ pub struct MemoryDemand {
     pub machine: u64,
     /// For the index of what was written when; `None`: a quarter, 1 GiB at most.
     pub index: Option<u64>,
+    /// For packed names and inodes; `None`: a quarter, but less if records would have little.
+    pub names: Option<u64>,
     /// Acknowledged and not yet on stable storage; `None`: an eighth, 1 GiB at most.
     pub dirty: Option<u64>,
     /// For the youngest records; `None`: 7/10 of what is left, or all that `old` leaves of it.
@@ -33,6 +35,8 @@ pub struct Shares {
     pub store: u64,
     /// The index of what was written when.
     pub index: u64,
+    /// Names and inodes that are packed. Those that were not used for long stay in a checkpoint beyond it.
+    pub names: u64,
     /// Pages of files that are neither segments nor shelves: the log of metadata, tables of the store.
     pub files: u64,
     /// Written and not yet on stable storage.
@@ -84,6 +88,12 @@ impl MemoryDemand {
         let dirty = self.dirty.unwrap_or((total / 8).clamp(8 * MIB, 1 << 30));
         let taken = [program, store, files, index, dirty].into_iter().try_fold(0u64, u64::checked_add)?;
         let rest = total.checked_sub(taken)?;
+        let names = self.names.unwrap_or_else(|| {
+            let asked = |bytes: Option<u64>| bytes.unwrap_or(RECORDS_BYTES_MIN);
+            let records = asked(self.young).saturating_add(asked(self.old));
+            (rest.saturating_sub(records) / 2).clamp(NAMES_BYTES_MIN, (total / 4).max(NAMES_BYTES_MIN))
+        });
+        let rest = rest.checked_sub(names)?;
         let enough = |bytes: &u64| *bytes >= RECORDS_BYTES_MIN;
         let (young, old) = match (self.young, self.old) {
             (Some(young), Some(old)) => (young, old),
@@ -96,7 +106,7 @@ impl MemoryDemand {
             }
         };
         let program = program + rest.checked_sub(young.checked_add(old)?)?;
-        Some(Shares { total, program, connections, store, index, files, dirty, young, old })
+        Some(Shares { total, program, connections, store, index, names, files, dirty, young, old })
     }
 
     /// The least that can be divided, in whole MiB.
@@ -115,6 +125,8 @@ impl MemoryDemand {
 }
 
 const MIB: u64 = 1 << 20;
+/// Names of some directories.
+const NAMES_BYTES_MIN: u64 = MIB;
 /// Of young and of old records each: some requests of the largest size.
 const RECORDS_BYTES_MIN: u64 = 8 * MIB;
 /// Of what is left for records, the part of the youngest in tenths.
@@ -127,13 +139,14 @@ mod tests {
     use super::*;
 
     fn sum(shares: &Shares) -> u64 {
-        shares.program + shares.store + shares.index + shares.files + shares.dirty + shares.young + shares.old
+        let Shares { program, store, index, names, files, dirty, young, old, .. } = *shares;
+        program + store + index + names + files + dirty + young + old
     }
 
     #[test]
     fn shares_are_the_whole_and_grow_with_it() {
         let mut before = Shares::default();
-        for mib in [99u64, 128, 512, 2048, 16 << 10, 1 << 20] {
+        for mib in [101u64, 128, 512, 2048, 16 << 10, 1 << 20] {
             let shares = MemoryDemand { total: Some(mib * MIB), ..MemoryDemand::default() }.divide().unwrap();
             assert_eq!((shares.total, sum(&shares)), (mib * MIB, mib * MIB));
             assert!(shares.young >= before.young && shares.old >= before.old && shares.index >= before.index);
@@ -145,9 +158,19 @@ mod tests {
     #[test]
     fn young_records_have_seven_tenths_and_older_ones_enough_for_some_requests() {
         let of = |mib: u64| MemoryDemand { total: Some(mib * MIB), ..MemoryDemand::default() }.divide().unwrap();
-        let (large, small) = (of(16 << 10), of(99));
+        let (large, small) = (of(16 << 10), of(101));
         assert_eq!(large.young / (1 << 20), (large.young + large.old) / 10 * 7 / (1 << 20));
         assert!(small.old == RECORDS_BYTES_MIN && small.young >= small.old, "{small:?}");
+    }
+
+    #[test]
+    fn names_have_a_quarter_where_that_leaves_as_much_for_records() {
+        let of = |mib: u64| MemoryDemand { total: Some(mib * MIB), ..MemoryDemand::default() }.divide().unwrap();
+        assert_eq!(of(16 << 10).names, 4 << 30);
+        let small = of(128);
+        assert!(small.names >= NAMES_BYTES_MIN && small.names < small.young + small.old, "{small:?}");
+        let wished = MemoryDemand { total: Some(1 << 30), names: Some(3 << 20), ..MemoryDemand::default() };
+        assert_eq!(wished.divide().unwrap().names, 3 << 20);
     }
 
     #[test]

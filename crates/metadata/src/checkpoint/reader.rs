@@ -5,6 +5,7 @@ use std::sync::Arc;
 use frieze_base::{Fault, Reason, crc32c};
 use frieze_disk::{Disk, DiskFile};
 
+use super::cold_pieces::CheckpointPieces;
 use super::format::{FOOTER_BYTES, Footer, HEADER_BYTES, Header, PIECE_HEAD_BYTES, Section, piece_head};
 
 /// Bytes of a read. Tests have small files, and pieces that lie across two reads.
@@ -18,8 +19,8 @@ pub(super) struct CheckpointReader {
     footer: Footer,
 }
 
-/// Takes a piece.
-pub(super) type TakePiece<'a> = dyn FnMut(&[u8]) -> Result<(), Fault> + 'a;
+/// Takes a piece, and its offset in the file.
+pub(super) type TakePiece<'a> = dyn FnMut(&[u8], u64) -> Result<(), Fault> + 'a;
 
 impl CheckpointReader {
     /// Opens the file.
@@ -45,6 +46,11 @@ impl CheckpointReader {
         Ok(CheckpointReader { name: name.to_owned(), file, header, footer })
     }
 
+    /// The pieces of the file, to be read again.
+    pub(super) fn pieces(&self) -> CheckpointPieces {
+        CheckpointPieces::new(self.name.clone(), Arc::clone(&self.file))
+    }
+
     pub(super) fn header(&self) -> &Header {
         &self.header
     }
@@ -68,8 +74,9 @@ impl CheckpointReader {
         self.section(HEADER_BYTES as u64 + self.header.inodes.bytes, self.header.names, self.footer.names, take)
     }
 
-    /// The kernel's copies of the file are needed no more.
+    /// The kernel's copies of the file are needed no more: what is read again is read here and there.
     pub(super) fn drop_cached(&self) {
+        let _ignored = self.file.hint_random_reads();
         let _ignored = self.file.advise_dont_need(0, self.header.file_bytes().unwrap_or(0));
     }
 
@@ -82,6 +89,7 @@ impl CheckpointReader {
             let head = bytes.peek(PIECE_HEAD_BYTES)?.and_then(|head| head.first_chunk().copied());
             let [a, b, c, d] = head.ok_or_else(|| damaged("a piece is cut off"))?;
             let piece_bytes = u32::from_le_bytes([a, b, c, d]) as usize;
+            let offset = bytes.end - bytes.left() + PIECE_HEAD_BYTES as u64;
             let whole = bytes.peek(PIECE_HEAD_BYTES + piece_bytes)?;
             let (head, piece) =
                 whole.ok_or_else(|| damaged("a piece of an impossible length"))?.split_at(PIECE_HEAD_BYTES);
@@ -90,7 +98,8 @@ impl CheckpointReader {
                 return Err(damaged("the checksum of a piece"));
             }
             (found, pieces) = (next, pieces + 1);
-            take(piece).map_err(|fault| damaged(&format!("a piece is none of a present, {}", fault.message)))?;
+            take(piece, offset)
+                .map_err(|fault| damaged(&format!("a piece is none of a present, {}", fault.message)))?;
             bytes.at += PIECE_HEAD_BYTES + piece_bytes;
         }
         match (pieces, found) == (section.pieces, checksum) {

@@ -11,17 +11,17 @@ use crate::Metadata;
 use crate::tests::fixture::{LoneMachine, make, open_session, run, target};
 
 /// A lone server, and what random transactions need.
-struct Churn {
-    metadata: Metadata,
-    session: SessionId,
-    seq: u64,
+pub(super) struct Churn {
+    pub(super) metadata: Metadata,
+    pub(super) session: SessionId,
+    pub(super) seq: u64,
     rng: Rng,
     /// Files that are open for writing.
     open: Vec<u64>,
 }
 
 impl Churn {
-    fn begin(metadata: Metadata, seed: u64) -> Churn {
+    pub(super) fn begin(metadata: Metadata, seed: u64) -> Churn {
         let session = open_session(&metadata, 0, false);
         Churn { metadata, session, seq: 0, rng: Rng::new(seed), open: Vec::new() }
     }
@@ -35,7 +35,7 @@ impl Churn {
     }
 
     /// One random transaction; that it is refused changes nothing.
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         let (path, other) = (self.path(), self.path());
         let op = match self.rng.below(12) {
             0 => make(&path, MakeKind::Directory(true)),
@@ -68,19 +68,19 @@ impl Churn {
         }
     }
 
-    fn steps(&mut self, count: u64) {
+    pub(super) fn steps(&mut self, count: u64) {
         (0..count).for_each(|_| self.step());
     }
 }
 
 /// Everything of the log is durable, and in tables as far as memtables are closed.
-fn flush(metadata: &Metadata) {
+pub(super) fn flush(metadata: &Metadata) {
     let mark = metadata.mark();
     metadata.sync(mark).expect("it is flushed");
     metadata.settle_versions(mark.index).expect("the store has it");
 }
 
-fn checkpoint(metadata: &Metadata) -> Result<bool, Fault> {
+pub(super) fn checkpoint(metadata: &Metadata) -> Result<bool, Fault> {
     let mut flushes = 0;
     metadata.checkpoint(&mut || {
         flush(metadata);
@@ -90,7 +90,7 @@ fn checkpoint(metadata: &Metadata) -> Result<bool, Fault> {
 }
 
 /// A server with a checkpoint, and as many transactions behind it.
-fn with_one_checkpoint(machine: &LoneMachine, seed: u64, steps: u64) -> Churn {
+pub(super) fn with_one_checkpoint(machine: &LoneMachine, seed: u64, steps: u64) -> Churn {
     let mut churn = Churn::begin(machine.serve(), seed);
     churn.steps(steps);
     assert_eq!(checkpoint(&churn.metadata), Ok(true));
@@ -99,12 +99,12 @@ fn with_one_checkpoint(machine: &LoneMachine, seed: u64, steps: u64) -> Churn {
     churn
 }
 
-fn names(disk: &SimDisk) -> Vec<String> {
+pub(super) fn names(disk: &SimDisk) -> Vec<String> {
     let all = disk.list().expect("it works");
     all.into_iter().filter(|name| name.starts_with(PREFIX)).collect()
 }
 
-fn bytes_of(disk: &SimDisk, name: &str) -> Vec<u8> {
+pub(super) fn bytes_of(disk: &SimDisk, name: &str) -> Vec<u8> {
     let file = disk.open(name).expect("it is there");
     let mut bytes = vec![0; file.len().expect("it works") as usize];
     assert_eq!(file.read_at(0, &mut bytes), Ok(bytes.len()));
@@ -112,14 +112,14 @@ fn bytes_of(disk: &SimDisk, name: &str) -> Vec<u8> {
 }
 
 /// Puts these bytes in the place of a file.
-fn rewrite(disk: &SimDisk, name: &str, bytes: &[u8]) {
+pub(super) fn rewrite(disk: &SimDisk, name: &str, bytes: &[u8]) {
     let _replaced = disk.remove(name);
     let file = disk.create(name, bytes.len() as u64).expect("there is room");
     file.write_at(0, &[bytes]).expect("it works");
 }
 
 /// Names and inodes of a server, without sessions and outcomes.
-fn taken(metadata: &Metadata) -> Namespace {
+pub(super) fn taken(metadata: &Metadata) -> Namespace {
     let mut taken = Namespace::new();
     let namespace = metadata.state.read();
     let present = namespace.present();
@@ -131,13 +131,13 @@ fn taken(metadata: &Metadata) -> Namespace {
 }
 
 /// The namespace of a server that ends.
-fn take_namespace(metadata: &Metadata) -> Namespace {
+pub(super) fn take_namespace(metadata: &Metadata) -> Namespace {
     std::mem::take(&mut *metadata.state.namespace.write())
 }
 
 /// What a start finds with the checkpoints that are there is what it finds with the store alone, and what `live` had.
 /// Returns the index of the checkpoint that was read, and the notes.
-fn check_start(machine: &LoneMachine, live: Option<&Namespace>) -> (LogIndex, Vec<String>) {
+pub(super) fn check_start(machine: &LoneMachine, live: Option<&Namespace>) -> (LogIndex, Vec<String>) {
     let (again, notes) = machine.open().expect("it starts");
     let index = again.checkpoint_status().index;
     let by_checkpoint = take_namespace(&again);
@@ -157,7 +157,7 @@ fn check_start(machine: &LoneMachine, live: Option<&Namespace>) -> (LogIndex, Ve
 }
 
 /// Ends the process, or the power.
-fn die(machine: &LoneMachine, churn: Churn, kind: CrashKind) {
+pub(super) fn die(machine: &LoneMachine, churn: Churn, kind: CrashKind) {
     drop(churn);
     machine.crash(kind);
 }
@@ -203,7 +203,7 @@ fn more_changes_than_a_window_has_are_read_in_several() {
     let name = names(&machine.disk).remove(0);
     let bring_up = |window| {
         let reader = reader(&name);
-        let (inodes, names) = read(&reader, versions).expect("it is whole");
+        let (inodes, names) = read(&reader, versions, 1 << 30).expect("it is whole");
         let LoadedPresent { inodes, names, changes, .. } =
             bring_up_by(inodes, names, reader.header(), versions, window).expect("it has all");
         let mut namespace = Namespace::new();
@@ -351,7 +351,7 @@ fn a_checkpoint_whose_pieces_are_swapped_repeated_or_left_out_is_damaged() {
     let reader = CheckpointReader::open(&machine.disk, &name).expect("it is whole");
     let mut pieces = Vec::new();
     reader
-        .names(&mut |piece| {
+        .names(&mut |piece, _| {
             pieces.push(piece.to_vec());
             Ok(())
         })
@@ -369,7 +369,7 @@ fn a_checkpoint_whose_pieces_are_swapped_repeated_or_left_out_is_damaged() {
         bytes[begin..begin + section.len()].copy_from_slice(&section);
         rewrite(&machine.disk, &name, &bytes);
         let reader = CheckpointReader::open(&machine.disk, &name).expect("its ends are whole");
-        let found = reader.names(&mut |_| Ok(()));
+        let found = reader.names(&mut |_, _| Ok(()));
         assert!(found.is_err_and(|fault| fault.message.contains("not in their order")));
     }
     drop(churn);

@@ -1,5 +1,7 @@
 //! Writes a checkpoint under its temporary name.
 
+use std::sync::Arc;
+
 use frieze_base::{Fault, Reason, crc32c};
 use frieze_disk::{Disk, DiskFile};
 use frieze_namespace::{PresentSnapshot, VisitPiece};
@@ -18,33 +20,29 @@ type Pieces<'a> = &'a dyn Fn(&mut VisitPiece<'_>) -> bool;
 
 /// Counts the pieces of a snapshot.
 pub(super) fn count(present: &PresentSnapshot) -> (Section, Section) {
-    let count = |pieces: Pieces<'_>| {
-        let mut section = Section::default();
-        pieces(&mut |piece| {
-            section.add(piece.len());
-            true
-        });
-        section
-    };
-    (count(&|visit| present.inode_pieces(visit)), count(&|visit| present.name_pieces(visit)))
+    let (mut inodes, mut names) = (Section::default(), Section::default());
+    present.inode_lengths(&mut |bytes| inodes.add(bytes));
+    present.name_lengths(&mut |bytes| names.add(bytes));
+    (inodes, names)
 }
 
-/// Writes the checkpoint of this header under its temporary name, in the place of one that was left there. Durable on
-/// return, but for the name.
+/// Writes the checkpoint of this header under its temporary name, in the place of one that was left there, and returns
+/// the file. Durable on return, but for the name.
 ///
 /// # Errors
 /// `NoSpace`, the disk's: nothing is left of it.
 ///
 /// # Cost
 /// The bytes of the present, some 20 to 35 for each file, written once; a buffer of 1 MiB.
-pub(super) fn write(disk: &dyn Disk, header: &Header, present: &PresentSnapshot) -> Result<(), Fault> {
+pub(super) fn write(disk: &dyn Disk, header: &Header, present: &PresentSnapshot) -> Result<Arc<dyn DiskFile>, Fault> {
     remove_unfinished(disk)?;
     let bytes = header.file_bytes().ok_or_else(|| Fault::new(Reason::Internal, "a checkpoint without a length"))?;
     let written = disk.create(UNFINISHED, bytes).map_err(Fault::from).and_then(|file| {
         write_all(&*file, header, present)?;
-        // Only a start reads it.
+        // A start reads it, and whatever is cold.
         let _ignored = file.advise_dont_need(0, bytes);
-        Ok(())
+        let _ignored = file.hint_random_reads();
+        Ok(file)
     });
     written.inspect_err(|_| {
         // What there is of it takes room; the next one removes it otherwise.

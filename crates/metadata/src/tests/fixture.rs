@@ -75,6 +75,7 @@ impl Servers {
             time: time.clone(),
             id: NodeId(id),
             wire: wire.clone(),
+            names_bytes_max: 1 << 30,
         };
         let machines: Vec<LoneMachine> = (1..=count).map(machine).collect();
         let nodes = machines.iter().map(|machine| machine.open().expect("an empty directory").0).collect::<Vec<_>>();
@@ -156,13 +157,16 @@ pub(crate) struct LoneMachine {
     time: SimTime,
     id: NodeId,
     wire: Arc<Wire>,
+    /// Memory for names, bytes.
+    pub(crate) names_bytes_max: u64,
 }
 
 impl LoneMachine {
     /// A machine whose losses are drawn from `seed`.
     pub(crate) fn new(seed: u64) -> LoneMachine {
         let (store, time) = (MemoryStore::default(), SimTime::new(STARTED_US));
-        LoneMachine { disk: SimDisk::new(seed), store, time, id: NodeId(1), wire: Arc::default() }
+        let (disk, id, wire) = (SimDisk::new(seed), NodeId(1), Arc::default());
+        LoneMachine { disk, store, time, id, wire, names_bytes_max: 1 << 30 }
     }
 
     /// Starts the server on what is there. Also returns the notes of its recovery.
@@ -176,7 +180,7 @@ impl LoneMachine {
         let standing = if self.id == NodeId(1) { MetalogRole::Alone } else { MetalogRole::Joining };
         let way = Arc::new(Port { from: self.id, wire: self.wire.clone() });
         let (disk, store) = (Arc::new(self.disk.clone()), self.store.clone());
-        try_open((disk, store), (self.id, standing), &self.time, way, serve_damaged)
+        try_open((disk, store), (self.id, standing), &self.time, way, (serve_damaged, self.names_bytes_max))
     }
 
     /// The process ends, or the machine.
@@ -202,7 +206,7 @@ fn try_open(
     (id, standing): (NodeId, MetalogRole),
     time: &SimTime,
     way: Arc<dyn Peers>,
-    serve_damaged: bool,
+    (serve_damaged, names): (bool, u64),
 ) -> Result<(Metadata, Vec<String>), Fault> {
     let (identity, file) = match Identity::load(&*disk)? {
         Some(found) => found,
@@ -221,7 +225,7 @@ fn try_open(
     };
     let keeper = Arc::new(IdentityStore::new(identity, file));
     let settings = frieze_multilog::LogSettings { segment_bytes: 64 << 10, block_bytes: 512, ..Default::default() };
-    let shares = MemoryDemand::default().divide().expect("memory");
+    let shares = MemoryDemand { names: Some(names), ..MemoryDemand::default() }.divide().expect("memory");
     let budget = Budget {
         reserve_bytes: 0,
         index_bytes_max: shares.index,

@@ -5,9 +5,12 @@
 //!     --files 10000000 --name-bytes 20 --in-directory 500 --order ascending
 //! ```
 //!
+//! `--only cold` follows `--only packed`, which leaves it a file.
+//!
 //! Each structure has a process of its own, so that memory is that of one. CPU time is that of the thread, from
 //! `/proc/self/schedstat`, so that other programs on the machine disturb little.
 
+mod cold;
 mod unpacked;
 
 use std::error::Error;
@@ -126,10 +129,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     match only.as_deref() {
         Some("packed") => measure_packed(&load),
+        Some("cold") => cold::measure_cold(&load),
         Some(_) => measure(&load, &mut UnpackedPresent::default()).map(drop),
         None => {
             println!("{load:?}");
-            for structure in ["unpacked", "packed"] {
+            for structure in ["unpacked", "packed", "cold"] {
                 println!("{structure}:");
                 let mut child = std::process::Command::new(std::env::current_exe()?);
                 child.args(std::env::args().skip(1)).args(["--only", structure]);
@@ -287,6 +291,7 @@ fn measure_packed(load: &Load) -> Result<(), Box<dyn Error>> {
     });
     report("bytes of all pieces, a file", bytes as f64 / load.files as f64);
     report("copy of all pieces, ns a file", (cpu_ns()? - start) as f64 / load.files as f64);
+    cold::write_pieces(&snapshot)?;
     let changed = load.files.div_ceil(QUESTIONS / 10);
     let start = cpu_ns()?;
     for file in (0..load.files).step_by(changed as usize) {
