@@ -60,6 +60,7 @@ fn server_of(args: &AddDeviceArgs, asked: &ServerAddr, reply: &ClusterReply, hos
         config: args.config.clone(),
         memory: args.memory,
         index_memory: None,
+        names_memory: None,
         image_space: None,
         image_pieces: None,
     })

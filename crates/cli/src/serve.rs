@@ -61,6 +61,9 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
     if let Some(mib) = args.index_memory {
         settings.index_bytes_max = mib.saturating_mul(1 << 20);
     }
+    if let Some(mib) = args.names_memory {
+        settings.names_bytes_max = mib.saturating_mul(1 << 20);
+    }
     settings.image_percent = args.image_space.unwrap_or(settings.image_percent);
     settings.image_pieces_max = args.image_pieces.unwrap_or(settings.image_pieces_max);
     settings.hdfs_trust_names |= args.hdfs_trust_names;

@@ -145,6 +145,10 @@ fn memory_to_json(memory: &MemoryUse) -> Value {
         "store_bytes_max": memory.store_bytes_max,
         "files_bytes_max": memory.files_bytes_max,
         "files_bytes": memory.files_bytes,
+        "names_bytes_max": memory.names_bytes_max,
+        "names_bytes": memory.names_bytes,
+        "names_cold_bytes": memory.names_cold_bytes,
+        "names_loads": memory.names_loads,
         "dirty_bytes_max": memory.dirty_bytes_max,
         "young_bytes_max": memory.young_bytes_max,
         "young_bytes": memory.young_bytes,
@@ -173,8 +177,9 @@ fn memory_rows(memory: &MemoryUse) -> Vec<(&'static str, String)> {
     let size = format::size;
     let unbounded = if memory.unbounded { "; the system does not let go of all it should" } else { "" };
     let parts = format!(
-        "not yet on disk {}, names {}, program {}",
+        "not yet on disk {}, names {}, their history {}, program {}",
         size(memory.dirty_bytes_max),
+        size(memory.names_bytes_max),
         size(memory.store_bytes_max + memory.files_bytes_max),
         size(memory.program_bytes_max)
     );
@@ -184,6 +189,16 @@ fn memory_rows(memory: &MemoryUse) -> Vec<(&'static str, String)> {
     };
     let mut rows = vec![
         ("memory", format!("{} at most{unbounded}: {parts}", size(memory.bytes_max))),
+        (
+            "names",
+            format!(
+                "{} of {}, {} more on disk, {} read again",
+                size(memory.names_bytes),
+                size(memory.names_bytes_max),
+                size(memory.names_cold_bytes),
+                memory.names_loads
+            ),
+        ),
         ("young", format!("{} of {} of the newest records", size(memory.young_bytes), size(memory.young_bytes_max))),
         (
             "old",

@@ -27,8 +27,8 @@ mod survivor;
 pub use archive::{Archive, Listed, MemberArchive, NamedXattr, Part};
 pub use frieze_cluster::{ChainStatus as ChainHealth, ClusterState, ClusterStatus};
 pub use frieze_metadata::{
-    CheckpointStatus, LoadVersion, LsmStore, MemoryStore, MetalogStatus, SegmentFiles, StoreBatch, StoreItem,
-    StoreView, Unflushed, VersionStore, VisitItem,
+    CheckpointStatus, LoadVersion, LostNames, LsmStore, MemoryStore, MetalogStatus, SegmentFiles, StoreBatch,
+    StoreItem, StoreView, Unflushed, VersionStore, VisitItem,
 };
 pub use frieze_net::ReceivedPayload;
 pub use frieze_net::{PeerPayload, Peers};

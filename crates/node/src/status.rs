@@ -185,6 +185,7 @@ impl ServerParts {
     fn memory_use(&self) -> MemoryUse {
         let device = self.planes.data.device();
         let (shares, tiers) = (device.shares(), device.tiers().stats());
+        let (names, names_bytes_max) = self.planes.meta.names_memory();
         MemoryUse {
             bytes_max: shares.total,
             program_bytes_max: shares.program,
@@ -206,6 +207,10 @@ impl ServerParts {
             refused: tiers.refused,
             healed: tiers.healed,
             unbounded: tiers.unbounded,
+            names_bytes_max,
+            names_bytes: names.bytes,
+            names_cold_bytes: names.cold_bytes,
+            names_loads: names.loads,
         }
     }
 }

@@ -140,6 +140,11 @@ pub struct Settings {
     /// about 40 million writes. The rest is on disk; a query that needs it reads the disk once or twice. The index of
     /// files being written, expired history, and a few bytes a thousand records stay in memory whatever the value.
     pub index_bytes_max: u64,
+    /// Part of the memory for names and inodes, packed, 30 to 60 bytes a file. 0, the default, is a quarter, or less if
+    /// little would be left for data. Those that nothing used for long are on disk beyond it, in the newest checkpoint:
+    /// the first look at them reads the disk once or twice. Directories themselves and files that are open stay in
+    /// memory whatever the value. More: fewer such looks; less: more memory for data.
+    pub names_bytes_max: u64,
     /// Full segments whose index is written to the disk together. Default 4. More: fewer merges later; less: less of
     /// the index has to be in memory, and a restart reads less.
     pub shelve_segments: u32,
@@ -225,6 +230,7 @@ impl Default for Settings {
             scrub_bytes_per_s: 64 << 20,
             scrub_every: Duration::from_secs(7 * 86_400),
             index_bytes_max: 0,
+            names_bytes_max: 0,
             shelve_segments: 4,
             image_percent: 10,
             image_pieces_max: 16,
@@ -240,6 +246,8 @@ impl Default for Settings {
     }
 }
 
+/// Smallest memory for names: below it each look at one reads the disk.
+const NAMES_BYTES_MIN: u64 = 64 << 10;
 /// Smallest memory for the index: below it little is left but fetching.
 const INDEX_BYTES_MIN: u64 = 64 << 10;
 /// Smallest memory for records, young or old: a page or a few. Little of it makes reads slow and nothing else.
@@ -316,6 +324,7 @@ impl Settings {
             total: wish(self.memory_bytes_max),
             machine: machine_bytes,
             index: wish(self.index_bytes_max),
+            names: wish(self.names_bytes_max),
             dirty: wish(self.dirty_bytes_max),
             young: wish(self.young_bytes_max),
             old: wish(self.old_bytes_max),
@@ -327,8 +336,8 @@ impl Settings {
                 Reason::InvalidArgument,
                 format!(
                     "{} MiB of memory are too little for a server with these settings: give at least {} MiB (--memory \
-                     {}, or memory_bytes_max = {needed}), or less to index_bytes_max, dirty_bytes_max, \
-                     young_bytes_max, old_bytes_max or connections_max, where they are set",
+                     {}, or memory_bytes_max = {needed}), or less to index_bytes_max, names_bytes_max, \
+                     dirty_bytes_max, young_bytes_max, old_bytes_max or connections_max, where they are set",
                     mib(total),
                     mib(needed),
                     mib(needed)
@@ -346,6 +355,7 @@ impl Settings {
         Ok(Settings {
             memory_bytes_max: shares.total,
             index_bytes_max: shares.index,
+            names_bytes_max: shares.names,
             dirty_bytes_max: shares.dirty,
             young_bytes_max: shares.young,
             old_bytes_max: shares.old,
@@ -390,6 +400,7 @@ impl Settings {
         automatic_or_within("young_bytes_max", self.young_bytes_max, RECORDS_BYTES_MIN, 1 << 50)?;
         automatic_or_within("old_bytes_max", self.old_bytes_max, RECORDS_BYTES_MIN, 1 << 50)?;
         automatic_or_within("index_bytes_max", self.index_bytes_max, INDEX_BYTES_MIN, 1 << 44)?;
+        automatic_or_within("names_bytes_max", self.names_bytes_max, NAMES_BYTES_MIN, 1 << 50)?;
         automatic_or_within("dirty_bytes_max", self.dirty_bytes_max, 8 << 20, 1 << 40)?;
         automatic_or_within("sync_bytes_per_s", self.sync_bytes_per_s, 64 << 10, 1 << 40)?;
         within("image_percent", self.image_percent.into(), 0, 10_000)?;

@@ -81,7 +81,7 @@ impl MemoryDemand {
     /// Shares of `total`, if it is enough.
     fn shares(&self, total: u64) -> Option<Shares> {
         let connections = self.connections.unwrap_or((total / 16).clamp(6 * MIB, 256 * MIB));
-        let program = (26 * MIB + total / 64).min(256 * MIB).checked_add(connections)?;
+        let program = (25 * MIB + total / 64).min(256 * MIB).checked_add(connections)?;
         let store = (total / 16).clamp(8 * MIB, 128 * MIB);
         let files = (total / 32).clamp(4 * MIB, 256 * MIB);
         let index = self.index.unwrap_or((total / 4).min(1 << 30));
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn shares_are_the_whole_and_grow_with_it() {
         let mut before = Shares::default();
-        for mib in [101u64, 128, 512, 2048, 16 << 10, 1 << 20] {
+        for mib in [99u64, 128, 512, 2048, 16 << 10, 1 << 20] {
             let shares = MemoryDemand { total: Some(mib * MIB), ..MemoryDemand::default() }.divide().unwrap();
             assert_eq!((shares.total, sum(&shares)), (mib * MIB, mib * MIB));
             assert!(shares.young >= before.young && shares.old >= before.old && shares.index >= before.index);
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn young_records_have_seven_tenths_and_older_ones_enough_for_some_requests() {
         let of = |mib: u64| MemoryDemand { total: Some(mib * MIB), ..MemoryDemand::default() }.divide().unwrap();
-        let (large, small) = (of(16 << 10), of(101));
+        let (large, small) = (of(16 << 10), of(99));
         assert_eq!(large.young / (1 << 20), (large.young + large.old) / 10 * 7 / (1 << 20));
         assert!(small.old == RECORDS_BYTES_MIN && small.young >= small.old, "{small:?}");
     }

@@ -1,6 +1,7 @@
 //! Keeps the process within its memory, where no other module limits the kernel's copies.
 //!
-//! Guarantees: page cache of the log of metadata and of the store's tables is dropped when it exceeds its share;
+//! Guarantees: names that were not used for long leave memory when all exceed their share; page cache of the log of
+//! metadata and of the store's tables is dropped when it exceeds its share;
 //! `device::tiers` limits that of the device log. Leaves to others: dividing the memory (`tier`), the index
 //! (`device::index_runs`), the store's own caches (`store`).
 
@@ -18,6 +19,7 @@ impl Upkeep {
     /// The disk's: the next call tries again, and until then memory may exceed the limit.
     pub fn keep_to_memory(&self) -> Result<(), Fault> {
         self.planes.data.device().sweep();
+        self.planes.meta.keep_names_to_memory();
         // Half for each: one may fill during the look at the other.
         let files_max = self.planes.data.device().shares().files / 2;
         let logs = self.planes.meta.keep_cached(files_max)?;

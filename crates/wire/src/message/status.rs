@@ -253,6 +253,18 @@ pub struct MemoryUse {
     /// The system keeps copies of files as it likes: more may be in memory than `bytes_max`.
     #[prost(bool, tag = "20")]
     pub unbounded: bool,
+    /// Most bytes of names and inodes that are packed.
+    #[prost(uint64, tag = "21")]
+    pub names_bytes_max: u64,
+    /// Bytes of them in memory.
+    #[prost(uint64, tag = "22")]
+    pub names_bytes: u64,
+    /// Bytes that the others would take, which are in a checkpoint alone.
+    #[prost(uint64, tag = "23")]
+    pub names_cold_bytes: u64,
+    /// Pages and blocks of those that were read again, since the server started.
+    #[prost(uint64, tag = "24")]
+    pub names_loads: u64,
 }
 
 /// Images: pages of 64 KiB, as they were at some instant, that are stored in one place.
