@@ -1,6 +1,7 @@
 //! Servers that are broken on purpose, from outside: the checkers have to detect every one.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::exchange::MachineResponse;
 use frieze_base::{Rng, Seq};
@@ -24,6 +25,8 @@ pub enum ServerBreak {
     OutcomesForgotten,
     /// A start takes a checkpoint for the present: it does not read what has changed since.
     CheckpointAlone,
+    /// A page or block that changed counts as the one of before when it is read from a checkpoint again.
+    ColdNamesStale,
     /// The server does not notice that the machine went down.
     BootUnnoticed,
     /// Retries are not recognised.
@@ -62,6 +65,7 @@ impl ServerBreak {
         ServerBreak::AppliedAhead,
         ServerBreak::OutcomesForgotten,
         ServerBreak::CheckpointAlone,
+        ServerBreak::ColdNamesStale,
         ServerBreak::BootUnnoticed,
         ServerBreak::RetriesRunAgain,
         ServerBreak::InstantsExclusive,
@@ -145,7 +149,7 @@ impl ServerBreak {
 
 /// A disk that does not do what its caller asks.
 pub(crate) fn faulty_disk(disk: SimDisk, corruption: DiskCorruption) -> Arc<dyn Disk> {
-    Arc::new(FaultyDisk { disk, corruption })
+    Arc::new(FaultyDisk { disk, corruption, pieces: Arc::default() })
 }
 
 /// A way in which a disk lies.
@@ -155,22 +159,37 @@ pub(crate) enum DiskCorruption {
     Syncs(&'static str),
     /// Holes are longer than they should be.
     Holes,
+    /// A piece of a checkpoint is that of the checkpoint before, if that has the same length: for the process that
+    /// wrote it, as if a page that changed had the place of the one of before.
+    Pieces,
 }
+
+/// Pieces of the checkpoint that was written last, each behind its head, by letter and number.
+type WrittenPieces = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
 struct FaultyDisk {
     disk: SimDisk,
     corruption: DiskCorruption,
+    pieces: WrittenPieces,
 }
 
-struct FaultyFile(Arc<dyn DiskFile>, DiskCorruption);
+struct FaultyFile {
+    file: Arc<dyn DiskFile>,
+    corruption: DiskCorruption,
+    pieces: WrittenPieces,
+    /// What reads find in place of what was written.
+    stale: Mutex<Vec<u8>>,
+}
 
 impl FaultyDisk {
     fn wrap(&self, name: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
         let lies = match self.corruption {
             DiskCorruption::Syncs(prefix) => name.starts_with(prefix),
             DiskCorruption::Holes => true,
+            DiskCorruption::Pieces => name == "checkpoint-unfinished",
         };
-        if lies { Arc::new(FaultyFile(file, self.corruption)) } else { file }
+        let (corruption, pieces) = (self.corruption, self.pieces.clone());
+        if lies { Arc::new(FaultyFile { file, corruption, pieces, stale: Mutex::default() }) } else { file }
     }
 }
 
@@ -206,45 +225,75 @@ impl Disk for FaultyDisk {
 
 impl DiskFile for FaultyFile {
     fn len(&self) -> Result<u64> {
-        self.0.len()
+        self.file.len()
     }
 
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
-        self.0.write_at(offset, parts)
+        if self.corruption == DiskCorruption::Pieces && offset == 0 {
+            let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+            *self.stale.lock().unwrap_or_else(PoisonError::into_inner) = with_old_pieces(parts.concat(), &mut pieces);
+        }
+        self.file.write_at(offset, parts)
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.0.read_at(offset, into)
+        let found = self.file.read_at(offset, into)?;
+        let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+        let stale = stale.get(offset as usize..).unwrap_or_default();
+        let count = stale.len().min(found);
+        into[..count].copy_from_slice(&stale[..count]);
+        Ok(found)
     }
 
     fn read_direct_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.0.read_direct_at(offset, into)
+        self.file.read_direct_at(offset, into)
     }
 
     fn prefetch(&self, offset: u64, len: u64) -> Result<()> {
-        self.0.prefetch(offset, len)
+        self.file.prefetch(offset, len)
     }
 
     fn advise_dont_need(&self, offset: u64, len: u64) -> Result<()> {
-        self.0.advise_dont_need(offset, len)
+        self.file.advise_dont_need(offset, len)
     }
 
     fn hint_random_reads(&self) -> Result<()> {
-        self.0.hint_random_reads()
+        self.file.hint_random_reads()
     }
 
     fn cached_bytes(&self) -> Result<Option<u64>> {
-        self.0.cached_bytes()
+        self.file.cached_bytes()
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {
-        self.0.punch(offset, if self.1 == DiskCorruption::Holes { len + HOLE_TOO_LONG_BYTES } else { len })
+        self.file.punch(offset, if self.corruption == DiskCorruption::Holes { len + HOLE_TOO_LONG_BYTES } else { len })
     }
 
     fn sync(&self) -> Result<()> {
-        if self.1 == DiskCorruption::Holes { self.0.sync() } else { Ok(()) }
+        if matches!(self.corruption, DiskCorruption::Syncs(_)) { Ok(()) } else { self.file.sync() }
     }
 }
 
+/// A checkpoint with pieces of the one before where they are of the same length. `pieces` become those of this one.
+fn with_old_pieces(mut bytes: Vec<u8>, pieces: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
+    let before = std::mem::take(pieces);
+    let mut at = CHECKPOINT_HEADER_BYTES;
+    while let Some(&[a, b, c, d]) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        let end = at + PIECE_HEAD_BYTES + u32::from_le_bytes([a, b, c, d]) as usize;
+        let Some(piece) = bytes.get_mut(at..end) else { break };
+        let number = piece.iter().skip(PIECE_HEAD_BYTES + 1).take_while(|byte| **byte >= 0x80).count();
+        let key = piece[PIECE_HEAD_BYTES..].iter().take(number + 2).copied().collect::<Vec<u8>>();
+        pieces.insert(key.clone(), piece.to_vec());
+        if let Some(old) = before.get(&key).filter(|old| old.len() == piece.len()) {
+            piece.copy_from_slice(old);
+        }
+        at = end;
+    }
+    bytes
+}
+
+/// As in the format of a checkpoint.
+const CHECKPOINT_HEADER_BYTES: usize = 96;
+const PIECE_HEAD_BYTES: usize = 8;
 /// Four pages: a record or two of those beside it.
 const HOLE_TOO_LONG_BYTES: u64 = 16 << 10;

@@ -1,7 +1,8 @@
 //! One simulated machine: a disk, a store, a clock, and the server that runs on them, or its remains.
 //!
 //! The server is built by the constructor that the real one uses; only disk, clock, store and randomness are replaced.
-//! An answer after the device has stopped never leaves the machine: the process died in the middle of the call.
+//! An answer after the device has stopped never leaves the machine: the process died in the middle of the call. So it
+//! did if names that were not in memory could not be read: the call ends in a panic, and the device counts as stopped.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use frieze_base::{Fault, Rng, SegmentId};
 use frieze_disk::{CrashKind, Disk, DiskFile, SimDisk, SimTime};
 use frieze_hlc::Hlc;
 use frieze_metalog::{MemberSettings, SegmentSource, read_batches};
-use frieze_node::{Conn, ProcessStats, Responder, Scratch, Seams, ServerParts, Settings};
+use frieze_node::{Conn, LostNames, ProcessStats, Responder, Scratch, Seams, ServerParts, Settings};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Hello, Reply, Request, RequestBody, Status, StatusReply};
 use frieze_wire::txn::{Batch, Caller};
@@ -135,6 +136,7 @@ impl Machine {
             Some(ServerBreak::SyncLies(prefix)) => {
                 breakage::faulty_disk(self.disk.clone(), DiskCorruption::Syncs(prefix))
             }
+            Some(ServerBreak::ColdNamesStale) => breakage::faulty_disk(self.disk.clone(), DiskCorruption::Pieces),
             Some(ServerBreak::HolesWander) => breakage::faulty_disk(self.disk.clone(), DiskCorruption::Holes),
             _ => Arc::new(self.disk.clone()),
         };
@@ -193,11 +195,17 @@ impl Machine {
     /// Stops the server in order.
     pub(crate) fn stop(&mut self) -> Result<(), Fault> {
         let engine = self.engine()?;
-        engine.stop()
+        until_lost(&self.disk, || engine.stop()).unwrap_or_else(|| Err(died()))
     }
 
     fn engine(&self) -> Result<&ServerParts, Fault> {
         self.engine.as_ref().ok_or_else(|| frieze_base::Reason::Unavailable.into())
+    }
+
+    /// Calls the server.
+    fn call<T>(&self, run: impl FnOnce(&ServerParts) -> Result<T, Fault>) -> Result<T, Fault> {
+        let engine = self.engine()?;
+        until_lost(&self.disk, || run(engine)).unwrap_or_else(|| Err(died()))
     }
 
     /// Microseconds that the server wants to wait before it serves.
@@ -224,7 +232,7 @@ impl Machine {
     /// The connection is gone.
     pub(crate) fn disconnect(&mut self, id: ConnId) {
         if let (Some(line), Some(engine)) = (self.conns.remove(&id), &self.engine) {
-            engine.service.sessions.disconnected(&line.conn);
+            until_lost(&self.disk, || engine.service.sessions.disconnected(&line.conn));
         }
     }
 
@@ -236,7 +244,7 @@ impl Machine {
             Some(broken) => broken.mangle(*header, body, &mut self.rng),
             None => (*header, body),
         };
-        engine.handle(conn, &header, body, payload.into(), responder, scratch);
+        until_lost(&self.disk, || engine.handle(conn, &header, body, payload.into(), responder, scratch));
     }
 
     /// The answers given since the last look.
@@ -254,7 +262,7 @@ impl Machine {
 
     pub(crate) fn flush(&mut self) -> Result<(), Fault> {
         self.woken.store(false, Ordering::Relaxed);
-        self.engine()?.planes.flush()
+        self.call(|engine| engine.planes.flush())
     }
 
     /// Writes a checkpoint of the names, and flushes so often while it waits for its tables. Also returns the result of
@@ -265,29 +273,39 @@ impl Machine {
             Err(fault) => return (Err(fault), Ok(())),
         };
         let (mut left, mut flushed) = (flushes, Ok(()));
-        let written = engine.planes.meta.checkpoint(&mut || {
-            if left == 0 || flushed.is_err() {
-                return false;
-            }
-            left -= 1;
-            flushed = engine.planes.flush();
-            flushed.is_ok()
+        let written = until_lost(&self.disk, || {
+            engine.planes.meta.checkpoint(&mut || {
+                if left == 0 || flushed.is_err() {
+                    return false;
+                }
+                left -= 1;
+                flushed = engine.planes.flush();
+                flushed.is_ok()
+            })
         });
-        (written, flushed)
+        (written.unwrap_or_else(|| Err(died())), flushed)
+    }
+
+    /// Names leave memory, but for so many bytes, if a checkpoint has them.
+    pub(crate) fn evict_names(&self, bytes_max: u64) -> Result<String, Fault> {
+        self.call(|engine| {
+            engine.planes.meta.evict_names(bytes_max);
+            Ok(format!("{:?}", engine.planes.meta.names_memory().0))
+        })
     }
 
     pub(crate) fn tend(&mut self) -> Result<(), Fault> {
-        self.engine()?.tend()
+        self.call(ServerParts::tend)
     }
 
     pub(crate) fn reclaim(&mut self) -> Result<(), Fault> {
-        self.engine()?.service.upkeep.reclaim()
+        self.call(|engine| engine.service.upkeep.reclaim())
     }
 
     /// Problems of the stored data, as sentences.
     pub(crate) fn check_up(&self) -> Vec<String> {
         let Some(engine) = &self.engine else { return Vec::new() };
-        let checkup = engine.check_up();
+        let Some(checkup) = until_lost(&self.disk, || engine.check_up()) else { return Vec::new() };
         let damaged = checkup.scrub.findings.iter().map(|finding| format!("{finding:?}"));
         checkup.wrong.into_iter().chain(damaged).collect()
     }
@@ -299,12 +317,12 @@ impl Machine {
     }
 
     pub(crate) fn shelve(&mut self) -> Result<(), Fault> {
-        while self.engine()?.service.upkeep.shelve()? {}
-        self.engine()?.service.upkeep.keep_to_memory()
+        while self.call(|engine| engine.service.upkeep.shelve())? {}
+        self.call(|engine| engine.service.upkeep.keep_to_memory())
     }
 
     pub(crate) fn image(&mut self) -> Result<(), Fault> {
-        while self.engine()?.service.upkeep.image(&|_| true)? {}
+        while self.call(|engine| engine.service.upkeep.image(&|_| true))? {}
         Ok(())
     }
 
@@ -328,15 +346,11 @@ impl Machine {
         let (conn, probe, responder) = &self.probe;
         let header = FrameHeader::of(FrameKind::Request);
         let ask = |request| RequestBody { caller: None, request: Some(request) };
-        engine.handle(
-            conn,
-            &header,
-            ask(Request::Hello(Hello::default())),
-            [][..].into(),
-            responder,
-            &mut self.scratch,
-        );
-        engine.handle(conn, &header, ask(request), [][..].into(), responder, &mut self.scratch);
+        let scratch = &mut self.scratch;
+        until_lost(&self.disk, || {
+            engine.handle(conn, &header, ask(Request::Hello(Hello::default())), [][..].into(), responder, scratch);
+            engine.handle(conn, &header, ask(request), [][..].into(), responder, scratch);
+        })?;
         probe.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -369,6 +383,26 @@ impl Machine {
             fenced: status.fenced,
         }
     }
+}
+
+/// Runs a call of a server. `None`: its process ended in the middle, because the device did not read names that are not
+/// in memory. That a checksum is wrong is no such excuse: no checkpoint rots here.
+pub(crate) fn until_lost<T>(disk: &SimDisk, call: impl FnOnce() -> T) -> Option<T> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)) {
+        Ok(done) => Some(done),
+        Err(panic) => {
+            match panic.downcast::<LostNames>() {
+                Ok(lost) if lost.is_unreadable => disk.crash(CrashKind::Process),
+                Ok(lost) => std::panic::resume_unwind(Box::new(lost.words)),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+            None
+        }
+    }
+}
+
+fn died() -> Fault {
+    frieze_base::Reason::InputOutput.into()
 }
 
 /// Entries with transactions and their stamps, by their place in the log.

@@ -205,6 +205,16 @@ impl Witness {
         self.judge_answers(None)
     }
 
+    /// Names leave the server's memory, but for so many bytes.
+    pub(crate) fn evict_names(&mut self, bytes_max: u64) -> Verdict {
+        if !self.machine.is_up() {
+            return Ok(());
+        }
+        let memory = self.machine.evict_names(bytes_max);
+        self.trace.line(|| format!("names leave memory but for {bytes_max} bytes {memory:?}"));
+        self.excuse("an eviction of names", memory.map(drop))
+    }
+
     /// Lets the server look after clock and sessions.
     pub(crate) fn tend(&mut self) -> Verdict {
         if !self.machine.is_up() {

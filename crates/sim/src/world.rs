@@ -108,6 +108,7 @@ pub(crate) fn settings() -> Settings {
         // Little enough that files are away more often than not.
         shelve_segments: 1,
         index_bytes_max: 64 << 10,
+        names_bytes_max: 64 << 10,
         // Most reads of the past find nothing in memory.
         young_bytes_max: 64 << 10,
         old_bytes_max: 256 << 10,
@@ -262,6 +263,10 @@ impl ServerWorld {
                 if self.rng.chance(3) {
                     let flushes = self.rng.below(4) as u32;
                     self.witness.checkpoint(flushes)?;
+                }
+                if self.rng.chance(2) {
+                    let bytes_max = *self.rng.choose(&[0, 0, 500, 3000]);
+                    self.witness.evict_names(bytes_max)?;
                 }
                 self.after(500_000, ServerEvent::Tend);
             }

@@ -23,6 +23,7 @@ use super::net::Envelope;
 use super::outbox::{NodeConnId, NodeResponse, Post};
 use super::tasks::{Task, suspend};
 use crate::breakage::{DiskCorruption, faulty_disk};
+use crate::machine::until_lost;
 use crate::world::WALL_US;
 
 struct NodePeers {
@@ -316,7 +317,10 @@ impl SimNode {
     /// Begins a call that may wait.
     pub(super) fn begin(&mut self, run: impl FnOnce(&ServerParts) + Send + 'static) {
         let Some(engine) = self.serving().cloned() else { return };
-        let mut task = Task::new(move || run(&engine));
+        let disk = self.disk.clone();
+        let mut task = Task::new(move || {
+            let _lost = until_lost(&disk, || run(&engine));
+        });
         if !task.resume() {
             self.tasks.push(task);
         }

@@ -140,6 +140,7 @@ impl ClusterWorld {
                 self.after(500_000, ClusterEvent::Tend(node, life));
                 let broken = self.plan.breakage;
                 let checkpoint_flushes = self.rng.chance(3).then(|| self.rng.below(4));
+                let names_bytes_max = self.rng.chance(2).then(|| *self.rng.choose(&[0, 0, 500, 3000]));
                 let node = &mut self.nodes[node];
                 let busy = node.tend_busy.clone();
                 let needed = node.needed.clone();
@@ -164,6 +165,9 @@ impl ClusterWorld {
                                 flushes = flushes.saturating_sub(1);
                                 flushes > 0 && engine.planes.flush().is_ok()
                             });
+                        }
+                        if let Some(bytes_max) = names_bytes_max {
+                            engine.planes.meta.evict_names(bytes_max);
                         }
                         busy.store(false, Ordering::Relaxed);
                     });
