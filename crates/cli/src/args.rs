@@ -506,7 +506,8 @@ flush_bytes_median, capacity_bytes, free_bytes, log_bytes, forgotten_bytes, forg
 index_bytes_max, shelved_records, shelf_bytes, memory (an
 object of bytes: bytes_max, and for its parts what they may hold, *_bytes_max, and hold, *_bytes; what of older \
 records was
-found in memory, *_hit_bytes, and not, *_missed_bytes; names_cold_bytes, names_loads; admitted, evicted, refused, healed, unbounded), images (count, \
+found in memory, *_hit_bytes, and not, *_missed_bytes; \
+names_cold_bytes, names_loads; admitted, evicted, refused, healed, unbounded), images (count, \
 bytes, bytes_max, pieces_max, pieces_most, looked_upto,
 looked_upto_time, wishes, lost), records, inodes, sessions, connections, metalog_index, resident_bytes, \
 resident_bytes_peak, cpu_ns, damaged, corrupt_reads, scrub_due, scrub_due_time, scrubbed, scrubbed_time, last_whole, \

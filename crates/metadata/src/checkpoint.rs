@@ -44,14 +44,12 @@ use frieze_namespace::{
 
 use self::cold_pieces::CheckpointPieces;
 pub use self::cold_pieces::LostNames;
-use self::format::{Header, StateDigest, state_digest};
+use self::format::{Header, StateDigest, UNFINISHED, state_digest};
 use self::reader::CheckpointReader;
 use crate::store::NameVersions;
 
 /// What the names of all files of this kind begin with.
 const PREFIX: &str = "checkpoint-";
-/// One in the making.
-const UNFINISHED: &str = "checkpoint-unfinished";
 /// The newest one, and the one before.
 const KEPT: usize = 2;
 /// Changes that are read and sorted at once: 60 MB of keys of 50 bytes.

@@ -126,9 +126,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge("frieze_index_max_bytes", &[], "Memory that the index of the device log may use.", ""),
     gauge("frieze_shelf_bytes", &[], "Bytes of index on disk.", ""),
     gauge("frieze_names_bytes", &[], "Memory of packed names and inodes.", ""),
-    gauge("frieze_names_max_bytes", &[], "Memory that packed names and inodes may use.", ""),
-    gauge("frieze_names_cold_bytes", &[], "Memory that names would use, too, which are in a checkpoint alone.", ""),
-    counter("frieze_names_loads_total", &[], "Pages and blocks of those that were read again.", "it rises fast"),
+    counter("frieze_names_loads_total", &[], "Pages and blocks of them read again.", "it rises fast"),
     gauge("frieze_checkpoint_bytes", &[], "Size of the newest checkpoint of the names; 0: there is none.", ""),
     gauge("frieze_checkpoint_timestamp_seconds", &[], "When it was taken; 0: there is none.", ""),
     gauge("frieze_checkpoint_missing_changes", &[], "Changes of names since.", "above a million: starts take long"),
@@ -347,12 +345,10 @@ impl ServerParts {
         let checkpoint = self.planes.meta.checkpoint_status();
         values.set("frieze_checkpoint_timestamp_seconds", &[], checkpoint.taken_us as f64 / 1e6);
         let (remains_chains, remains_left, remains_freed) = self.service.upkeep.remains.figures();
-        let (names, names_bytes_max) = self.planes.meta.names_memory();
+        let names = self.planes.names_use();
         for (name, value) in [
-            ("frieze_names_bytes", names.bytes),
-            ("frieze_names_max_bytes", names_bytes_max),
-            ("frieze_names_cold_bytes", names.cold_bytes),
-            ("frieze_names_loads_total", names.loads),
+            ("frieze_names_bytes", names.names_bytes),
+            ("frieze_names_loads_total", names.names_loads),
             ("frieze_remains_chains", remains_chains),
             ("frieze_remains_left_bytes", remains_left),
             ("frieze_remains_freed_bytes_total", remains_freed),

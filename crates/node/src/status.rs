@@ -185,7 +185,6 @@ impl ServerParts {
     fn memory_use(&self) -> MemoryUse {
         let device = self.planes.data.device();
         let (shares, tiers) = (device.shares(), device.tiers().stats());
-        let (names, names_bytes_max) = self.planes.meta.names_memory();
         MemoryUse {
             bytes_max: shares.total,
             program_bytes_max: shares.program,
@@ -207,10 +206,7 @@ impl ServerParts {
             refused: tiers.refused,
             healed: tiers.healed,
             unbounded: tiers.unbounded,
-            names_bytes_max,
-            names_bytes: names.bytes,
-            names_cold_bytes: names.cold_bytes,
-            names_loads: names.loads,
+            ..self.planes.names_use()
         }
     }
 }

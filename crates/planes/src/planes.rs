@@ -12,11 +12,11 @@ use std::time::Duration;
 use frieze_base::{ChainId, ClusterId, ErrorKind, Fault, InodeId, MonoTime, NodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_metadata::Metadata;
-use frieze_namespace::{Inode, NoReadSet, ReadSet, Resolved};
+use frieze_namespace::{Inode, NamesMemory, NoReadSet, ReadSet, Resolved};
 use frieze_net::PeersCell;
 use frieze_replication::{ChainEnd, ClosedRecord, DataPlane};
 use frieze_storage::{Identity, IdentityStore, NodeClock, Ticket};
-use frieze_wire::message::{InstantInfo, Now, NowReply, ReplicaStatus, View};
+use frieze_wire::message::{InstantInfo, MemoryUse, Now, NowReply, ReplicaStatus, View};
 use frieze_wire::txn::Target;
 
 use crate::durability::Durability;
@@ -115,6 +115,13 @@ impl Planes {
     /// Answers the requests that waited for other members of the metalog, and have what they waited for.
     pub fn reply_durable(&self) {
         self.durability.reply_durable(&self.meta);
+    }
+
+    /// Memory of packed names and inodes, and its limit; nothing else.
+    pub fn names_use(&self) -> MemoryUse {
+        let (names, names_bytes_max) = self.meta.names_memory();
+        let NamesMemory { bytes: names_bytes, cold_bytes: names_cold_bytes, loads: names_loads } = names;
+        MemoryUse { names_bytes_max, names_bytes, names_cold_bytes, names_loads, ..MemoryUse::default() }
     }
 
     /// Writes a checkpoint of the names, if one is due. To be called about twice a second, on a thread that may take

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use frieze_disk::DiskFile;
 use frieze_namespace::{ColdSource, PieceOffsets, PieceWindow};
 
-use super::UNFINISHED;
-use super::format::{HEADER_BYTES, Header, PIECE_HEAD_BYTES, piece_head};
+use super::format::{HEADER_BYTES, Header, PIECE_HEAD_BYTES, UNFINISHED, piece_head};
 
 /// A checkpoint that has its name. The open file keeps its bytes after it is removed from the directory.
 pub(super) struct CheckpointPieces {

@@ -33,6 +33,9 @@
 use frieze_base::{InodeId, LogIndex, crc32c};
 use frieze_hlc::Hlc;
 
+/// A checkpoint in the making.
+pub(super) const UNFINISHED: &str = "checkpoint-unfinished";
+
 const MAGIC: [u8; 8] = *b"FRZCHECK";
 const END_MAGIC: [u8; 8] = *b"FRZCKEND";
 const VERSION: u32 = 1;

@@ -6,8 +6,7 @@ use frieze_base::{Fault, Reason, crc32c};
 use frieze_disk::{Disk, DiskFile};
 use frieze_namespace::{PresentSnapshot, VisitPiece};
 
-use super::UNFINISHED;
-use super::format::{Footer, Header, Section, piece_head};
+use super::format::{Footer, Header, Section, UNFINISHED, piece_head};
 
 /// Bytes of a write: larger ones gain nothing, and one is in memory. Tests have small files and many writes.
 const WRITE_BYTES: usize = if cfg!(test) { 256 } else { 1 << 20 };

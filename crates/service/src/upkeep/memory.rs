@@ -1,7 +1,6 @@
 //! Keeps the process within its memory, where no other module limits the kernel's copies.
 //!
-//! Guarantees: names that were not used for long leave memory when all exceed their share; page cache of the log of
-//! metadata and of the store's tables is dropped when it exceeds its share;
+//! Guarantees: names, and page cache of the log of metadata and of the store's tables, are kept to their shares;
 //! `device::tiers` limits that of the device log. Leaves to others: dividing the memory (`tier`), the index
 //! (`device::index_runs`), the store's own caches (`store`).
 
@@ -22,9 +21,8 @@ impl Upkeep {
         self.planes.meta.keep_names_to_memory();
         // Half for each: one may fill during the look at the other.
         let files_max = self.planes.data.device().shares().files / 2;
-        let logs = self.planes.meta.keep_cached(files_max)?;
-        let tables = self.planes.meta.keep_versions_cached(files_max)?;
-        self.files_cached.store(logs + tables, Ordering::Relaxed);
+        let cached = self.planes.meta.keep_cached(files_max)? + self.planes.meta.keep_versions_cached(files_max)?;
+        self.files_cached.store(cached, Ordering::Relaxed);
         Ok(())
     }
 
