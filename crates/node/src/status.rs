@@ -138,20 +138,9 @@ impl ServerParts {
                 "bring the files back from an instant before, or from a copy; 'frieze scrub' looks again",
             );
         }
-        if self.planes.data.device().is_full() {
-            add(
-                "the disk is full: it has no room for another segment of the log, and refuses writes".to_owned(),
-                "'frieze forget' some of the past ('frieze du --history /' shows where it is), or give it a larger \
-                 disk",
-            );
-        }
-        if self.planes.data.device().refuses_names() {
-            add(
-                "the disk is full: what is left is for removing, forgetting and restarting; names are made no more"
-                    .to_owned(),
-                "'frieze forget' some of the past ('frieze du --history /' shows where it is), or give it a larger \
-                 disk",
-            );
+        if let Some(what) = self.planes.data.device().space_trouble() {
+            let history = "'frieze forget' some of the past ('frieze du --history /' shows where it is)";
+            add(what.to_owned(), &format!("{history}, or give it a larger disk"));
         }
         let chains = self.planes.chains();
         let failed: Vec<&str> =

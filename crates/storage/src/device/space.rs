@@ -32,6 +32,19 @@ impl Device {
         self.spares.is_empty() && self.check_room(1).is_err()
     }
 
+    /// What a full disk refuses, as a sentence; `None` if it has space.
+    pub fn space_trouble(&self) -> Option<&'static str> {
+        match () {
+            () if self.refuses_names() => Some(
+                "the disk is full: what is left is for removing, forgetting and restarting; more names are refused",
+            ),
+            () if self.is_full() => {
+                Some("the disk is full: it has no room for another segment of the log, and refuses writes")
+            }
+            () => None,
+        }
+    }
+
     /// True if there is space for a file that is not data.
     pub fn has_room(&self, bytes: u64) -> bool {
         self.disk.space().is_ok_and(|space| space.free_bytes >= self.budget.reserve_bytes + bytes)
