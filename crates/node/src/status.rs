@@ -173,7 +173,7 @@ impl ServerParts {
     /// Limits and use of memory, by purpose.
     fn memory_use(&self) -> MemoryUse {
         let device = self.planes.data.device();
-        let (shares, tiers) = (device.shares(), device.tiers().stats());
+        let (shares, tiers, names) = (device.shares(), device.tiers().stats(), self.planes.names_use());
         MemoryUse {
             bytes_max: shares.total,
             program_bytes_max: shares.program,
@@ -195,7 +195,7 @@ impl ServerParts {
             refused: tiers.refused,
             healed: tiers.healed,
             unbounded: tiers.unbounded,
-            ..self.planes.names_use()
+            ..names
         }
     }
 }
