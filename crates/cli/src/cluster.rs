@@ -3,6 +3,8 @@
 mod reply;
 mod wait;
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Error, Result};
 use frieze_base::Reason;
 use frieze_client::{Client, ClusterChain, ClusterNodeStatus, ClusterOp, ClusterReply, Hlc};
@@ -15,6 +17,9 @@ use crate::format::{self, TextTable};
 use crate::progress::ProgressLine;
 use crate::run::CommandRun;
 use crate::survivor;
+
+/// A lease takes seconds.
+const LEASE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// `frieze cluster`.
 pub(crate) fn cluster(run: &mut CommandRun, args: &ClusterArgs) -> Result<()> {
@@ -78,11 +83,34 @@ fn run_command(run: &mut CommandRun, args: &ClusterArgs) -> Result<()> {
         | ClusterCommand::NewIdentity { .. }
         | ClusterCommand::Moved { .. } => unreachable!("done above"),
     };
-    let mut reply = client.cluster(Some(op))?;
+    let mut reply = match op {
+        ClusterOp::DeclareDead(node) | ClusterOp::DeclareLost(node) => declare_dead(&client, op, node)?,
+        _ => client.cluster(Some(op))?,
+    };
     if let (ClusterOp::Drain(node), Some(ClusterCommand::Drain { background: false, .. })) = (op, &args.what) {
         reply = wait_drained(run, &client, node)?;
     }
     status(run, &reply)
+}
+
+/// Declares a node dead. A leader that was just elected counts a lease for every server: one that is away is declared
+/// dead when its lease has ended. A server that renews its lease is there.
+fn declare_dead(client: &Client, op: ClusterOp, node: u32) -> Result<ClusterReply> {
+    let mut before = u64::MAX;
+    let begun = Instant::now();
+    loop {
+        let refused = match client.cluster(Some(op)).map_err(Error::from) {
+            Err(error) if failure::fault_of(&error).is_some_and(|fault| fault.reason == Reason::Busy) => error,
+            answer => return answer,
+        };
+        let reply = client.cluster(None)?;
+        let left = |status: &ClusterNodeStatus| status.lease_left_ms.filter(|_| status.state != "offline");
+        match reply.nodes.iter().find(|status| status.node == node).and_then(left) {
+            Some(left) if left <= before && begun.elapsed() < LEASE_WAIT_MAX => before = left,
+            _ => return Err(refused),
+        }
+        std::thread::park_timeout(LOOK_EVERY);
+    }
 }
 
 fn is(reply: &ClusterReply, id: u32, look: impl Fn(&ClusterNodeStatus) -> bool) -> bool {
