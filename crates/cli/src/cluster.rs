@@ -3,8 +3,6 @@
 mod reply;
 mod wait;
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Error, Result};
 use frieze_base::Reason;
 use frieze_client::{Client, ClusterChain, ClusterNodeStatus, ClusterOp, ClusterReply, Hlc};
@@ -18,8 +16,8 @@ use crate::progress::ProgressLine;
 use crate::run::CommandRun;
 use crate::survivor;
 
-/// A lease takes seconds.
-const LEASE_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How often the lease of a server is looked at that has yet to end: far longer than one takes.
+const LEASE_LOOKS_MAX: u32 = 100;
 
 /// `frieze cluster`.
 pub(crate) fn cluster(run: &mut CommandRun, args: &ClusterArgs) -> Result<()> {
@@ -96,8 +94,7 @@ fn run_command(run: &mut CommandRun, args: &ClusterArgs) -> Result<()> {
 /// Declares a node dead. A leader that was just elected counts a lease for every server: one that is away is declared
 /// dead when its lease has ended. A server that renews its lease is there.
 fn declare_dead(client: &Client, op: ClusterOp, node: u32) -> Result<ClusterReply> {
-    let mut before = u64::MAX;
-    let begun = Instant::now();
+    let (mut before, mut looks) = (u64::MAX, 0);
     loop {
         let refused = match client.cluster(Some(op)).map_err(Error::from) {
             Err(error) if failure::fault_of(&error).is_some_and(|fault| fault.reason == Reason::Busy) => error,
@@ -106,7 +103,7 @@ fn declare_dead(client: &Client, op: ClusterOp, node: u32) -> Result<ClusterRepl
         let reply = client.cluster(None)?;
         let left = |status: &ClusterNodeStatus| status.lease_left_ms.filter(|_| status.state != "offline");
         match reply.nodes.iter().find(|status| status.node == node).and_then(left) {
-            Some(left) if left <= before && begun.elapsed() < LEASE_WAIT_MAX => before = left,
+            Some(left) if left <= before && looks < LEASE_LOOKS_MAX => (before, looks) = (left, looks + 1),
             _ => return Err(refused),
         }
         std::thread::park_timeout(LOOK_EVERY);

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use frieze_node::LostNames;
 use frieze_sim::{
     ClusterBreak, ClusterPlan, MetalogBreak, MetalogPlan, SCENARIOS, ServerPlan, run_cluster, run_metalog,
     run_one_server,
@@ -17,6 +18,13 @@ const USAGE: &str = "usage: frieze-sim one_server [--seed 0x5eed] [--count N] [-
        frieze-sim list";
 
 fn main() -> ExitCode {
+    // Servers end at what the simulated disk loses, as they are to.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !panic.payload().is::<LostNames>() {
+            report(panic);
+        }
+    }));
     match parse_options(std::env::args().skip(1)) {
         Ok(options) => run_command(&options),
         Err(()) => {
