@@ -212,7 +212,9 @@ impl RaftMember {
     /// that of a returning member when all voters that are not excused have granted theirs. Returns the votes that
     /// count now.
     pub(super) fn count_vote(&mut self, message: &PeerMessage) -> Vec<PeerMessage> {
-        let (term, kind) = (message.term, Some(message.kind));
+        // A refusal of a term to come has the term of before.
+        let term = if message.kind == PeerKind::PreVote { self.term() + 1 } else { message.term };
+        let kind = Some(message.kind);
         let election = &mut self.memory.election;
         if (election.term, election.kind) != (term, kind) {
             *election = PendingVotes { term, kind, votes: BTreeMap::new() };
@@ -398,7 +400,11 @@ impl RaftMember {
         let excuses = || !message.votes && self.voters_to_be().contains(&message.from);
         let is_of_election = match message.kind {
             PeerKind::Vote => raft.state == StateRole::Candidate && message.term == raft.term,
-            PeerKind::PreVote => raft.state == StateRole::PreCandidate && message.term == raft.term + 1,
+            // A member that refuses a term to come answers in its own.
+            PeerKind::PreVote => {
+                let is_refusal = message.reject && message.term <= raft.term;
+                raft.state == StateRole::PreCandidate && (message.term == raft.term + 1 || is_refusal)
+            }
             _ => false,
         };
         is_of_election && (!message.reject || excuses())

@@ -306,3 +306,34 @@ fn who_waits_for_a_flush_can_ask_all_members_for_it() {
         assert_eq!(asked, 1, "member {id}");
     }
 }
+
+#[test]
+fn a_learner_with_a_longer_log_that_votes_by_an_open_change_stops_no_election() {
+    let (mut group, leader, _) = three();
+    group.join(4);
+    group.change(MemberChange::Add(NodeId(4)));
+    group.ticks(10);
+    // The change is on every disk, and no member knows that it is committed.
+    stop_flushes(&mut group);
+    group.give(leader, MemberInput::Change(MemberChange::Promote(NodeId(4))));
+    group.deliver();
+    (1..=4).for_each(|id| flush(&mut group, id));
+    group.under_way.clear();
+    (1..=3).for_each(|id| group.lose_power(id));
+    group.under_way.clear();
+    group.ones.values_mut().for_each(|one| one.flushes = true);
+    group.ticks_but(200, |message| message.from.0 == 4 || message.to.0 == 4);
+    assert_eq!(group.leader(), None, "too few kept their memory: they wait for all that may have voted");
+    // A leader of a term that the voters lost had given it one entry more.
+    for _ in 0..200 {
+        (1..=4).for_each(|id| group.give(id, MemberInput::Tick));
+        while let Some(mut message) = group.under_way.pop_front() {
+            if message.from == NodeId(4) && matches!(message.kind, PeerKind::PreVote | PeerKind::Vote) {
+                message.term -= u64::from(message.kind == PeerKind::PreVote && !message.reject);
+                message.reject = true;
+            }
+            group.give(message.to.0, MemberInput::Receive(message));
+        }
+    }
+    assert!(group.leader().is_some_and(|leader| leader <= 3));
+}
