@@ -379,7 +379,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MIB")]
     pub(crate) index_memory: Option<u64>,
 
-    /// Part of the memory for names and inodes, in MiB [default: a quarter]. Those that were not used for long stay on
+    /// Part of the memory for names and inodes, in MiB [default: an eighth]. Those that were not used for long stay on
     /// disk beyond it.
     #[arg(long, value_name = "MIB")]
     pub(crate) names_memory: Option<u64>,

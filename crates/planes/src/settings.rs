@@ -140,7 +140,7 @@ pub struct Settings {
     /// about 40 million writes. The rest is on disk; a query that needs it reads the disk once or twice. The index of
     /// files being written, expired history, and a few bytes a thousand records stay in memory whatever the value.
     pub index_bytes_max: u64,
-    /// Part of the memory for names and inodes, packed, 30 to 60 bytes a file. 0, the default, is a quarter, or less if
+    /// Part of the memory for names and inodes, packed, 30 to 60 bytes a file. 0, the default, is an eighth, or less if
     /// little would be left for data. Those that nothing used for long are on disk beyond it, in the newest checkpoint:
     /// the first look at them reads the disk once or twice. Directories themselves and files that are open stay in
     /// memory whatever the value. More: fewer such looks; less: more memory for data.

@@ -9,7 +9,7 @@ pub struct MemoryDemand {
     pub machine: u64,
     /// For the index of what was written when; `None`: a quarter, 1 GiB at most.
     pub index: Option<u64>,
-    /// For packed names and inodes; `None`: a quarter, but less if records would have little.
+    /// For packed names and inodes; `None`: an eighth, but less if records would have little.
     pub names: Option<u64>,
     /// Acknowledged and not yet on stable storage; `None`: an eighth, 1 GiB at most.
     pub dirty: Option<u64>,
@@ -91,7 +91,7 @@ impl MemoryDemand {
         let names = self.names.unwrap_or_else(|| {
             let asked = |bytes: Option<u64>| bytes.unwrap_or(RECORDS_BYTES_MIN);
             let records = asked(self.young).saturating_add(asked(self.old));
-            (rest.saturating_sub(records) / 2).clamp(NAMES_BYTES_MIN, (total / 4).max(NAMES_BYTES_MIN))
+            (rest.saturating_sub(records) / 2).clamp(NAMES_BYTES_MIN, (total / 8).max(NAMES_BYTES_MIN))
         });
         let rest = rest.checked_sub(names)?;
         let enough = |bytes: &u64| *bytes >= RECORDS_BYTES_MIN;
@@ -164,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn names_have_a_quarter_where_that_leaves_as_much_for_records() {
+    fn names_have_an_eighth_where_that_leaves_as_much_for_records() {
         let of = |mib: u64| MemoryDemand { total: Some(mib * MIB), ..MemoryDemand::default() }.divide().unwrap();
-        assert_eq!(of(16 << 10).names, 4 << 30);
+        assert_eq!(of(16 << 10).names, 2 << 30);
         let small = of(128);
         assert!(small.names >= NAMES_BYTES_MIN && small.names < small.young + small.old, "{small:?}");
         let wished = MemoryDemand { total: Some(1 << 30), names: Some(3 << 20), ..MemoryDemand::default() };

@@ -75,7 +75,7 @@ fn the_share_of_young_records_follows_what_is_read() {
 #[test]
 fn a_short_trace_and_a_first_half_that_differs_make_advice_unsure() {
     // Nine thousand reads of sixteen thousand pieces: most of the first half meet a piece for the first time.
-    let cold = advise(&random_reads(4096, 1024, 9_000, HOUR_US), &LoadFacts::default(), &server(512));
+    let cold = advise(&random_reads(4096, 1024, 9_000, HOUR_US), &LoadFacts::default(), &server(1024));
     let memory = about(&cold, AdviceTopic::Memory);
     assert!(memory.confidence == Confidence::Low && memory.because.contains("its first half alone"), "{memory:?}");
     let few = advise(&random_reads(1024, 256, 500, 20_000_000), &LoadFacts::default(), &server(256));
