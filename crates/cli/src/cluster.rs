@@ -18,6 +18,8 @@ use crate::survivor;
 
 /// How often the lease of a server is looked at that has yet to end: far longer than one takes.
 const LEASE_LOOKS_MAX: u32 = 100;
+/// The last heartbeat of a server that is away may count after a look, and servers know of it one after the other.
+const RENEWALS_MAX: u32 = 2;
 
 /// `frieze cluster`.
 pub(crate) fn cluster(run: &mut CommandRun, args: &ClusterArgs) -> Result<()> {
@@ -94,7 +96,7 @@ fn run_command(run: &mut CommandRun, args: &ClusterArgs) -> Result<()> {
 /// Declares a node dead. A leader that was just elected counts a lease for every server: one that is away is declared
 /// dead when its lease has ended. A server that renews its lease is there.
 fn declare_dead(client: &Client, op: ClusterOp, node: u32) -> Result<ClusterReply> {
-    let (mut before, mut looks) = (u64::MAX, 0);
+    let (mut before, mut looks, mut renewals) = (u64::MAX, 0, 0);
     loop {
         let refused = match client.cluster(Some(op)).map_err(Error::from) {
             Err(error) if failure::fault_of(&error).is_some_and(|fault| fault.reason == Reason::Busy) => error,
@@ -103,7 +105,10 @@ fn declare_dead(client: &Client, op: ClusterOp, node: u32) -> Result<ClusterRepl
         let reply = client.cluster(None)?;
         let left = |status: &ClusterNodeStatus| status.lease_left_ms.filter(|_| status.state != "offline");
         match reply.nodes.iter().find(|status| status.node == node).and_then(left) {
-            Some(left) if left <= before && looks < LEASE_LOOKS_MAX => (before, looks) = (left, looks + 1),
+            Some(left) if renewals <= RENEWALS_MAX && looks < LEASE_LOOKS_MAX => {
+                renewals += u32::from(left > before);
+                (before, looks) = (left, looks + 1);
+            }
             _ => return Err(refused),
         }
         std::thread::park_timeout(LOOK_EVERY);

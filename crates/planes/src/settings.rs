@@ -123,7 +123,8 @@ pub struct Settings {
     /// read as zeros or as older bytes. Default false: refuse, so that no read returns bytes that were never
     /// written.
     pub serve_damaged: bool,
-    /// Bytes kept back from data so that removing, truncating and restarting work on a full disk. Default 128 MiB.
+    /// Bytes kept back from data, and three quarters of them from more names, so that removing, truncating and
+    /// restarting work on a full disk. Default 128 MiB.
     pub reserve_bytes: u64,
     // # Scrubs
     /// Bytes a second that `frieze scrub` reads at most, unless the command names another rate. Default 64 MiB. More:

@@ -84,8 +84,9 @@ pub(crate) enum ClusterCommand {
     },
     /// Declare that a server will not come back, nor the data that only it has
     ///
-    /// Use it for an offline server whose disks are lost: its chains continue without it, and it is removed. Refused
-    /// for a server that is online, and for one that alone has the newest data of some chain: the answer names those
+    /// Use it for an offline server whose disks are lost: its chains continue without it, and it is removed. The lease
+    /// of a server that was lost just now has to end first: the command waits for that. Refused for a server that is
+    /// online, and for one that alone has the newest data of some chain: the answer names those
     /// chains and the loss. If the disks are there, start that server again; nothing is lost then. With --accept-loss
     /// such chains resume from a stale copy, or empty; 'frieze cluster status' and 'frieze status' then report the
     /// loss, and reads of it are marked incomplete. If a majority of the servers that vote lost its memory, they elect

@@ -86,6 +86,14 @@ fn a_server_that_others_may_join_goes_on_with_its_journal() {
     assert!(again.appended() >= appended, "the numbers of entries go on");
 }
 
+/// Starts with damage that a start refuses. Also returns what it says of it.
+fn serve_damaged(machine: &LoneMachine) -> (Metadata, Vec<String>) {
+    let fault = machine.open().err().expect("what was flushed is not whole");
+    assert_eq!(fault.reason, Reason::Corrupt);
+    assert!(fault.message.contains("was on stable storage up to record"), "{fault}");
+    machine.open_with(true).expect("damage may be served")
+}
+
 #[test]
 fn a_start_refuses_a_journal_whose_flushed_end_rotted_alone_and_shared() {
     for is_shared in [false, true] {
@@ -100,11 +108,8 @@ fn a_start_refuses_a_journal_whose_flushed_end_rotted_alone_and_shared() {
         }
         machine.crash(CrashKind::Process);
         rot_at_the_end(&machine.disk);
-        let fault = machine.open().err().expect("what was flushed is not whole");
-        assert_eq!(fault.reason, Reason::Corrupt);
-        assert!(fault.message.contains("was on stable storage up to record"), "{fault}");
         // The only voter serves what is left: no other server has more.
-        let (metadata, notes) = machine.open_with(true).expect("damage may be served");
+        let (metadata, notes) = serve_damaged(&machine);
         assert!(notes.iter().any(|note| note.contains("was on stable storage up to record")), "{notes:?}");
         metadata.begin().expect("it leads");
         assert!(finds(&metadata, "/a") && !finds(&metadata, "/b"));
@@ -130,11 +135,8 @@ fn a_member_whose_flushed_records_rotted_takes_no_part() {
     let machine = servers.machine(follower);
     machine.crash(CrashKind::Process);
     rot_at_the_end(&machine.disk);
-    let fault = machine.open().err().expect("what was flushed is not whole");
-    assert_eq!(fault.reason, Reason::Corrupt);
-    assert!(fault.message.contains("was on stable storage up to record"), "{fault}");
     // It may have voted by what it lost.
-    let (metadata, notes) = machine.open_with(true).expect("damage may be served");
+    let (metadata, notes) = serve_damaged(machine);
     assert!(notes.iter().any(|note| note.contains("replace the server")), "{notes:?}");
     let status = metadata.status().expect("a member");
     assert!(status.failed.is_some() && !status.leads && status.members.voters.contains(&NodeId(follower)));

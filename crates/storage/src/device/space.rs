@@ -4,7 +4,7 @@
 //! |---|---|
 //! | less than the reserve and a segment | data: files are not written further than the open segment and the spares |
 //! | less than three quarters of the reserve | changes that make names or inodes more |
-//! | less than a fifth of the reserve | nothing more; a spare segment gives its space to other files |
+//! | less than a quarter of that | nothing more; a spare segment gives its space to other files |
 //!
 //! Removing, forgetting and a start write too: records of the metalog, tables of the store. The last part of the
 //! reserve is theirs. Of a disk smaller than four reserves, names leave a quarter of the disk free.
@@ -55,20 +55,16 @@ impl Device {
         self.refuses_names.load(Ordering::Relaxed)
     }
 
-    /// Checks that names and inodes may become more.
+    /// Looks again whether names and inodes may become more; for a change that [`Device::refuses_names`] would refuse.
     ///
     /// # Errors
     /// `NoSpace`, with the commands that free space.
     ///
     /// # Cost
-    /// A load, as long as there is space; then a system call.
+    /// A system call.
     pub fn check_room_for_names(&self) -> Result<(), Fault> {
-        if !self.refuses_names() {
-            return Ok(());
-        }
         let (space, left_free) = self.space_beside_names()?;
-        self.refuses_names.store(space.free_bytes < left_free, Ordering::Relaxed);
-        if space.free_bytes < left_free { Err(no_space("more names", space, left_free)) } else { Ok(()) }
+        if self.refuses_names() { Err(no_space("more names", space, left_free)) } else { Ok(()) }
     }
 
     /// Looks how much space there is. To be called at a start, and about twice a second: in between, 50,000 creates a
@@ -78,7 +74,6 @@ impl Device {
     /// The disk's.
     pub fn watch_space(&self) -> Result<(), Fault> {
         let (space, left_free) = self.space_beside_names()?;
-        self.refuses_names.store(space.free_bytes < left_free, Ordering::Relaxed);
         // Another program may have used the reserve up.
         if space.free_bytes < left_free / 4 && self.spares.release(&*self.disk)? {
             tracing::warn!(
@@ -89,10 +84,12 @@ impl Device {
         Ok(())
     }
 
-    /// The disk's space, and what names leave free of it.
+    /// The disk's space, and what names leave free of it. Notes whether more names are refused.
     fn space_beside_names(&self) -> Result<(Space, u64), Fault> {
         let space = self.disk.space()?;
-        Ok((space, (self.budget.reserve_bytes / 4 * 3).min(space.capacity_bytes / 4)))
+        let left_free = (self.budget.reserve_bytes / 4 * 3).min(space.capacity_bytes / 4);
+        self.refuses_names.store(space.free_bytes < left_free, Ordering::Relaxed);
+        Ok((space, left_free))
     }
 }
 
