@@ -94,18 +94,23 @@ fn run_command(run: &mut CommandRun, args: &ClusterArgs) -> Result<()> {
 }
 
 /// Declares a node dead. A leader that was just elected counts a lease for every server: one that is away is declared
-/// dead when its lease has ended. A server that renews its lease is there.
+/// dead when its lease has ended and the log says so. A server that renews its lease is there.
 fn declare_dead(client: &Client, op: ClusterOp, node: u32) -> Result<ClusterReply> {
-    let (mut before, mut looks, mut renewals) = (u64::MAX, 0, 0);
+    let (mut before, mut looks, mut renewals, mut is_offline) = (u64::MAX, 0, 0, false);
     loop {
         let refused = match client.cluster(Some(op)).map_err(Error::from) {
             Err(error) if failure::fault_of(&error).is_some_and(|fault| fault.reason == Reason::Busy) => error,
             answer => return answer,
         };
         let reply = client.cluster(None)?;
-        let left = |status: &ClusterNodeStatus| status.lease_left_ms.filter(|_| status.state != "offline");
-        match reply.nodes.iter().find(|status| status.node == node).and_then(left) {
-            Some(left) if renewals <= RENEWALS_MAX && looks < LEASE_LOOKS_MAX => {
+        match reply.nodes.iter().find(|status| status.node == node) {
+            Some(status) if status.state == "offline" && !is_offline => {
+                is_offline = true;
+                continue;
+            }
+            // Without a leader there are no leases.
+            Some(status) if !is_offline && reply.leader != 0 && renewals <= RENEWALS_MAX && looks < LEASE_LOOKS_MAX => {
+                let left = status.lease_left_ms.unwrap_or(0);
                 renewals += u32::from(left > before);
                 (before, looks) = (left, looks + 1);
             }
