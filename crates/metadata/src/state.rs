@@ -245,8 +245,8 @@ impl AppliedState {
         if is_beyond() {
             self.namespace.write().begin_eviction();
             while self.namespace.write().evict(bytes_max / 8 * 7) {}
-            self.is_full.store(is_beyond(), Ordering::Relaxed);
         }
+        self.is_full.store(is_beyond(), Ordering::Relaxed);
     }
 
     /// Memory for packed inodes and names, bytes.

@@ -38,9 +38,9 @@ pub trait ColdSource: Send + Sync + fmt::Debug {
 /// Bytes of a file of pieces that were read last.
 #[derive(Debug, Default)]
 pub struct PieceWindow {
-    /// Offset of the first.
+    /// Offset of the first one in the file.
     pub offset: u64,
-    /// They.
+    /// The bytes from there on.
     pub bytes: Vec<u8>,
     /// Bytes worth reading beyond a piece, because those after it are needed next; 0: none.
     pub read_ahead_bytes: usize,
