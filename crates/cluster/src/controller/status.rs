@@ -204,8 +204,10 @@ impl StatusInputs<'_> {
         let is_recent = |last: &MonoTime| at.mono.since_ns(*last) < controller.recently_ns();
         let is_lost = match &controller.leading {
             _ if node.id == controller.me => false,
-            // That its lease has ended is not decided yet, and without a majority never is.
-            Some(leading) => leading.nodes.get(&node.id).is_some_and(|watched| watched.lease_ends <= at.mono),
+            // That its lease has ended is not decided yet, and without a majority never is. A new leader waits a whole
+            // lease for a node that it has heard nothing of: until then the node may be there, and nothing shows that
+            // it is.
+            Some(leading) => !leading.is_present(at.mono, node),
             None if self.contacts.leader.is_some() => false,
             None => !self.contacts.last.get(&node.id).is_some_and(is_recent),
         };

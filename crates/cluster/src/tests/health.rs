@@ -110,6 +110,19 @@ fn a_leader_does_not_restore_a_node_whose_lease_has_ended() {
     assert_eq!((states, status.whole()), (vec![NodeState::Up, NodeState::Unknown, NodeState::Unknown], 0));
 }
 
+/// It died before the election: its lease is waited for, and nobody calls it up meanwhile.
+#[test]
+fn a_new_leader_vouches_for_no_node_that_it_has_heard_nothing_of() {
+    let mut desk = LeaderHarness::whole(3, 4);
+    desk.pass(100, &[1, 2]);
+    let status = desk.status();
+    let states: Vec<NodeState> = status.nodes.iter().map(|node| node.state).collect();
+    assert_eq!((states, status.whole()), (vec![NodeState::Up, NodeState::Up, NodeState::Unknown], 0));
+    assert_eq!(words(&status), ["4 chains have 2 of 3 copies: n3 has not been heard from"]);
+    desk.pass(100, &[1, 2, 3]);
+    assert_eq!((desk.status().whole(), words(&desk.status())), (4, vec![]));
+}
+
 #[test]
 fn a_node_without_an_answer_is_found_by_its_heartbeats() {
     let mut desk = LeaderHarness::whole(2, 1);
