@@ -94,7 +94,10 @@ impl Archive {
             let disk = ViewDisk::open(dir)?;
             offline::check_is_one(&disk, dir)?;
             match Identity::load(&disk)? {
-                Some((identity, _)) => identity.standing(),
+                Some((identity, _)) => {
+                    offline::check_store(&disk, dir)?;
+                    identity.standing()
+                }
                 None => return Err(nothing_yet(dir)),
             }
         };
@@ -115,21 +118,23 @@ impl Archive {
     fn open_alone(dir: &Path, serve_damaged: bool) -> Result<Archive, Fault> {
         let copy = offline::copy_of_store(dir)?;
         let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
-        let parts = offline::open(disk, offline::open_store(copy.path())?, time(), serve_damaged)?;
-        Ok(Archive::of(parts, copy, None))
+        let parts = open_copy(disk, &copy, dir, serve_damaged)?;
+        Ok(Archive::of(parts, copy, None, dir))
     }
 
     fn open_member(dir: &Path, serve_damaged: bool) -> Result<Archive, Fault> {
         let left = {
             let copy = offline::copy_of_store(dir)?;
             let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
-            Left::look(disk, offline::open_store(copy.path())?, time(), serve_damaged)?
+            let left =
+                offline::open_store(copy.path()).and_then(|store| Left::look(disk, store, time(), serve_damaged));
+            offline::of_original(left, &copy, dir)?
         };
         let copy = offline::copy_of_store(dir)?;
         // The lease lives in the view and is dropped with it.
         let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
         left.go_on(&disk, offline::new_cluster()?, time().reading().wall_us)?;
-        let parts = offline::open(disk, offline::open_store(copy.path())?, time(), serve_damaged)?;
+        let parts = open_copy(disk, &copy, dir, serve_damaged)?;
         let me = left.node;
         let ends = parts.planes.chain_ends();
         let newest = ends.iter().map(|end| end.epoch.max(end.taken)).max().unwrap_or_default();
@@ -139,7 +144,7 @@ impl Archive {
         // No other server can hold the lease.
         parts.renew_lease(MonoTime(u64::MAX));
         if left.is_sole() {
-            return Ok(Archive::of(parts, copy, None));
+            return Ok(Archive::of(parts, copy, None, dir));
         }
         let lacking = left.chains.iter().filter(|chain| chain.copy != Copy::Full);
         let member = MemberArchive {
@@ -150,11 +155,11 @@ impl Archive {
             lacking: lacking.map(|chain| (chain.chain, *chain)).collect(),
             chains: left.chains.len() as u64,
         };
-        Ok(Archive::of(parts, copy, Some(member)))
+        Ok(Archive::of(parts, copy, Some(member), dir))
     }
 
-    fn of(parts: ServerParts, copy: TreeCopy, member: Option<MemberArchive>) -> Archive {
-        let notes = parts.notes().to_vec();
+    fn of(parts: ServerParts, copy: TreeCopy, member: Option<MemberArchive>, dir: &Path) -> Archive {
+        let notes = parts.notes().iter().map(|note| offline::words_of_original(note, copy.path(), dir)).collect();
         Archive { parts, _copy: copy, notes, damaged: None, member, scratch: Scratch::default() }
     }
 
@@ -340,6 +345,12 @@ impl Archive {
         let capability = Capability { bearer, inode, read: true, write: false, view: view(at), opener: None };
         self.parts.service.sessions.mint.seal(&capability)
     }
+}
+
+/// Runs the server's start on a view of `dir` and a copy of its store of names.
+fn open_copy(disk: Arc<dyn Disk>, copy: &TreeCopy, dir: &Path, serve_damaged: bool) -> Result<ServerParts, Fault> {
+    let opened = offline::open_store(copy.path()).and_then(|store| offline::open(disk, store, time(), serve_damaged));
+    offline::of_original(opened, copy, dir)
 }
 
 fn time() -> Arc<dyn TimeSource> {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frieze_base::Fault;
-use frieze_disk::{MachineTime, TimeSource, ViewDisk};
+use frieze_disk::{MachineTime, TimeSource, TreeCopy, ViewDisk};
 use frieze_service::{CheckProgress, Checkup};
 use frieze_storage::Identity;
 
@@ -40,19 +40,28 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
             return Ok(checkup);
         }
     }
+    if let Err(fault) = offline::check_store(&disk, dir) {
+        checkup.add(format!("a server refuses to start: {}", fault.message));
+        return Ok(checkup);
+    }
     let mut copy = offline::copy_of_store(dir)?;
     let time: Arc<dyn TimeSource> = Arc::new(MachineTime::new());
-    let open = |disk, store, damaged| offline::open(Arc::new(disk), store, time.clone(), damaged);
-    let opened = offline::open_store(copy.path()).and_then(|store| open(disk, store, false));
-    let parts = match opened {
+    let open = |disk, copy: &TreeCopy, damaged| {
+        let opened = offline::open_store(copy.path())
+            .and_then(|store| offline::open(Arc::new(disk), store, time.clone(), damaged));
+        offline::of_original(opened, copy, dir)
+    };
+    let parts = match open(disk, &copy, false) {
         Ok(parts) => parts,
-        Err(fault) => {
-            checkup.add(format!("a server refuses to start: {}", fault.message));
+        Err(refused) => {
+            checkup.add(format!("a server refuses to start: {}", refused.message));
             // The rest may still show where the damage is. The view is new: earlier attempts have no effect on it.
             let disk = view()?;
             copy = offline::copy_of_store(dir)?;
-            match offline::open_store(copy.path()).and_then(|store| open(disk, store, true)) {
+            match open(disk, &copy, true) {
                 Ok(parts) => parts,
+                // One finding, not two: the same keeps what is left from being served.
+                Err(fault) if fault.message == refused.message => return Ok(checkup),
                 Err(fault) => {
                     checkup.add(format!("what is left cannot be served either: {}", fault.message));
                     return Ok(checkup);
@@ -63,6 +72,9 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
     checkup.note_recovery(parts.notes());
     parts.service.upkeep.check_up(&mut checkup, progress);
     drop(parts);
+    for words in checkup.wrong.iter_mut().chain(&mut checkup.notes) {
+        *words = offline::words_of_original(words, copy.path(), dir);
+    }
     drop(copy);
     Ok(checkup)
 }

@@ -49,7 +49,7 @@ use self::reply_slots::ReplySlots;
 use self::shared::{Shared, Wakes};
 use self::threads::spawn;
 use crate::directory;
-use crate::offline::{STORE_DIRECTORY, boot_id};
+use crate::offline::{STORE_DIRECTORY, boot_id, check_store};
 use crate::parts::{Seams, ServerParts};
 
 /// A running server.
@@ -89,6 +89,7 @@ impl Server {
         let disk = FileDisk::open(&directory, FileDiskSettings { capacity_bytes_max })?;
         directory::make_private(&directory)?;
         copy_check::check(&disk, &directory)?;
+        check_store(&disk, &directory)?;
         let store = LsmStore::open(&directory.join(STORE_DIRECTORY), settings.memory(0)?.store)?;
         let wakes = Wakes::default();
         let wake = wakes.flush.clone();

@@ -122,9 +122,11 @@ pub struct WentOn {
 /// `NotFound` if it is no data directory. `Corrupt` if it cannot be served.
 pub fn survey(dir: &Path) -> Result<Left, Fault> {
     let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
+    offline::check_store(&*disk, dir)?;
     let copy = offline::copy_of_store(dir)?;
-    let left = Left::look(disk, offline::open_store(copy.path())?, Arc::new(MachineTime::new()), false);
-    left.map_err(|fault| match fault.reason {
+    let left =
+        offline::open_store(copy.path()).and_then(|store| Left::look(disk, store, Arc::new(MachineTime::new()), false));
+    offline::of_original(left, &copy, dir).map_err(|fault| match fault.reason {
         Reason::Corrupt => {
             Fault::new(fault.reason, format!("{} ('frieze fsck' and 'frieze export' show what is left)", fault.message))
         }
