@@ -30,6 +30,7 @@ pub struct Metadata {
     /// Wakes the thread that flushes the journal.
     pub(super) unflushed: Arc<Wake>,
     pub(super) idle: Idle,
+    pub(super) lost_after: Option<Hlc>,
 }
 
 /// A message of another member.
@@ -118,6 +119,11 @@ impl Metadata {
     /// Where this member is; `None` if the server is alone.
     pub fn status(&self) -> Option<MetalogStatus> {
         self.shared().map(RaftDriver::status)
+    }
+
+    /// The start served a damaged log: changes of names stamped above it may be missing.
+    pub fn lost_after(&self) -> Option<Hlc> {
+        self.lost_after
     }
 
     /// Stamp of the last transaction in the log.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use frieze_base::{Fault, LogIndex, NodeId, Reason};
 use frieze_disk::Disk;
 use frieze_hlc::Hlc;
-use frieze_metalog::{MemberFrom, MemberSettings, Members, Survivor};
+use frieze_metalog::{MemberFrom, MemberSettings, Members, Salvage, SalvageFrom, Survivor};
 use frieze_wire::peer::metalog::MetalogState;
 use frieze_wire::txn::Batch;
 use prost::Message;
 
-use super::bootstrap::SEGMENT_PREFIX;
 use super::codec;
 use super::segments::SegmentFiles;
 use crate::store::NameVersions;
@@ -24,7 +23,11 @@ pub struct SurvivorJournal {
 
 /// Where the store of a member is: what its journal is read after.
 #[derive(Clone, Debug)]
-pub struct SurvivorStore(MemberFrom);
+pub struct SurvivorStore {
+    from: MemberFrom,
+    /// Newest stamp in the store.
+    stamp: Hlc,
+}
 
 impl SurvivorStore {
     /// Reads it from the store of node `id`.
@@ -42,7 +45,7 @@ impl SurvivorStore {
             None => None,
         };
         // Nothing is drawn: no election is held while it is read.
-        Ok(SurvivorStore(MemberFrom {
+        let from = MemberFrom {
             id,
             seed: 0,
             incarnation: 0,
@@ -51,20 +54,33 @@ impl SurvivorStore {
             applied: versions.applied()?,
             installed,
             data_end: None,
-        }))
+        };
+        Ok(SurvivorStore { from, stamp: versions.newest_change() })
     }
 }
 
 impl SurvivorJournal {
-    /// Reads it from the disk of a member.
+    /// Reads it from the disk of a member. `serve_damaged`: read what is left of it, if it is damaged.
     ///
     /// # Errors
     /// `Corrupt` if something that was on stable storage is lost, or the journal never began; the disk's.
-    pub fn read(disk: &Arc<dyn Disk>, identity: &Identity, store: &SurvivorStore) -> Result<SurvivorJournal, Fault> {
+    pub fn read(
+        disk: &Arc<dyn Disk>,
+        identity: &Identity,
+        store: &SurvivorStore,
+        serve_damaged: bool,
+    ) -> Result<SurvivorJournal, Fault> {
         let segment_bytes = MemberSettings::default().segment_bytes.min(identity.segment_bytes / 4);
         let settings = MemberSettings { segment_bytes, ..MemberSettings::default() };
-        let mut files = SegmentFiles::new(disk.clone(), SEGMENT_PREFIX);
-        let survivor = Survivor::read(&settings, &store.0, &mut files)?;
+        let mut files = SegmentFiles::new(disk.clone());
+        let survivor = match Survivor::read(&settings, &store.from, &mut files) {
+            Err(error) if serve_damaged && error.is_loss() => {
+                let (member, stamp, durable) = (store.from.clone(), store.stamp, (LogIndex(0), LogIndex(0)));
+                let from = SalvageFrom { member, stamp, durable, whose: Salvage::OneOfSeveral };
+                Survivor::salvage(&settings, &from, &mut files)?
+            }
+            read => read?,
+        };
         Ok(SurvivorJournal { survivor, files })
     }
 

@@ -52,6 +52,8 @@ pub struct Left {
     epoch: ChainEpoch,
     told: NodeInfo,
     store: SurvivorStore,
+    /// What is left of a damaged directory was surveyed.
+    is_damaged: bool,
 }
 
 /// Another server of a cluster.
@@ -235,14 +237,15 @@ impl Left {
         }
         let versions = NameVersions::open(store)?;
         let store = SurvivorStore::read(identity.node_id(), &versions)?;
-        let journal = SurvivorJournal::read(&disk, &identity, &store)?;
+        let journal = SurvivorJournal::read(&disk, &identity, &store, serve_damaged)?;
         let parts = offline::open(disk, versions.into_store(), time, serve_damaged)?;
         let chains = (parts.planes.data.ends(), parts.planes.data.lost_intervals());
         let mut left = None;
         parts.planes.meta.look_at_control(&mut |state| {
             left = Some(Left::of(state, &identity, &journal, (&parts, &store), &chains));
         });
-        left.expect("it is looked at once")
+        let left = left.expect("it is looked at once")?;
+        Ok(Left { is_damaged: serve_damaged, ..left })
     }
 
     fn of(
@@ -302,6 +305,7 @@ impl Left {
             epoch: ChainEpoch(configured.max(taken).unwrap_or_default().0 + 1),
             told: last_reported_info(node, identity, parts),
             store: store.clone(),
+            is_damaged: false,
         })
     }
 
@@ -323,7 +327,7 @@ impl Left {
         let Some((identity, file)) = Identity::load(&**disk)? else {
             return Err(Fault::new(Reason::NotFound, "the directory was made and never used: nothing is left in it"));
         };
-        let journal = SurvivorJournal::read(disk, &identity, &self.store)?;
+        let journal = SurvivorJournal::read(disk, &identity, &self.store, self.is_damaged)?;
         if identity.cluster_id() != self.cluster || journal.last() != self.last.0 {
             let words = "the data directory has changed since it was looked at: run the command again";
             return Err(Fault::new(Reason::Superseded, words));

@@ -149,6 +149,12 @@ impl Planes {
                     ));
                 }
             }
+            if let Some(after) = meta.lost_after().filter(|_| !is_shared) {
+                // Of a cluster the chains have it in the log.
+                let whole = after.min(bound);
+                identity.add_gap(whole, bound);
+                identity.last_whole = if went_down { whole.0.min(identity.last_whole) } else { whole.0 };
+            }
             if settings.serve_damaged {
                 // By now the missing records are known.
                 identity.set_durable(Ticket::default());

@@ -18,6 +18,7 @@ use super::message::{BatchDurability, EntryKind, MemberChange, MemberEffect, Mem
 use super::peer;
 use super::record::{self, JournalBase, JournalRecord};
 use super::recover::{JournalRead, MemberFrom};
+use super::salvage::{SalvageFrom, SalvagedJournal};
 use super::settings::MemberSettings;
 use crate::error::Error;
 use crate::message::DataEnd;
@@ -53,7 +54,22 @@ impl Survivor {
         from: &MemberFrom,
         source: &mut dyn SegmentSource,
     ) -> Result<Survivor, Error> {
-        let read = JournalRead::of(settings, from, source)?;
+        Ok(Survivor::of(from, JournalRead::of(settings, from, source)?))
+    }
+
+    /// Reads what is left of a damaged journal: the records before the damage.
+    ///
+    /// # Errors
+    /// As [`RaftMember::salvage`](super::RaftMember::salvage).
+    pub fn salvage(
+        settings: &MemberSettings,
+        from: &SalvageFrom,
+        source: &mut dyn SegmentSource,
+    ) -> Result<Survivor, Error> {
+        Ok(Survivor::of(&from.member, SalvagedJournal::read(settings, from, false, source)?.read))
+    }
+
+    fn of(from: &MemberFrom, read: JournalRead) -> Survivor {
         let found = &read.found;
         let base = found.base.as_ref().map(|base| base.meta.clone()).unwrap_or_default();
         // What the store holds was committed.
@@ -67,7 +83,7 @@ impl Survivor {
             }
         }
         let (id, known) = (from.id, LogIndex(known));
-        Ok(Survivor { id, known_stamp: known_stamp.max(base.stamp), known, members, read })
+        Survivor { id, known_stamp: known_stamp.max(base.stamp), known, members, read }
     }
 
     /// Last entry of the journal.
