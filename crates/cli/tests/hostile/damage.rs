@@ -242,8 +242,8 @@ fn a_bit_flipped_in_the_log_of_names_is_never_taken_for_its_end() {
         file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
         if let Some(said) = server.serve_for_a_look() {
             assert_eq!(said.status, 1);
-            let file = log.file_name().unwrap().to_str().unwrap();
-            let words = [file, "is damaged at byte", "was on stable storage and fails its checksum", "frieze export"];
+            let named = log.file_name().unwrap().to_str().unwrap();
+            let words = [named, "is damaged at byte", "was on stable storage and fails its checksum", "frieze export"];
             assert!(words.iter().all(|word| said.err.contains(word)), "{}", said.err);
             // Refused, nothing was changed: with the bit as it was everything is there.
             file.write_all_at(&[bytes[at]], at as u64).unwrap();
