@@ -177,8 +177,8 @@ fn a_directory_in_the_place_of_a_checkpoint_is_named_and_the_start_goes_on() {
     }
     let said: Said = frieze(&["fsck"]).arg(server.data()).output().unwrap().into();
     assert_eq!(said.status, 0, "{}", said.out());
+    let log = said.out().to_lowercase();
     server.start_again();
-    let log = server.complaints().to_lowercase();
     for name in places {
         let is_named = log.lines().any(|line| line.contains(name) && line.contains("remove it"));
         assert!(is_named, "{name}: {log}");
