@@ -16,7 +16,7 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 
 /// The crates whose matches are looked at: decisions are made there, and nothing else is done.
-const CORES: &[&str] = &["chain", "cluster", "metalog", "multilog", "namespace", "tier"];
+const CORES: &[&str] = &["calvin", "chain", "cluster", "metalog", "multilog", "namespace", "tier"];
 
 /// Runs `frieze-sim ARGS` with counters built in, and prints what they tell.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {

@@ -48,6 +48,7 @@ const PLACES: &[CratePlace] = &[
             "frieze-net",
             "frieze-disk",
             "frieze-metalog",
+            "frieze-calvin",
             "frieze-wire",
             "frieze-hlc",
             "frieze-locks",
@@ -226,6 +227,8 @@ const PLACES: &[CratePlace] = &[
     place("cores", "frieze-coherence", WORDS_AND_LOCKS),
     place("cores", "frieze-metalog", WORDS),
     place("cores", "frieze-namespace", WORDS),
+    // What a transaction means is not its business: positions and names of requests are enough.
+    place("cores", "frieze-calvin", &["frieze-base"]),
     place("cores", "frieze-chain", WORDS),
     place("cores", "frieze-cluster", WORDS),
     place("cores", "frieze-multilog", WORDS),

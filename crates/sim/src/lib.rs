@@ -13,12 +13,14 @@
 //! Where to look: `schedule` (the queue of events), `world` (one server under it) and `world::faults` (the faults),
 //! `client` and `workload` (requests), `exchange` (requests and responses), `witness` and `journal` (what the server
 //! did), `model` (its expected state), `judge` (the allowed answers), `past_answers` and `auditor` (earlier answers),
-//! `cache_leases` (clients that cache names), `metalog` (its members, by themselves), `cluster` (several servers),
-//! `machine` and `store` (the server's environment), `breakage` (how it is broken to test the tester).
+//! `cache_leases` (clients that cache names), `metalog` (its members, by themselves), `calvin` (the scheduler of
+//! names), `cluster` (several servers), `machine` and `store` (the server's environment), `breakage` (how it is broken
+//! to test the tester).
 
 mod auditor;
 mod breakage;
 mod cache_leases;
+mod calvin;
 mod client;
 mod cluster;
 mod exchange;
@@ -40,6 +42,7 @@ mod workload;
 mod world;
 
 pub use breakage::ServerBreak;
+pub use calvin::{CalvinBreak, CalvinCounts, CalvinOutcome, CalvinPlan, run_calvin};
 pub use cluster::{ClusterBreak, ClusterCounts, ClusterOutcome, ClusterPlan, run_cluster};
 pub use metalog::{MetalogBreak, MetalogOutcome, MetalogPlan, run_metalog};
 pub use plan::{ServerCounts, ServerOutcome, ServerPlan};

@@ -1,5 +1,6 @@
 //! Loads on names: make, stat, list; and many clients on one file.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
@@ -10,6 +11,7 @@ use super::{CEILING_ROUNDS, SMALL, Spent, on_clients, progress, spend};
 use crate::BenchOptions;
 use crate::ceiling;
 use crate::report::BenchReport;
+use crate::stopwatch::{Latencies, Stopwatch};
 use crate::target::BenchTarget;
 
 /// Connections of a metadata load.
@@ -47,22 +49,34 @@ pub(crate) fn create(options: &BenchOptions) -> Result<BenchReport> {
     }
     let ceiling = rpc_ceiling(clients)?;
     let bar = progress("create", each * clients as u64);
-    let spent = spend(&target, &client, || make_files(&target, clients, "f", each, Durability::Async, &bar))?;
+    let mut latencies = Latencies::default();
+    let spent = spend(&target, &client, || {
+        latencies = make_files(&target, clients, "f", each, Durability::Async, &bar)?;
+        Ok(())
+    })?;
     bar.finish_and_clear();
     let mut report = report("create", each * clients as u64, &spent, ceiling);
+    let (half, most, worst) = latencies.quantiles();
+    report.more.push(("p50_ms", half, "ms, half of the files"));
+    report.more.push(("p99_ms", most, "ms, 99 of 100"));
+    // Beside it the server writes checkpoints and tables: the worst second shows what they cost a client.
+    report.more.push(("p99_worst_second_ms", worst, "ms, 99 of 100 in the worst second"));
     if options.sync {
         return Ok(report);
     }
     // The same with each acknowledged on stable storage, a tenth of the load.
     let each = each.div_ceil(10);
     let bar = progress("create, sync", each * clients as u64);
-    let synced = spend(&target, &client, || make_files(&target, clients, "s", each, Durability::Sync, &bar))?;
+    let synced = spend(&target, &client, || {
+        make_files(&target, clients, "s", each, Durability::Sync, &bar)?;
+        Ok(())
+    })?;
     bar.finish_and_clear();
     report.more.push(("sync_ops_s", (each * clients as u64) as f64 / synced.seconds, "ops/s, each durable"));
     Ok(report)
 }
 
-/// Every client makes and closes empty files in a directory of its own.
+/// Every client makes and closes empty files in a directory of its own. Returns how long each file took.
 pub(super) fn make_files(
     target: &BenchTarget,
     clients: usize,
@@ -70,17 +84,25 @@ pub(super) fn make_files(
     each: u64,
     durability: Durability,
     bar: &ProgressBar,
-) -> Result<()> {
+) -> Result<Latencies> {
+    let watch = Stopwatch::start();
+    let all = Mutex::new(Latencies::default());
     on_clients(target, clients, |index, client| {
         let fs = client.fs();
         let fs = if durability == Durability::Sync { fs.with_durability(durability) } else { fs };
+        let mut latencies = Latencies::default();
         for i in 0..each {
+            let begun = watch.seconds();
             let file = fs.create(&Path::path(format!("/d{index}/{prefix}{i}")), 0o644, CreateMode::Exclusive)?;
             file.close().context("closing")?;
+            let ended = watch.seconds();
+            latencies.add(ended, (ended - begun) * 1e3);
             bar.inc(1);
         }
+        all.lock().expect("no client panicked").append(latencies);
         Ok(())
-    })
+    })?;
+    Ok(all.into_inner().expect("no client panicked"))
 }
 
 pub(crate) fn stat(options: &BenchOptions) -> Result<BenchReport> {

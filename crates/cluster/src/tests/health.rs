@@ -110,7 +110,7 @@ fn a_leader_does_not_restore_a_node_whose_lease_has_ended() {
     assert_eq!((states, status.whole()), (vec![NodeState::Up, NodeState::Unknown, NodeState::Unknown], 0));
 }
 
-/// It died before the election: its lease is waited for, and nobody calls it up meanwhile.
+/// It died before the election: the leader waits for the end of its lease, and does not call it up meanwhile.
 #[test]
 fn a_new_leader_vouches_for_no_node_that_it_has_heard_nothing_of() {
     let mut desk = LeaderHarness::whole(3, 4);

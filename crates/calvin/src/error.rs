@@ -1,0 +1,55 @@
+//! Why a transaction does not run.
+
+use frieze_base::{ErrorKind, SessionId};
+
+/// A transaction that the registry refuses. The same on every server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// The session has said that it has the answer.
+    #[error("request {seq} of session {session} was acknowledged, as all below {acked}: its answer is not kept")]
+    TooOld {
+        /// The session.
+        session: SessionId,
+        /// The request.
+        seq: u64,
+        /// Requests below are acknowledged.
+        acked: u64,
+    },
+    /// A front-end sent an attempt without the word that the one before was superseded.
+    #[error("request {seq} of session {session} came with attempt {attempt}, after attempt {last}: send the next one")]
+    AttemptSkipped {
+        /// The session.
+        session: SessionId,
+        /// The request.
+        seq: u64,
+        /// The attempt.
+        attempt: u32,
+        /// The last one that ran; 0: none.
+        last: u32,
+    },
+    /// The session acknowledges no answers.
+    #[error(
+        "request {seq} of session {session} is {max} or more above the first one without an acknowledged answer, \
+         {acked}: acknowledge answers, then send it again"
+    )]
+    Unacknowledged {
+        /// The session.
+        session: SessionId,
+        /// The request.
+        seq: u64,
+        /// Requests below are acknowledged.
+        acked: u64,
+        /// How far above it may be.
+        max: u64,
+    },
+}
+
+impl RegistryError {
+    /// What the client does next: it goes on after an acknowledgement, or the request is at fault.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            RegistryError::TooOld { .. } | RegistryError::AttemptSkipped { .. } => ErrorKind::Invalid,
+            RegistryError::Unacknowledged { .. } => ErrorKind::Unavailable,
+        }
+    }
+}

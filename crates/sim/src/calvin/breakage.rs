@@ -1,0 +1,57 @@
+//! Schedulers, drivers and front-ends that are broken on purpose: the judge has to notice every one.
+
+/// A way to break a server or a front-end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CalvinBreak {
+    /// A slot's part walks the trunk as it is when the part runs.
+    TrunkAtExecution,
+    /// The number of a file is given when its slot executes the change.
+    NumbersAtExecution,
+    /// A value that is asked for again is one of now.
+    ValuesOfNow,
+    /// A value is read in the trunk phase, before earlier parts have run.
+    ValuesBeforeKeys,
+    /// Parts have no keys.
+    KeysForgotten,
+    /// Parts have no keys of inodes.
+    InodesUnkeyed,
+    /// Parts have no keys of what a directory holds.
+    ContentUnkeyed,
+    /// A directory that is moved has no key: another one may move below it meanwhile.
+    MovedUnkeyed,
+    /// The directory that a name comes to has no key: it may be removed meanwhile.
+    ParentsUnkeyed,
+    /// Trunk phases pass parked keys.
+    ParkedUnchecked,
+    /// A server calls positions executed that wait for parked parts.
+    WatermarkPassesParked,
+    /// A stored state comes without its registry.
+    RegistryForgotten,
+    /// A stored state comes with a later registry.
+    RegistryOfLater,
+    /// A front-end sends the next attempt without the word that the one before was superseded.
+    AttemptUnproven,
+    /// A front-end sends a repeated request under a number of its own.
+    RetryIsNew,
+}
+
+impl CalvinBreak {
+    /// Every one, for the test of the tester.
+    pub const ALL: &'static [CalvinBreak] = &[
+        CalvinBreak::TrunkAtExecution,
+        CalvinBreak::NumbersAtExecution,
+        CalvinBreak::ValuesOfNow,
+        CalvinBreak::ValuesBeforeKeys,
+        CalvinBreak::KeysForgotten,
+        CalvinBreak::InodesUnkeyed,
+        CalvinBreak::ContentUnkeyed,
+        CalvinBreak::MovedUnkeyed,
+        CalvinBreak::ParentsUnkeyed,
+        CalvinBreak::ParkedUnchecked,
+        CalvinBreak::WatermarkPassesParked,
+        CalvinBreak::RegistryForgotten,
+        CalvinBreak::RegistryOfLater,
+        CalvinBreak::AttemptUnproven,
+        CalvinBreak::RetryIsNew,
+    ];
+}
