@@ -14,7 +14,7 @@
 use std::sync::{Arc, OnceLock};
 
 use frieze_base::{Fault, LogIndex, Reason, SegmentId};
-use frieze_hlc::format_instant;
+use frieze_hlc::{Hlc, format_instant};
 use frieze_metalog::{
     Error, MemberFrom, MemberRecovered, MemberSettings, Members, RaftMember, SEGMENT_FILE_PREFIX, Salvage, SalvageFrom,
     Salvaged, SnapshotMeta, damaged_header, segment_file_name,
@@ -154,6 +154,7 @@ impl Metadata {
                         let words = format!("{error}. Nothing of the names is left: put back what is missing");
                         return Err(Fault::new(Reason::Corrupt, words));
                     }
+                    note_lost(&host, lost_after)?;
                     raft.flush(&state, None)?;
                     set_aside(&host, &files)?;
                     notes.push(match lost_after {
@@ -227,6 +228,18 @@ fn end_missing(recovered: &MemberRecovered, durable: (LogIndex, LogIndex)) -> Op
         () if record < durable.1 => Some(Error::EndMissing { what: "record", last: record, durable: durable.1, end }),
         () => None,
     }
+}
+
+/// Notes in the directory, durably, what is lost with a damaged journal: the next start finds a whole one, whenever this
+/// process ends.
+fn note_lost(host: &MetadataHost, lost_after: Option<Hlc>) -> Result<(), Fault> {
+    let Some(after) = lost_after else { return Ok(()) };
+    host.keeper.update(|identity| {
+        identity.add_gap(after, host.stamp_bound.max(after));
+        identity.last_whole = after.0;
+        // Until inode numbers are left out.
+        identity.is_returning = true;
+    })
 }
 
 /// Removes the segments that are not among `files`: the journal does not begin anew.

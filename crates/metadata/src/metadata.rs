@@ -121,7 +121,8 @@ impl Metadata {
         self.shared().map(RaftDriver::status)
     }
 
-    /// The start served a damaged log: changes of names stamped above it may be missing.
+    /// The start served a damaged log: changes of names stamped above it may be missing. The gap of a lone server is in
+    /// its identity by now.
     pub fn lost_after(&self) -> Option<Hlc> {
         self.lost_after
     }

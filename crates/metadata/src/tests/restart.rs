@@ -193,6 +193,30 @@ fn check_damaged_record(has_later: bool) {
 }
 
 #[test]
+fn what_is_lost_with_a_damaged_journal_is_known_after_a_crash_right_behind() {
+    let machine = LoneMachine::new(1);
+    let metadata = machine.serve();
+    make_directories(&metadata, open_session(&metadata, 7, false), &["/first", "/second", "/third"]);
+    let last_id = metadata.state.read().last_id();
+    metadata.sync(metadata.mark()).expect("the journal is flushed");
+    drop(metadata);
+    machine.crash(CrashKind::Process);
+    rot_at(&machine.disk, b"second");
+    // The process ends once the new journal counts, and before it orders anything.
+    let (metadata, _) = machine.open_with(true).expect("damage may be served");
+    let after = metadata.lost_after().expect("names are lost");
+    drop(metadata);
+    machine.crash(CrashKind::Process);
+
+    let metadata = machine.serve();
+    assert_eq!(metadata.lost_after(), None, "the new journal is whole");
+    let gaps: Vec<_> = metadata.host.keeper.with(|identity| identity.gaps().collect());
+    assert!(matches!(gaps[..], [(from, _)] if from == after), "{gaps:?}");
+    make_directories(&metadata, open_session(&metadata, 7, false), &["/again"]);
+    assert!(metadata.state.read().last_id() > last_id, "no lost inode number is given again");
+}
+
+#[test]
 fn a_damaged_record_costs_nothing_if_the_store_has_its_entries() {
     let machine = LoneMachine::new(1);
     let metadata = machine.serve();

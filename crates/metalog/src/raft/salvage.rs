@@ -139,13 +139,15 @@ impl SalvagedJournal {
         }
         let last = left.entries.last().map_or(member.applied, |entry| entry.index);
         let record_end = scan.records.last().map_or(LogIndex(0), |found| found.number);
-        let is_lost = left.is_stopped || left.is_doubtful || last < from.durable.0 || record_end < from.durable.1;
+        // Behind the last whole record, headers may say that there was another.
+        let records_end = scan.last.max(from.durable.1);
+        let is_lost = left.is_stopped || left.is_doubtful || last < from.durable.0 || record_end < records_end;
         let stamps = left.entries.iter().filter_map(|entry| record::stamp_of(&entry.data));
         let newest = stamps.max().unwrap_or(Hlc::ZERO).max(from.stamp);
 
         let next_segment = SegmentId(scan.files.last().map_or(0, |segment| segment.0) + 1);
         // The number after the last is left out: nothing of the damaged journal goes on in the new one.
-        let before = LogIndex(scan.last.max(from.durable.1).0 + 1);
+        let before = LogIndex(records_end.0 + 1);
         let segments = SegmentLog::beside(journal::segment_settings(settings), before, next_segment);
         let mut read = JournalRead {
             journal: RaftJournal::of(segments),

@@ -144,6 +144,19 @@ fn a_damaged_record_of_which_the_store_has_the_entries_costs_nothing() {
 }
 
 #[test]
+fn a_damaged_last_record_is_missed_if_no_mark_says_that_it_was_durable() {
+    let group = filled(40);
+    let mut files = one(&group).files.clone();
+    for number in [3, 39] {
+        let (segment, at) = place_of(&files, number);
+        files.0.get_mut(&segment).unwrap()[at] ^= 1;
+    }
+    let from = SalvageFrom { durable: (LogIndex(0), LogIndex(0)), ..from(&group, index_of(&group, 20)) };
+    let left = RaftMember::salvage(settings(), &from, &mut files).expect("something is left");
+    assert_eq!((words_of(&left.effects), left.lost_after), (words(21..39), Some(stamp_of(&group, 38))));
+}
+
+#[test]
 fn each_file_may_lose_its_header_or_be_missing() {
     let group = filled(40);
     let all = one(&group).files.clone();
