@@ -87,9 +87,10 @@ impl Server {
         let capacity_bytes_max = (settings.capacity_bytes_max > 0).then_some(settings.capacity_bytes_max);
         directory::check(&directory)?;
         let disk = FileDisk::open(&directory, FileDiskSettings { capacity_bytes_max })?;
-        directory::make_private(&directory)?;
-        copy_check::check(&disk, &directory)?;
+        // Before anything is made: a start that is refused leaves the directory as it was.
         check_store(&disk, &directory)?;
+        copy_check::check(&disk, &directory)?;
+        directory::make_private(&directory)?;
         let store = LsmStore::open(&directory.join(STORE_DIRECTORY), settings.memory(0)?.store)?;
         let wakes = Wakes::default();
         let wake = wakes.flush.clone();

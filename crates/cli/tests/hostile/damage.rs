@@ -338,7 +338,7 @@ fn a_missing_store_of_names_is_named_and_nothing_is_made_in_its_place() {
     let said = server.serve_in_vain();
     let line = said.err.lines().last().unwrap();
     assert!(line.contains(names.to_str().unwrap()) && line.contains("put it back from a backup"), "{line}");
-    assert!(!names.join("store").exists(), "no store is begun anew");
+    assert!(!names.exists(), "a start that is refused makes nothing");
     for command in ["fsck", "export"] {
         let args: &[&str] = if command == "export" { &["--list"] } else { &[] };
         let said: Said = frieze(&[command]).arg(server.data()).args(args).output().unwrap().into();
