@@ -230,8 +230,8 @@ fn end_missing(recovered: &MemberRecovered, durable: (LogIndex, LogIndex)) -> Op
     }
 }
 
-/// Notes in the directory, durably, what is lost with a damaged journal: the next start finds a whole one, whenever this
-/// process ends.
+/// Notes in the directory, durably, what is lost with a damaged journal: the next start finds a whole one, whenever
+/// this process ends.
 fn note_lost(host: &MetadataHost, lost_after: Option<Hlc>) -> Result<(), Fault> {
     let Some(after) = lost_after else { return Ok(()) };
     host.keeper.update(|identity| {

@@ -471,6 +471,12 @@ impl Metadata {
         self.raft.close(&self.state, at)
     }
 
+    /// As [`Metadata::close`], on a server that is alone. False, and nothing is promised, if it is not alone, or if
+    /// `at` cannot be closed now.
+    pub fn close_alone(&self, at: Hlc) -> bool {
+        matches!(self.raft.close_alone(at), Some(Ok(())))
+    }
+
     /// As [`Metadata::close`], without waiting: with others the promise comes with the log before long. True if what of
     /// it can be done here is done.
     pub fn promise(&self, at: Hlc) -> bool {

@@ -103,7 +103,8 @@ pub enum Error {
     },
     /// Records are needed that lay in a segment before this one.
     #[error(
-        "the metalog begins with {} at record {record}, and records before it are needed: the file before it is missing",
+        "the metalog begins with {} at record {record}, and records before it are needed: the file before it is \
+         missing",
         segment_file_name(*segment)
     )]
     FileBeforeMissing {

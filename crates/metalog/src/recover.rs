@@ -126,8 +126,8 @@ impl SegmentLog {
     ///
     /// # Errors
     /// `FileBeforeMissing` or `NoSegment` if the log does not reach back to `known`; `Damaged`, `HeaderDamaged`,
-    /// `FileMissing`, `Truncated` or `DataMissing` if something that was on stable storage is lost; `WrongVersion`: do not serve, and leave the files as they are.
-    /// `Source`: a file cannot be read.
+    /// `FileMissing`, `Truncated` or `DataMissing` if something that was on stable storage is lost; `WrongVersion`: do
+    /// not serve, and leave the files as they are. `Source`: a file cannot be read.
     pub(crate) fn recover(
         settings: SegmentSettings,
         known: LogIndex,

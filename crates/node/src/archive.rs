@@ -12,8 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frieze_base::{ChainEpoch, ChainId, Fault, InodeId, LogIndex, MonoTime, NodeId, Reason, SessionId};
-use frieze_disk::{Disk, MachineTime, TimeSource, TreeCopy, ViewDisk};
+use frieze_disk::{Disk, MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::{Hlc, format_instant};
+use frieze_metadata::{StoreCopy, check_store};
 use frieze_namespace::NoReadSet;
 use frieze_planes::{Principal, layout_of};
 use frieze_service::{Bearer, Capability, Presenter, Scratch};
@@ -34,7 +35,7 @@ const READER: SessionId = SessionId(1);
 /// A data directory, opened for reading its files.
 pub struct Archive {
     parts: ServerParts,
-    _copy: TreeCopy,
+    _copy: StoreCopy,
     notes: Vec<String>,
     damaged: Option<String>,
     member: Option<MemberArchive>,
@@ -94,10 +95,7 @@ impl Archive {
             let disk = ViewDisk::open(dir)?;
             offline::check_is_one(&disk, dir)?;
             match Identity::load(&disk)? {
-                Some((identity, _)) => {
-                    offline::check_store(&disk, dir)?;
-                    identity.standing()
-                }
+                Some((identity, _)) => check_store(&disk, dir).map(|()| identity.standing())?,
                 None => return Err(nothing_yet(dir)),
             }
         };
@@ -116,25 +114,23 @@ impl Archive {
     }
 
     fn open_alone(dir: &Path, serve_damaged: bool) -> Result<Archive, Fault> {
-        let copy = offline::copy_of_store(dir)?;
+        let copy = StoreCopy::of(dir)?;
         let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
-        let parts = open_copy(disk, &copy, dir, serve_damaged)?;
-        Ok(Archive::of(parts, copy, None, dir))
+        let parts = copy.open(|store| offline::open(disk, store, time(), serve_damaged))?;
+        Ok(Archive::of(parts, copy, None))
     }
 
     fn open_member(dir: &Path, serve_damaged: bool) -> Result<Archive, Fault> {
         let left = {
-            let copy = offline::copy_of_store(dir)?;
+            let copy = StoreCopy::of(dir)?;
             let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
-            let left =
-                offline::open_store(copy.path()).and_then(|store| Left::look(disk, store, time(), serve_damaged));
-            offline::of_original(left, &copy, dir)?
+            copy.open(|store| Left::look(disk, store, time(), serve_damaged))?
         };
-        let copy = offline::copy_of_store(dir)?;
+        let copy = StoreCopy::of(dir)?;
         // The lease lives in the view and is dropped with it.
         let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
         left.go_on(&disk, offline::new_cluster()?, time().reading().wall_us)?;
-        let parts = open_copy(disk, &copy, dir, serve_damaged)?;
+        let parts = copy.open(|store| offline::open(disk, store, time(), serve_damaged))?;
         let me = left.node;
         let ends = parts.planes.chain_ends();
         let newest = ends.iter().map(|end| end.epoch.max(end.taken)).max().unwrap_or_default();
@@ -144,7 +140,7 @@ impl Archive {
         // No other server can hold the lease.
         parts.renew_lease(MonoTime(u64::MAX));
         if left.is_sole() {
-            return Ok(Archive::of(parts, copy, None, dir));
+            return Ok(Archive::of(parts, copy, None));
         }
         let lacking = left.chains.iter().filter(|chain| chain.copy != Copy::Full);
         let member = MemberArchive {
@@ -155,11 +151,11 @@ impl Archive {
             lacking: lacking.map(|chain| (chain.chain, *chain)).collect(),
             chains: left.chains.len() as u64,
         };
-        Ok(Archive::of(parts, copy, Some(member), dir))
+        Ok(Archive::of(parts, copy, Some(member)))
     }
 
-    fn of(parts: ServerParts, copy: TreeCopy, member: Option<MemberArchive>, dir: &Path) -> Archive {
-        let notes = parts.notes().iter().map(|note| offline::words_of_original(note, copy.path(), dir)).collect();
+    fn of(parts: ServerParts, copy: StoreCopy, member: Option<MemberArchive>) -> Archive {
+        let notes = parts.notes().iter().map(|note| copy.original_words(note)).collect();
         Archive { parts, _copy: copy, notes, damaged: None, member, scratch: Scratch::default() }
     }
 
@@ -345,12 +341,6 @@ impl Archive {
         let capability = Capability { bearer, inode, read: true, write: false, view: view(at), opener: None };
         self.parts.service.sessions.mint.seal(&capability)
     }
-}
-
-/// Runs the server's start on a view of `dir` and a copy of its store of names.
-fn open_copy(disk: Arc<dyn Disk>, copy: &TreeCopy, dir: &Path, serve_damaged: bool) -> Result<ServerParts, Fault> {
-    let opened = offline::open_store(copy.path()).and_then(|store| offline::open(disk, store, time(), serve_damaged));
-    offline::of_original(opened, copy, dir)
 }
 
 fn time() -> Arc<dyn TimeSource> {

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frieze_base::Fault;
-use frieze_disk::{MachineTime, TimeSource, TreeCopy, ViewDisk};
+use frieze_disk::{MachineTime, TimeSource, ViewDisk};
+use frieze_metadata::{StoreCopy, check_store};
 use frieze_service::{CheckProgress, Checkup};
 use frieze_storage::Identity;
 
@@ -40,16 +41,14 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
             return Ok(checkup);
         }
     }
-    if let Err(fault) = offline::check_store(&disk, dir) {
+    if let Err(fault) = check_store(&disk, dir) {
         checkup.add(format!("a server refuses to start: {}", fault.message));
         return Ok(checkup);
     }
-    let mut copy = offline::copy_of_store(dir)?;
+    let mut copy = StoreCopy::of(dir)?;
     let time: Arc<dyn TimeSource> = Arc::new(MachineTime::new());
-    let open = |disk, copy: &TreeCopy, damaged| {
-        let opened = offline::open_store(copy.path())
-            .and_then(|store| offline::open(Arc::new(disk), store, time.clone(), damaged));
-        offline::of_original(opened, copy, dir)
+    let open = |disk, copy: &StoreCopy, damaged| {
+        copy.open(|store| offline::open(Arc::new(disk), store, time.clone(), damaged))
     };
     let parts = match open(disk, &copy, false) {
         Ok(parts) => parts,
@@ -57,7 +56,7 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
             checkup.add(format!("a server refuses to start: {}", refused.message));
             // The rest may still show where the damage is. The view is new: earlier attempts have no effect on it.
             let disk = view()?;
-            copy = offline::copy_of_store(dir)?;
+            copy = StoreCopy::of(dir)?;
             match open(disk, &copy, true) {
                 Ok(parts) => parts,
                 // One finding, not two: the same keeps what is left from being served.
@@ -73,7 +72,7 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
     parts.service.upkeep.check_up(&mut checkup, progress);
     drop(parts);
     for words in checkup.wrong.iter_mut().chain(&mut checkup.notes) {
-        *words = offline::words_of_original(words, copy.path(), dir);
+        *words = copy.original_words(words);
     }
     drop(copy);
     Ok(checkup)

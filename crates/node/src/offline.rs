@@ -9,17 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frieze_base::{ClusterId, Fault, Reason};
-use frieze_disk::{Disk, TimeSource, TreeCopy};
-use frieze_metadata::{LsmStore, VersionStore};
+use frieze_disk::{Disk, TimeSource};
+use frieze_metadata::VersionStore;
 use frieze_planes::{Settings, no_wake};
 use frieze_wire::txn::Caller;
 
 use crate::parts::{ProcessStats, Seams, ServerParts};
-
-/// Directory of the namespace's store within the data directory.
-pub(crate) const STORE_DIRECTORY: &str = "namespace";
-/// Memory for the store of a directory opened offline.
-const STORE_BYTES: u64 = 96 << 20;
 
 /// Refuses a directory that is not a data directory of a server.
 ///
@@ -35,52 +30,6 @@ pub(crate) fn check_is_one(disk: &dyn Disk, dir: &Path) -> Result<(), Fault> {
             format!("{} is no data directory of a server: it holds neither its state nor a segment", dir.display()),
         )),
     }
-}
-
-/// A copy of the store of names of a data directory.
-///
-/// # Errors
-/// The system's: there is no room where temporary files are kept, for instance.
-pub(crate) fn copy_of_store(dir: &Path) -> Result<TreeCopy, Fault> {
-    // Tables are written once; the store may change its other files when it is opened.
-    let is_table = |path: &Path| path.parent().is_some_and(|above| above.ends_with("tables"));
-    Ok(TreeCopy::of(&dir.join(STORE_DIRECTORY), &is_table)?)
-}
-
-/// Refuses a data directory without its store of names.
-///
-/// # Errors
-/// `Corrupt`; the disk's.
-pub(crate) fn check_store(disk: &dyn Disk, dir: &Path) -> Result<(), Fault> {
-    let store = dir.join(STORE_DIRECTORY);
-    // The store is made before the identity.
-    let is_used = frieze_storage::Identity::load(disk)?.is_some();
-    let is_empty = std::fs::read_dir(&store).is_ok_and(|mut entries| entries.next().is_none());
-    match is_used && (is_empty || !store.exists()) {
-        false => Ok(()),
-        true => Err(Fault::new(
-            Reason::Corrupt,
-            format!(
-                "{}, the directory of the store of names, is missing or empty: put it back from a backup. Without it \
-                 the names of the files cannot be read",
-                store.display()
-            ),
-        )),
-    }
-}
-
-/// The words of a fault of a copy of the store of names, with the path of the original.
-pub(crate) fn words_of_original(words: &str, copy: &Path, dir: &Path) -> String {
-    words.replace(&*copy.to_string_lossy(), &dir.join(STORE_DIRECTORY).to_string_lossy())
-}
-
-/// The same of a result.
-pub(crate) fn of_original<T>(result: Result<T, Fault>, copy: &TreeCopy, dir: &Path) -> Result<T, Fault> {
-    result.map_err(|fault| Fault::new(fault.reason, words_of_original(&fault.message, copy.path(), dir)))
-}
-
-pub(crate) fn open_store(dir: &Path) -> Result<Box<dyn VersionStore>, Fault> {
-    LsmStore::open(dir, STORE_BYTES).map(|store| Box::new(store) as Box<dyn VersionStore>)
 }
 
 /// Runs the server's start.

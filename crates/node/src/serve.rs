@@ -36,7 +36,7 @@ use std::time::Duration;
 use frieze_base::{Fault, NodeId, Reason};
 use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
 use frieze_locks::Mutex;
-use frieze_metadata::LsmStore;
+use frieze_metadata::{LsmStore, STORE_DIRECTORY, check_store};
 use frieze_net::{Admission, InProcess, Listener, LogThrottle, ServerAddr, user_of};
 use frieze_planes::Settings;
 use frieze_service::machine_bytes;
@@ -49,7 +49,7 @@ use self::reply_slots::ReplySlots;
 use self::shared::{Shared, Wakes};
 use self::threads::spawn;
 use crate::directory;
-use crate::offline::{STORE_DIRECTORY, boot_id, check_store};
+use crate::offline::boot_id;
 use crate::parts::{Seams, ServerParts};
 
 /// A running server.

@@ -14,7 +14,7 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, LogIndex, NodeId, Reaso
 use frieze_cluster::{ClusterRecovery, ClusterState, Decision, NodeDevice, NodeInfo, TargetRole};
 use frieze_disk::{Disk, FileDisk, FileDiskSettings, MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
-use frieze_metadata::{NameVersions, SurvivorJournal, SurvivorStore, VersionStore};
+use frieze_metadata::{NameVersions, StoreCopy, SurvivorJournal, SurvivorStore, VersionStore, check_store};
 use frieze_storage::{Identity, MetalogRole};
 use prost::Message;
 
@@ -124,11 +124,9 @@ pub struct WentOn {
 /// `NotFound` if it is no data directory. `Corrupt` if it cannot be served.
 pub fn survey(dir: &Path) -> Result<Left, Fault> {
     let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
-    offline::check_store(&*disk, dir)?;
-    let copy = offline::copy_of_store(dir)?;
-    let left =
-        offline::open_store(copy.path()).and_then(|store| Left::look(disk, store, Arc::new(MachineTime::new()), false));
-    offline::of_original(left, &copy, dir).map_err(|fault| match fault.reason {
+    check_store(&*disk, dir)?;
+    let left = StoreCopy::of(dir)?.open(|store| Left::look(disk, store, Arc::new(MachineTime::new()), false));
+    left.map_err(|fault| match fault.reason {
         Reason::Corrupt => {
             Fault::new(fault.reason, format!("{} ('frieze fsck' and 'frieze export' show what is left)", fault.message))
         }

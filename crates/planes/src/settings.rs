@@ -124,9 +124,9 @@ pub struct Settings {
     /// written.
     ///
     /// Of a damaged log of names (the metalog, `raft-*`) the server has the state of its store of names and the changes
-    /// behind it that can be read. If changes may be missing, it says from which instant on, and that interval is a gap.
-    /// The damaged files are kept as `lost-raft-*`. A member of a cluster shows what it has and takes no part: replace
-    /// it.
+    /// behind it that can be read. If changes may be missing, it says from which instant on, and that interval is a
+    /// gap. The damaged files are kept as `lost-raft-*`. A member of a cluster shows what it has and takes no part:
+    /// replace it.
     pub serve_damaged: bool,
     /// Bytes kept back from data, and three quarters of them from more names, so that removing, truncating and
     /// restarting work on a full disk. Default 128 MiB.

@@ -100,16 +100,8 @@ impl Writers {
         if let Err(fault) = self.files.persist_remote(asked) {
             return reply_to.respond(&request, Err(fault), &[], 0);
         }
-        // Of all files: then no answer about an instant up to now lacks anything after a loss of power, and says so.
-        let whole = if id == InodeId(0) { self.planes.close_for_sync() } else { None };
-        let planes = self.planes.clone();
-        let reply = move |result: Result<(), Fault>| {
-            if let (Ok(()), Some(at)) = (&result, whole) {
-                planes.keep_frontier(at);
-            }
-            reply_to.respond(&request, result.map(|()| done()), &[], 0);
-        };
-        let all = Gather::new(2, Box::new(reply));
+        let reply = move |result: Result<(), Fault>| reply_to.respond(&request, result.map(|()| done()), &[], 0);
+        let all = Gather::new(2, self.planes.keep_frontier_after(id, Box::new(reply)));
         let flushed = all.clone();
         self.planes.durability.when_durable(self.planes.ticket(), Box::new(move |result| flushed.add(result)));
         self.planes.data.barrier(here.as_ref(), Box::new(move |result| all.add(result)));

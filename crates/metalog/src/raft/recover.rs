@@ -206,8 +206,8 @@ impl JournalRead {
     }
 }
 
-/// Why no segment is a beginning of the journal. `first`: the error of the oldest one. If its records need others, those
-/// lay in a file before it.
+/// Why no segment is a beginning of the journal. `first`: the error of the oldest one. If its records need others,
+/// those lay in a file before it.
 fn lost_file(source: &mut dyn SegmentSource, first: Option<Error>) -> Result<Error, Error> {
     let Some(first) = first else { return Ok(Error::NeverBegun) };
     if !matches!(first, Error::BadRecord { what, .. } if what != record::OTHER_BUILD) {

@@ -19,7 +19,8 @@ pub(super) fn table_path(tree: &Path, id: u64) -> PathBuf {
     tree.join(TABLES).join(id.to_string())
 }
 
-/// The fault of the tree in the directory `tree`. A damaged file is named by `find_damaged`, as far as that can be found.
+/// The fault of the tree in the directory `tree`. A damaged file is named by `find_damaged`, as far as that can be
+/// found.
 pub(super) fn fault(doing: &str, tree: &Path, error: &Error, find_damaged: impl FnOnce() -> Option<PathBuf>) -> Fault {
     let (reason, place) = match error {
         Error::Io(cause) if cause.kind() == io::ErrorKind::StorageFull => (Reason::NoSpace, None),
@@ -39,8 +40,8 @@ pub(super) fn fault(doing: &str, tree: &Path, error: &Error, find_damaged: impl 
             tree.display()
         ),
         (None, Reason::InputOutput) => format!(
-            "the namespace's store failed while {doing} in {}: {cause}: check the disk (dmesg, SMART) and the rights on \
-             the directory",
+            "the namespace's store failed while {doing} in {}: {cause}: check the disk (dmesg, SMART) and the rights \
+             on the directory",
             tree.display()
         ),
         (None, _) => format!(
