@@ -138,14 +138,20 @@ impl Checkpoints {
         names_bytes_max: u64,
         notes: &mut Vec<String>,
     ) -> Result<(Checkpoints, Option<LoadedPresent>), Fault> {
-        if let Err(fault) = writer::remove_unfinished(&*disk) {
+        let others = disk.list_others()?;
+        // A view of a directory removes files only.
+        let is_left = others.iter().any(|name| name == UNFINISHED);
+        let cause = match writer::remove_unfinished(&*disk) {
+            Err(fault) => Some(fault.message),
+            Ok(()) => is_left.then(|| "it is no file".to_owned()),
+        };
+        if let Some(cause) = cause {
             notes.push(format!(
                 "{UNFINISHED} in the data directory cannot be removed, and no checkpoint of the names can be written \
-                 until it is: remove it ({})",
-                fault.message
+                 until it is: remove it ({cause})"
             ));
         }
-        for name in disk.list_others()?.iter().filter(|name| index_of(name).is_some()) {
+        for name in others.iter().filter(|name| index_of(name).is_some()) {
             notes.push(format!(
                 "{name} in the data directory is not used: it has the name of a checkpoint of the names and is no \
                  file. Remove it; a start reads the checkpoint before, or the store of names"
