@@ -134,7 +134,7 @@ impl Namespace {
         if txn.seq < replies.acked {
             return Err(Error::SequenceTooOld { session, seq: txn.seq, acked: replies.acked });
         }
-        // A window of numbers, not a count of outcomes: the oldest request without an answer always has room, or nothing
+        // A window of numbers, not a count: the oldest request without an answer always has room, or nothing
         // could be acknowledged any more.
         let acked = replies.acked.max(txn.acked).max(1);
         if txn.seq.saturating_sub(acked) >= OUTCOMES_REMEMBERED_MAX as u64 {
