@@ -23,7 +23,8 @@ use crate::read_set::{NoReadSet, ReadSet};
 use crate::stored::{StoredEntry, StoredInode, StoredOutcome};
 use crate::walk::{FinalLink, NoHistory, PathEnd, PathWalk};
 
-/// Outcomes remembered for one session that does not acknowledge them; it then has to before it goes on.
+/// How far a request of a session may be above the first one without an acknowledged answer, so how many outcomes are
+/// remembered: the session has to acknowledge before it goes on.
 pub const OUTCOMES_REMEMBERED_MAX: usize = 4096;
 /// Inodes touched by a transaction that are searched one by one. An edit touches many.
 const TOUCHED_SCANNED_MAX: usize = 8;
@@ -133,9 +134,10 @@ impl Namespace {
         if txn.seq < replies.acked {
             return Err(Error::SequenceTooOld { session, seq: txn.seq, acked: replies.acked });
         }
-        if replies.outcomes.len() >= OUTCOMES_REMEMBERED_MAX
-            && replies.outcomes.range(txn.acked..).count() >= OUTCOMES_REMEMBERED_MAX
-        {
+        // A window of numbers, not a count: the oldest request without an answer always has room, or nothing
+        // could be acknowledged any more.
+        let acked = replies.acked.max(txn.acked).max(1);
+        if txn.seq.saturating_sub(acked) >= OUTCOMES_REMEMBERED_MAX as u64 {
             return Err(Error::Overloaded { what: "unacknowledged outcomes", max: OUTCOMES_REMEMBERED_MAX });
         }
         Ok(())

@@ -123,6 +123,21 @@ fn a_session_that_never_acknowledges_is_stopped_until_it_does() {
     assert_eq!(world.reloaded(), world.ns);
 }
 
+/// It was on its way for long, while thousands of later ones were executed.
+#[test]
+fn the_oldest_request_of_a_session_has_room_whatever_came_before_it() {
+    let mut world = NamespaceWorld::new();
+    let session = world.session;
+    for seq in 2..=OUTCOMES_REMEMBERED_MAX as u64 {
+        world.raw(session, seq, 1, root(), make("/none/f"));
+    }
+    let next = OUTCOMES_REMEMBERED_MAX as u64 + 1;
+    let refused = world.raw(session, next, 1, root(), make("/f"));
+    assert_eq!(Reason::from_code(refused.reason), Reason::Overloaded);
+    assert_eq!(world.raw(session, 1, 1, root(), make("/f")).reason, 0);
+    assert_eq!(world.raw(session, next, 2, root(), make("/g")).reason, 0);
+}
+
 #[test]
 fn only_open_sessions_may_change_anything() {
     let mut world = NamespaceWorld::new();
@@ -626,7 +641,7 @@ fn every_session_that_a_version_names_is_known_whatever_was_erased() {
                     let (session, _) = open.swap_remove(rng.below(open.len() as u64) as usize);
                     let settled = world.ns.granted(session).into_iter().map(|id| settle(id, Hlc::ZERO, 0, false));
                     let op = CloseSession { settled: settled.collect(), only_stopped: false };
-                    assert_eq!(world.raw(session, u64::MAX, 0, root(), Op::CloseSession(op)).reason, 0);
+                    assert_eq!(world.raw(session, u64::MAX, u64::MAX, root(), Op::CloseSession(op)).reason, 0);
                 }
                 2 => {
                     let before = Hlc(world.stamp.0 - rng.below(1 << 20));

@@ -153,7 +153,7 @@ fn simulate_calvin(options: &SimOptions) -> ExitCode {
 fn calvin_mutants(options: &SimOptions) -> ExitCode {
     let mut missed = 0;
     for breakage in CalvinBreak::ALL {
-        let found = (0..options.count.max(500)).find_map(|seed| {
+        let found = (0..options.count.max(3000)).find_map(|seed| {
             let outcome = run_calvin(&CalvinPlan { breakage: Some(*breakage), ..CalvinPlan::of_seed(seed) });
             outcome.violation.map(|violation| (seed, violation))
         });

@@ -80,6 +80,8 @@ pub(crate) struct Witness {
     pub(crate) newest_before: Hlc,
     /// Changes during which a crash came: of these at most the first that is complete has happened.
     doubts: Vec<Effect>,
+    /// Changes of names that were answered with an error of the device since the start: the journal may have them.
+    failed: Vec<Effect>,
     lost_power: bool,
     asked: BTreeMap<(ConnId, u64), VecDeque<WitnessedRequest>>,
     /// Newest stamp given to a change, and newest instant answered.
@@ -119,6 +121,7 @@ impl Witness {
             fenced: false,
             newest_before: Hlc::ZERO,
             doubts: Vec::new(),
+            failed: Vec::new(),
             lost_power: false,
             asked: BTreeMap::new(),
             newest_stamp: Hlc::ZERO,
@@ -342,7 +345,10 @@ impl Witness {
             }
         }
         if !self.machine.is_dying() {
-            self.doubts.clear();
+            let device = |fault: &Fault| fault.reason == Reason::InputOutput;
+            let is_failure = answers.iter().any(|answer| answer.result.as_ref().is_err_and(device));
+            let doubts = self.doubts.drain(..).filter(|doubt| is_failure && matches!(doubt.place, LogPlace::Meta(_)));
+            self.failed.extend(doubts);
         }
         self.said.extend(answers);
         Ok(())

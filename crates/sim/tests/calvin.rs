@@ -25,7 +25,7 @@ fn servers_agree_with_one_tree_under_the_first_seeds() {
     assert!(failures.is_empty(), "{failures}");
     // Each thing that can happen has happened often.
     assert!(
-        changes > 50_000 && superseded > 2000 && asks > 20_000 && restarts > 2000,
+        changes > 50_000 && superseded > 5_000 && asks > 10_000 && restarts > 2_000,
         "{changes} {superseded} {asks} {restarts}"
     );
 }
@@ -40,9 +40,10 @@ fn a_seed_is_the_same_run_every_time() {
 }
 
 #[test]
-fn every_broken_rule_is_noticed_within_500_seeds() {
+fn every_broken_rule_is_noticed() {
     let noticed = |breakage| {
-        (0..500).find_map(|seed| {
+        // Most by the first ten; that a directory moved below another one that moves needs a few hundred.
+        (0..3000).find_map(|seed| {
             let outcome = run_calvin(&CalvinPlan { breakage: Some(breakage), ..CalvinPlan::of_seed(seed) });
             outcome.violation.map(|violation| (seed, violation))
         })

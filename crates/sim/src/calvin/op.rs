@@ -1,5 +1,7 @@
 //! What clients ask of the small file system, and what it answers.
 
+use std::collections::BTreeMap;
+
 use frieze_calvin::{SLOTS, Slot};
 
 /// A name in a directory.
@@ -59,6 +61,8 @@ pub(super) enum TreeOp {
     Chmod(ChangePath, bool),
     Rename(ChangePath, ChangePath),
     Link(ChangePath, ChangePath),
+    /// Removes a directory with all that is in it, at one position.
+    RemoveTree(ChangePath),
 }
 
 /// A change with what its front-end saw: the files that its names had, as far as they had any.
@@ -66,7 +70,12 @@ pub(super) enum TreeOp {
 pub(super) struct Body {
     pub(super) op: TreeOp,
     pub(super) expects: [Option<Ino>; 2],
+    /// Of a tree that is removed: its directories, each with the files in it.
+    pub(super) tree: ExpectedTree,
 }
+
+/// Directories, each with its files.
+pub(super) type ExpectedTree = BTreeMap<Ino, BTreeMap<Name, Ino>>;
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use frieze_calvin::{Position, Slot};
 
-use super::op::{Answer, Body, ChangePath, Ino, LINKS_MAX, Name, TreeOp};
+use super::op::{Answer, Body, ChangePath, ExpectedTree, Ino, LINKS_MAX, Name, TreeOp};
 
 /// The state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) struct Oracle {
     /// Directories: where they lie, and whether they are open to walks.
     pub(super) directories: BTreeMap<Ino, (Ino, bool)>,
     pub(super) entries: BTreeMap<(Ino, Name), Ino>,
-    /// SlotFiles: names, value, and the last change of either.
+    /// Files: names, value, and the last change of either.
     pub(super) files: BTreeMap<Ino, (u32, u64, Position)>,
     /// Numbers given: of directories, and of files by slot.
     pub(super) given: BTreeMap<Option<Slot>, u64>,
@@ -29,7 +29,7 @@ impl Oracle {
         self.try_execute(at, body).unwrap_or_else(|answer| answer)
     }
 
-    fn try_execute(&mut self, at: Position, Body { op, expects }: &Body) -> Result<Answer, Answer> {
+    fn try_execute(&mut self, at: Position, Body { op, expects, tree }: &Body) -> Result<Answer, Answer> {
         Ok(Answer::Ok(match op {
             TreeOp::Make(target) => {
                 let directory = self.walk(target)?;
@@ -82,6 +82,20 @@ impl Oracle {
                 let ino = self.file_of(place, expects[0])?;
                 let file = self.files.get_mut(&ino).expect("it has a name");
                 (file.1, file.2) = (*value, at);
+                ino
+            }
+            TreeOp::RemoveTree(target) => {
+                let place = (self.walk(target)?, target.name);
+                let ino = self.directory_of(place)?;
+                if self.tree(ino) != *tree {
+                    return Err(Answer::Superseded);
+                }
+                for (directory, files) in tree {
+                    self.directories.remove(directory);
+                    self.entries.retain(|(parent, _), _| parent != directory);
+                    files.values().for_each(|file| self.lose_name(*file, at));
+                }
+                self.entries.remove(&place);
                 ino
             }
             TreeOp::Link(from, to) => {
@@ -198,6 +212,23 @@ impl Oracle {
             directory = self.directories[&directory].0;
         }
         above == Ino::ROOT
+    }
+
+    /// A directory and all below it, with their files.
+    fn tree(&self, top: Ino) -> ExpectedTree {
+        let mut tree = ExpectedTree::new();
+        let mut todo = vec![top];
+        while let Some(directory) = todo.pop() {
+            let files = tree.entry(directory).or_default();
+            for ((_, name), ino) in self.entries.range((directory, Name::MIN)..=(directory, Name::MAX)) {
+                if ino.is_directory() {
+                    todo.push(*ino);
+                } else {
+                    files.insert(*name, *ino);
+                }
+            }
+        }
+        tree
     }
 
     fn children(&self, directory: Ino) -> usize {

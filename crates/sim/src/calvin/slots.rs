@@ -16,8 +16,10 @@ pub(super) enum Fact {
     Entry(DirectoryName),
     /// Names of a file.
     Links(Ino),
-    /// SlotFiles of a directory.
+    /// Files of a directory.
     Count(Ino),
+    /// Their names and numbers, as a hash.
+    Names(Ino),
 }
 
 impl Fact {
@@ -26,6 +28,7 @@ impl Fact {
             Fact::Entry((ino, name)) => [1, ino.0, u64::from(name)],
             Fact::Links(ino) => [2, ino.0, 0],
             Fact::Count(ino) => [3, ino.0, 0],
+            Fact::Names(ino) => [4, ino.0, 0],
         }
     }
 
@@ -33,7 +36,8 @@ impl Fact {
         match kind {
             1 => Fact::Entry((Ino(ino), name as Name)),
             2 => Fact::Links(Ino(ino)),
-            _ => Fact::Count(Ino(ino)),
+            3 => Fact::Count(Ino(ino)),
+            _ => Fact::Names(Ino(ino)),
         }
     }
 }
@@ -82,6 +86,10 @@ impl SlotFiles {
         match fact {
             Fact::Entry(place) => self.names.before(place, at).map_or(0, |ino| ino.0),
             Fact::Links(ino) => self.files.before(ino, at).map_or(0, |file| u64::from(file.0)),
+            Fact::Names(directory) => {
+                let names = self.names.all_before(at).into_iter().filter(|((parent, _), _)| *parent == directory);
+                hash_names(names.map(|((_, name), ino)| (name, ino)))
+            }
             Fact::Count(ino) => {
                 let counts = self.counts.get(&ino).into_iter().flatten();
                 counts.take_while(|(when, _)| **when < at).map(|(_, count)| count).sum::<i64>() as u64
@@ -129,6 +137,18 @@ impl SlotFiles {
                 if here(ino) {
                     let file = self.files.newest(ino).expect("a name leads to it");
                     self.files.set(ino, at, Some((file.0 + 1, file.1, at)));
+                }
+            }
+            Action::RemoveTree(_, _, ref tree) => {
+                for (directory, files) in tree {
+                    for (name, file) in files {
+                        if here(*directory) {
+                            self.set_name(at, (*directory, *name), None);
+                        }
+                        if here(*file) {
+                            self.lose_name(at, *file);
+                        }
+                    }
                 }
             }
             Action::MoveFile(from, to, _) => {
@@ -191,6 +211,11 @@ impl SlotFiles {
     }
 }
 
+/// A hash of names, in order, with their inodes.
+fn hash_names(names: impl Iterator<Item = (Name, Ino)>) -> u64 {
+    names.fold(1, |hash, (name, ino)| (hash ^ ino.0 ^ u64::from(name) << 56).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
 /// What a change answers, by what all slots have said: the same at every part of it.
 pub(super) fn decide(action: &Action, facts: &Facts) -> Answer {
     let fact = |fact: Fact| facts.get(&fact).copied().unwrap_or_else(|| panic!("{fact:?} of {action:?} is not known"));
@@ -232,6 +257,12 @@ pub(super) fn decide(action: &Action, facts: &Facts) -> Answer {
                     found if found == replaced => Ok(ino),
                     Some(_) => Err(Answer::Superseded),
                 }
+            }
+            Action::RemoveTree(top, _, ref tree) => {
+                let is_same = |(directory, files): (&Ino, &BTreeMap<Name, Ino>)| {
+                    fact(Fact::Names(*directory)) == hash_names(files.iter().map(|(name, ino)| (*name, *ino)))
+                };
+                if tree.iter().all(is_same) { Ok(top) } else { Err(Answer::Superseded) }
             }
             Action::MoveDirectory(moved, _, _, Some(replaced)) => {
                 if fact(Fact::Count(replaced)) == 0 {

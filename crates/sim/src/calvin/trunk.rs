@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_calvin::{KeyAccess, Position, Slot, SlotPart, TrunkPart, TxnKey, TxnPlan};
 
 use super::breakage::CalvinBreak;
-use super::op::{Answer, Body, ChangePath, Ino, Name, TreeOp};
+use super::op::{Answer, Body, ChangePath, ExpectedTree, Ino, Name, TreeOp};
 use super::slots::Fact;
 use super::versions::VersionedMap;
 
@@ -37,6 +37,8 @@ pub(super) enum Action {
     MoveFile(DirectoryName, DirectoryName, [Option<Ino>; 2]),
     /// A file that keeps its name.
     Stay(DirectoryName),
+    /// The directory, its name, and what is to be in it.
+    RemoveTree(Ino, DirectoryName, ExpectedTree),
     /// The directory, from where, to where, and the directory that it replaces.
     MoveDirectory(Ino, DirectoryName, DirectoryName, Option<Ino>),
 }
@@ -201,7 +203,7 @@ impl Trunk {
     fn try_prepare(
         &mut self,
         at: Position,
-        Body { op, expects }: &Body,
+        Body { op, expects, tree }: &Body,
         parked: &dyn Fn(KeyOf, KeyAccess) -> bool,
         breakage: Option<CalvinBreak>,
     ) -> Result<(Action, PlanDraft), Stop> {
@@ -245,6 +247,14 @@ impl Trunk {
                 let keys = vec![(KeyOf::Name(place), X), (KeyOf::Directory(ino), X), (KeyOf::Directory(place.0), S)];
                 let draft = draft.asks(ino.slot(), [(KeyOf::Content(ino), X)], Fact::Count(ino));
                 (Action::Rmdir(place, ino), draft.trunk(keys))
+            }
+            TreeOp::RemoveTree(target) => {
+                let place = phase.place(target)?;
+                phase.check_free(KeyOf::Name(place), X)?;
+                let Some(ino) = phase.directory_at(place)? else {
+                    return Ok(no_directory(place, Answer::NotDirectory));
+                };
+                return self.prepare_removal(ino, place, tree, parked);
             }
             TreeOp::Chmod(target, open) => {
                 let place = phase.place(target)?;
@@ -313,6 +323,40 @@ impl Trunk {
         })
     }
 
+    fn prepare_removal(
+        &self,
+        top: Ino,
+        place: DirectoryName,
+        tree: &ExpectedTree,
+        parked: &dyn Fn(KeyOf, KeyAccess) -> bool,
+    ) -> Result<(Action, PlanDraft), Stop> {
+        let phase = TrunkReads { trunk: self, parked };
+        let (mut keys, mut found) = (vec![(KeyOf::Directory(place.0), S)], BTreeSet::new());
+        let mut todo = vec![(place, top)];
+        while let Some((name, directory)) = todo.pop() {
+            phase.check_free(KeyOf::Name(name), X)?;
+            phase.check_free(KeyOf::Directory(directory), X)?;
+            keys.extend([(KeyOf::Name(name), X), (KeyOf::Directory(directory), X)]);
+            found.insert(directory);
+            todo.extend(self.names.all().filter(|((parent, _), _)| *parent == directory));
+        }
+        if !found.iter().eq(tree.keys()) {
+            return Err(Stop::Answer(Answer::Superseded));
+        }
+        let mut draft = PlanDraft::default();
+        for (directory, files) in tree {
+            draft = draft.acts(directory.slot(), [(KeyOf::Content(*directory), X)]).asks(
+                directory.slot(),
+                [],
+                Fact::Names(*directory),
+            );
+            for (name, file) in files {
+                draft = draft.acts(directory.slot(), [(KeyOf::FileName((*directory, *name)), X)]).inode(Some(*file));
+            }
+        }
+        Ok((Action::RemoveTree(top, place, tree.clone()), draft.trunk(keys)))
+    }
+
     fn prepare_move(
         &self,
         (moved, from, to, replaced): (Ino, DirectoryName, DirectoryName, Option<Ino>),
@@ -360,6 +404,12 @@ impl Trunk {
             Action::Rmdir(place, ino) => {
                 self.names.set(place, at, None);
                 self.directories.set(ino, at, None);
+            }
+            Action::RemoveTree(_, place, ref tree) => {
+                let below = self.names.all().filter(|((parent, _), _)| tree.contains_key(parent));
+                let below: Vec<DirectoryName> = below.map(|(name, _)| name).chain([place]).collect();
+                below.into_iter().for_each(|name| self.names.set(name, at, None));
+                tree.keys().for_each(|directory| self.directories.set(*directory, at, None));
             }
             Action::MoveDirectory(moved, from, to, replaced) => {
                 if let Some(replaced) = replaced {

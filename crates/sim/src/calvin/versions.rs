@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use frieze_calvin::Position;
 
-/// VersionedMap of keys.
+/// Versions of keys.
 #[derive(Clone, Debug)]
 pub(super) struct VersionedMap<K, V>(BTreeMap<K, BTreeMap<Position, Option<V>>>);
 

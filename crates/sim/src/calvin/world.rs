@@ -6,7 +6,7 @@ use frieze_base::{LogIndex, MonoTime, Rng, Seq, SessionId};
 use frieze_calvin::{ExecutionPlace, Position, RequestName, SchedulerSettings, ShardId, Slot, TxnEnvelope};
 
 use super::breakage::CalvinBreak;
-use super::op::{Answer, Body, ChangePath, Ino, Name, TreeOp};
+use super::op::{Answer, Body, ChangePath, ExpectedTree, Ino, Name, TreeOp};
 use super::oracle::Oracle;
 use super::plan::{CalvinCounts, CalvinOutcome, CalvinPlan};
 use super::server::{NamesServer, Report, ValueMessage};
@@ -245,10 +245,14 @@ impl CalvinWorld {
             TreeOp::Rename(from, to) => [self.look(from), self.look(to)],
             _ => [None; 2],
         };
+        let tree = match &request.op {
+            TreeOp::RemoveTree(target) => self.look_below(target),
+            _ => ExpectedTree::new(),
+        };
         let name = RequestName { session, seq: Seq(seq), attempt: request.attempt };
         self.trace
             .line(|| format!("{session}.{seq} attempt {} acked {acked}: {:?} {expects:?}", name.attempt, request.op));
-        self.proposed.push((TxnEnvelope { request: name, acked }, Body { op: request.op, expects }));
+        self.proposed.push((TxnEnvelope { request: name, acked }, Body { op: request.op, expects, tree }));
     }
 
     fn look(&mut self, target: &ChangePath) -> Option<Ino> {
@@ -259,6 +263,21 @@ impl CalvinWorld {
         server.files.names.newest(place)
     }
 
+    /// What a front-end sees of a directory and all below it, each directory's files somewhere else.
+    fn look_below(&mut self, target: &ChangePath) -> ExpectedTree {
+        let trunk = self.rng.below(self.servers.len() as u64) as usize;
+        let names: BTreeMap<_, _> = self.servers[trunk].trunk.names.all().collect();
+        let top = self.servers[trunk].trunk.look(target).and_then(|place| names.get(&place).copied());
+        let (mut tree, mut todo) = (ExpectedTree::new(), Vec::from_iter(top));
+        while let Some(directory) = todo.pop() {
+            todo.extend(names.iter().filter(|((parent, _), _)| *parent == directory).map(|(_, ino)| *ino));
+            let with = self.servers.iter().filter(|server| server.has(directory.slot())).collect::<Vec<_>>();
+            let files = self.rng.choose(&with).files.names.all().filter(|((parent, _), _)| *parent == directory);
+            tree.insert(directory, files.map(|((_, name), ino)| (name, ino)).collect());
+        }
+        tree
+    }
+
     fn draw_op(&mut self) -> TreeOp {
         match self.rng.below(20) {
             0..4 => TreeOp::Make(self.target()),
@@ -266,9 +285,10 @@ impl CalvinWorld {
             7..9 => TreeOp::Rmdir(self.named(true)),
             9..11 => TreeOp::Unlink(self.named(false)),
             11..13 => TreeOp::Set(self.named(false), self.rng.next()),
+            18 if self.rng.chance(4) => TreeOp::RemoveTree(self.named(true)),
             13 => TreeOp::Chmod(self.named(true), !self.rng.chance(4)),
-            14..16 => TreeOp::Rename(self.named(true), self.target()),
-            16..18 => TreeOp::Rename(self.named(false), self.target()),
+            14..17 => TreeOp::Rename(self.named(true), self.inside()),
+            17 => TreeOp::Rename(self.named(false), self.target()),
             _ => TreeOp::Link(self.named(false), self.target()),
         }
     }
@@ -280,6 +300,12 @@ impl CalvinWorld {
         let depth = if self.rng.chance(3) { self.rng.between(1, 2) } else { 0 };
         let way = (0..depth).map(|_| self.rng.below(NAMES) as Name).collect();
         ChangePath { base, way, name: self.rng.below(NAMES) as Name }
+    }
+
+    /// A name in a directory that is there: where a directory moves to, below itself perhaps.
+    fn inside(&mut self) -> ChangePath {
+        let known: Vec<Ino> = self.oracle.directories.keys().copied().collect();
+        ChangePath { base: *self.rng.choose(&known), way: Vec::new(), name: self.rng.below(NAMES) as Name }
     }
 
     /// A name that a directory or a file has, as a rule.

@@ -3,7 +3,7 @@
 use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
 use frieze_wire::message::{Reply, Request, Stat, View};
-use frieze_wire::txn::{Op, Target};
+use frieze_wire::txn::{Batch, Op, Target};
 
 use super::Witness;
 use crate::journal::{Act, Effect, LogPlace};
@@ -73,12 +73,22 @@ impl Witness {
         });
         let index = last.or(ends.max()).unwrap_or(0);
         let (mut known_index, known_records) = self.journal.ends();
-        for mut doubt in std::mem::take(&mut self.doubts) {
-            if let LogPlace::Meta(end) = &mut doubt.place
-                && self.owes_loss
-                && !entries.contains_key(end)
-            {
-                *end += 1;
+        // What a failed sync left in the journal is there after the death of the process: its client has an error, and
+        // may ask again.
+        let failed = std::mem::take(&mut self.failed).into_iter().map(|doubt| (doubt, true));
+        let doubts = std::mem::take(&mut self.doubts).into_iter().map(|doubt| (doubt, false));
+        for (mut doubt, has_failed) in failed.chain(doubts).collect::<Vec<_>>() {
+            if let LogPlace::Meta(end) = &mut doubt.place {
+                let is_of = |batch: &Batch| {
+                    batch.transactions.iter().any(|txn| (txn.session, txn.seq) == (doubt.session, doubt.seq))
+                };
+                let later = entries.range(known_index + 1..).find(|(_, (_, batch))| is_of(batch));
+                match later {
+                    Some((index, (stamp, _))) if has_failed => (*end, doubt.stamp) = (*index, *stamp),
+                    None if has_failed => continue,
+                    _ if self.owes_loss && !entries.contains_key(end) => *end += 1,
+                    _ => {}
+                }
             }
             let whole = match doubt.place {
                 LogPlace::Meta(end) => end > known_index && entries.contains_key(&end),
@@ -100,7 +110,7 @@ impl Witness {
                 self.journal.effects.push(Effect { made, ..doubt });
                 // Of session ends several can have happened; of all other doubts the entries are alternatives for one
                 // request.
-                if !goes_on {
+                if !goes_on && !has_failed {
                     break;
                 }
             }

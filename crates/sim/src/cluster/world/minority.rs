@@ -46,7 +46,10 @@ impl ClusterWorld {
         let Some(at) = self.history().named else { return Ok(()) };
         self.run_for(CLOSES_US)?;
         let mut left: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].serving().is_some()).collect();
-        let survive = self.rng.between(1, (left.len() as u64 - 1) / 2).max(1) as usize;
+        if left.is_empty() {
+            return Ok(());
+        }
+        let survive = self.rng.between(1, ((left.len() as u64 - 1) / 2).max(1)) as usize;
         while left.len() > survive {
             let lost = self.rng.below(left.len() as u64) as usize;
             let lost = left.swap_remove(lost);
