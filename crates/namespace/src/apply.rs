@@ -258,11 +258,16 @@ impl Namespace {
         self.inodes.get(id).ok_or(Error::StaleHandle { inode: id })
     }
 
-    /// An inode to be changed by this transaction, which will become a version of it.
+    /// An inode to be changed by this transaction, which will become a version of it. The first version of a file since
+    /// grants were lost hides what was written under them: whatever the change is, it may let those bytes count.
     pub(crate) fn edit(&mut self, run: &mut TxnRun<'_>, id: InodeId) -> &mut Inode {
         run.touch(id).is_edited = true;
         self.count_before(id);
+        let lost_upto = self.lost_upto;
         let inode = self.inodes.get_mut(id).expect("the operation has looked at it");
+        if inode.from < lost_upto {
+            inode.hide_lost(lost_upto);
+        }
         inode.from = run.stamp;
         inode
     }

@@ -93,6 +93,8 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     // A rotten machine that did not start was not declared dead before another had joined, which waited for a leader,
     // and the election for the machine.
     play(&[0x4c_69a1]);
+    // A record was kept whose grant all voters had lost: a retry was answered with it, and no read showed it.
+    play(&[0x4c_6d3f]);
 }
 
 #[test]
