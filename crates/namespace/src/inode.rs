@@ -368,14 +368,16 @@ impl Inode {
             (u64::from(chunks.start).saturating_mul(chunk_bytes), end)
         };
         let mut granted: Vec<(u64, u64)> = self.grants().iter().flat_map(|grant| &grant.chunks).map(bytes_of).collect();
-        granted.sort_unstable();
         if granted.is_empty() {
             self.size_as_of = self.size_as_of.max(upto);
         }
-        let mut from = self.size;
+        // What a change of metadata shows there, it shows with the bytes before it. What is newer hides all of it.
+        let stays = |patch: &&Patch| patch.at >= upto || patch.source != PatchSource::Hole;
+        granted.extend(self.patches().iter().filter(stays).map(|patch| (patch.start, patch.end)));
         granted.push((u64::MAX, u64::MAX));
+        granted.sort_unstable();
+        let mut from = self.size;
         for (start, end) in granted {
-            // Patches of this version are older: it is the first one since the loss.
             lay(&mut self.extra_mut().patches, Patch { at: upto, start: from, end: start, source: PatchSource::Hole });
             from = from.max(end);
         }

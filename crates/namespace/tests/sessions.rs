@@ -11,6 +11,7 @@ use frieze_namespace::{
     ENDED_SESSIONS_MAX, MemoryHistory, NamedInstant, Namespace, NoReadSet, OUTCOMES_REMEMBERED_MAX, PastSession, Patch,
     VersionHistory, author, names_at, visit_authors,
 };
+use frieze_wire::edit::{Edit, EditKind, SetState, Share};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::txn::{
     CloseSession, DeleteSnapshot, EraseSessions, Format, Grant, Make, MakeKind, MakeSnapshot, Op, Outcome, Remove,
@@ -732,6 +733,23 @@ fn what_kept_grants_let_count_stays_when_others_are_lost() {
     assert_eq!(world.reloaded(), world.ns);
     world.run(&root(), grant(file, 1, 1)).unwrap();
     assert_eq!(hidden(&world, file), [(100, from, lost), (to, u64::MAX, lost)]);
+}
+
+/// Bytes that a change of names shows lie beyond the settled length where a grant lets the file be longer.
+#[test]
+fn what_edits_show_beyond_the_settled_length_stays_when_grants_are_lost() {
+    let mut world = NamespaceWorld::new();
+    let (file, source) = (settled_file(&mut world, "/f", 100), settled_file(&mut world, "/g", 100));
+    world.run(&root(), grant(file, 2, 1)).unwrap();
+    let expect = world.ns.current(file).unwrap().from.0;
+    let shares = vec![Share { start: 200, len: 50, inode: source.0, offset: 0, at: world.stamp.0 }];
+    let states = vec![SetState { inode: file.0, expect, shares, ..SetState::default() }];
+    world.run(&root(), Op::Edit(Edit { kind: EditKind::Join as i32, states, ..Edit::default() })).unwrap();
+    let edited = world.stamp;
+    let lost = world.lose(true);
+    let end = 3 * CHUNK_BYTES;
+    let around = [(100, 200, lost), (200, 250, edited), (250, 2 * CHUNK_BYTES, lost), (end, u64::MAX, lost)];
+    assert_eq!(hidden(&world, file), around);
 }
 
 #[test]
