@@ -28,19 +28,12 @@ pub enum RegistryError {
         last: u32,
     },
     /// The session acknowledges no answers.
-    #[error(
-        "request {seq} of session {session} is {max} or more above the first one without an acknowledged answer, \
-         {acked}: acknowledge answers, then send it again"
-    )]
+    #[error("session {session} has {max} requests without an acknowledgement: acknowledge answers before the next one")]
     Unacknowledged {
         /// The session.
         session: SessionId,
-        /// The request.
-        seq: u64,
-        /// Requests below are acknowledged.
-        acked: u64,
-        /// How far above it may be.
-        max: u64,
+        /// Most that are remembered, beside the oldest.
+        max: usize,
     },
 }
 

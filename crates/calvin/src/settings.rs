@@ -12,9 +12,8 @@ pub struct SchedulerSettings {
     /// Transactions whose values came before the transaction did. Beyond it values are dropped, and asked for when they
     /// are needed.
     pub early_max: usize,
-    /// How far a request of a session may be above the first one without an acknowledged answer. Beyond it one is
-    /// refused.
-    pub unacknowledged_max: u64,
+    /// Requests of one session without an acknowledgement, beside the oldest. Beyond it one is refused.
+    pub unacknowledged_max: usize,
     /// Nanoseconds after which a late value is asked for. More: fewer questions while another server is slow. Less: a
     /// lost message delays less.
     pub ask_after_ns: u64,

@@ -10,7 +10,8 @@ use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, RwLock, RwLockReadGuard, levels};
 use frieze_metalog::LogEntry;
 use frieze_namespace::{
-    CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, PresentSnapshot, ReadSet, entry_stamps_of, is_timed,
+    CONTROL, INODES, KeyVersion, LoadedNames, Loss, Namespace, NoReadSet, PresentSnapshot, ReadSet, entry_stamps_of,
+    is_timed,
 };
 use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
@@ -180,7 +181,8 @@ impl AppliedState {
         told: &dyn Fn(&Transaction, &[KeyVersion]),
     ) -> Vec<Outcome> {
         let mut changes: Vec<KeyVersion> = Vec::new();
-        namespace.leave_out_ids(InodeId(batch.ids_above), stamp, &mut changes);
+        let grants = batch.decisions.iter().any(|decision| decision.loses_names());
+        namespace.lose(Loss { ids_upto: InodeId(batch.ids_above), grants }, stamp, &mut changes);
         let outcomes = batch
             .transactions
             .iter()

@@ -62,6 +62,32 @@ impl Metadata {
         Some(MissingGrant { chunk, is_open: self.has_session(session) })
     }
 
+    /// The grant under which `session` wrote a record, by bytes of the file and stamp, if that grant was lost and
+    /// nothing else lets the record count: what a loss took, it took at every instant up to the end of the gap. The
+    /// file's next version hides the record ([`frieze_namespace::Namespace::lose`]).
+    ///
+    /// # Errors
+    /// `StaleHandle` if the file was lost, too; the store's.
+    ///
+    /// # Cost
+    /// None unless changes up to the stamp may have been lost; else a read of the history.
+    pub fn lost_grant(
+        &self,
+        id: InodeId,
+        session: SessionId,
+        (start, end): (u64, u64),
+        stamp: Hlc,
+    ) -> Result<Option<MissingGrant>, Fault> {
+        if stamp > self.state.read().lost_upto() {
+            return Ok(None);
+        }
+        // If the history was forgotten, the present says it.
+        let then = self.inode(id, Some(stamp)).or_else(|_| self.writable_inode(id))?;
+        let chunk = u32::try_from(start / then.chunk_bytes()).unwrap_or(u32::MAX);
+        let is_lost = !then.counts_record(chunk, end);
+        Ok(is_lost.then(|| MissingGrant { chunk, is_open: self.has_session(session) }))
+    }
+
     /// True if `session` may write that chunk now.
     pub fn has_grant(&self, session: SessionId, chunk: ChunkId) -> bool {
         self.state.read().has_grant(session, chunk.inode, chunk.index)

@@ -23,8 +23,8 @@ use crate::read_set::{NoReadSet, ReadSet};
 use crate::stored::{StoredEntry, StoredInode, StoredOutcome};
 use crate::walk::{FinalLink, NoHistory, PathEnd, PathWalk};
 
-/// How far a request of a session may be above the first one without an acknowledged answer, so how many outcomes are
-/// remembered: the session has to acknowledge before it goes on.
+/// Outcomes remembered for one session that does not acknowledge them; it then has to before it goes on. The oldest
+/// request comes beside them.
 pub const OUTCOMES_REMEMBERED_MAX: usize = 4096;
 /// Inodes touched by a transaction that are searched one by one. An edit touches many.
 const TOUCHED_SCANNED_MAX: usize = 8;
@@ -134,10 +134,12 @@ impl Namespace {
         if txn.seq < replies.acked {
             return Err(Error::SequenceTooOld { session, seq: txn.seq, acked: replies.acked });
         }
-        // A window of numbers, not a count: the oldest request without an answer always has room, or nothing
-        // could be acknowledged any more.
+        // The oldest request without an answer always has room, or nothing could be acknowledged any more.
         let acked = replies.acked.max(txn.acked).max(1);
-        if txn.seq.saturating_sub(acked) >= OUTCOMES_REMEMBERED_MAX as u64 {
+        if txn.seq > acked
+            && replies.outcomes.len() >= OUTCOMES_REMEMBERED_MAX
+            && replies.outcomes.range(acked..).count() >= OUTCOMES_REMEMBERED_MAX
+        {
             return Err(Error::Overloaded { what: "unacknowledged outcomes", max: OUTCOMES_REMEMBERED_MAX });
         }
         Ok(())
@@ -260,11 +262,16 @@ impl Namespace {
         self.inodes.get(id).ok_or(Error::StaleHandle { inode: id })
     }
 
-    /// An inode to be changed by this transaction, which will become a version of it.
+    /// An inode to be changed by this transaction, which will become a version of it. The first version of a file since
+    /// grants were lost hides what was written under them: whatever the change is, it may let those bytes count.
     pub(crate) fn edit(&mut self, run: &mut TxnRun<'_>, id: InodeId) -> &mut Inode {
         run.touch(id).is_edited = true;
         self.count_before(id);
+        let lost_upto = self.lost_upto;
         let inode = self.inodes.get_mut(id).expect("the operation has looked at it");
+        if inode.from < lost_upto {
+            inode.hide_lost(lost_upto);
+        }
         inode.from = run.stamp;
         inode
     }

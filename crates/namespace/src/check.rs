@@ -19,7 +19,7 @@ use crate::key::{ENTRY_STAMPS, VersionKey, keeps_versions};
 use crate::patch::PatchSource;
 use crate::stored::{
     StoredEntry, StoredForgotten, StoredForgottenInodes, StoredFormat, StoredInode, StoredSession, StoredSnapshot,
-    StoredXattr, decode,
+    StoredXattr, decode, read_loss,
 };
 use crate::timeline::{PlaceName, names_at};
 
@@ -236,8 +236,7 @@ fn read(key: &[u8], stamp: Hlc, value: Option<&[u8]>) -> Result<(), Error> {
             0 => Err(Error::Corrupt { what: "name" }),
             _ => Ok(()),
         }),
-        VersionKey::IdsLeftOut if value.len() == 8 => Ok(()),
-        VersionKey::IdsLeftOut => Err(Error::Corrupt { what: "inode numbers that are left out" }),
+        VersionKey::Loss => read_loss(value).map(drop),
         VersionKey::Format => decode::<StoredFormat>(value, "format").map(drop),
         VersionKey::Forgotten(_, 0) => decode::<StoredForgotten>(value, "forgotten instant").map(drop),
         VersionKey::Forgotten(..) => {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use frieze_base::{Fault, InodeId, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::acl::{Acl, AclNamedEntry};
+use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
 
 use crate::cause::StoredCause;
 use crate::error::Error;
-use crate::patch::Patch;
+use crate::patch::{Patch, PatchSource, lay};
 
 /// Bit of `check_access`: to read.
 pub const MAY_READ: u32 = 4;
@@ -342,6 +343,45 @@ impl Inode {
         {
             *place = to;
         }
+    }
+
+    /// True if this version lets a record of chunk `index` that ends at byte `end` of the file count: it lies within
+    /// the settled length, or a session has a grant on its chunk.
+    pub fn counts_record(&self, index: u32, end: u64) -> bool {
+        let mut chunks = self.grants().iter().flat_map(|grant| &grant.chunks);
+        end <= self.size || chunks.any(|chunks| chunks.contains(&index))
+    }
+
+    /// Hides what was written up to `upto` under grants that were lost: it lies beyond the settled length, in chunks
+    /// without a grant. Bytes that count are not hidden. True if it is a file from before `upto`.
+    ///
+    /// Without any grant those records do not count for the length either. If there are grants they do, and read as
+    /// zeros: what was written under the others is not settled yet.
+    pub(crate) fn hide_lost(&mut self, upto: Hlc) -> bool {
+        if self.kind() != FileKind::File || self.born >= upto {
+            return false;
+        }
+        let (chunk_bytes, reaches_from) = (self.chunk_bytes(), self.reaches_from().unwrap_or(u32::MAX));
+        let bytes_of = |chunks: &Range<u32>| {
+            let reach = if chunks.end > reaches_from { PAYLOAD_BYTES_MAX.into() } else { 0 };
+            let end = u64::from(chunks.end).saturating_mul(chunk_bytes).saturating_add(reach);
+            (u64::from(chunks.start).saturating_mul(chunk_bytes), end)
+        };
+        let mut granted: Vec<(u64, u64)> = self.grants().iter().flat_map(|grant| &grant.chunks).map(bytes_of).collect();
+        if granted.is_empty() {
+            self.size_as_of = self.size_as_of.max(upto);
+        }
+        // What a change of metadata shows there, it shows with the bytes before it. What is newer hides all of it.
+        let stays = |patch: &&Patch| patch.at >= upto || patch.source != PatchSource::Hole;
+        granted.extend(self.patches().iter().filter(stays).map(|patch| (patch.start, patch.end)));
+        granted.push((u64::MAX, u64::MAX));
+        granted.sort_unstable();
+        let mut from = self.size;
+        for (start, end) in granted {
+            lay(&mut self.extra_mut().patches, Patch { at: upto, start: from, end: start, source: PatchSource::Hole });
+            from = from.max(end);
+        }
+        true
     }
 
     /// True if `session` may write chunk `index`.

@@ -3,7 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | `C` | nodes and chains of the cluster, which are not the namespace's: only the newest is kept |
-//! | `D` | inode numbers up to this one (8, little-endian) are left out: only the newest is kept |
+//! | `D` | losses: the inode number (8) up to which all are left out, and the stamp (8) up to which grants may be lost |
 //! | `E` parent (8) name | a directory entry |
 //! | `F` | the format |
 //! | `H` stamp (8) page (4) | what was forgotten by the transaction of that stamp: page 0, then lists of its inodes |
@@ -21,7 +21,7 @@ use frieze_hlc::Hlc;
 /// A key taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VersionKey<'a> {
-    IdsLeftOut,
+    Loss,
     Entry(InodeId, &'a [u8]),
     Format,
     Forgotten(Hlc, u32),
@@ -37,7 +37,7 @@ pub(crate) enum VersionKey<'a> {
 impl<'a> VersionKey<'a> {
     pub(crate) fn encode(self) -> Vec<u8> {
         match self {
-            VersionKey::IdsLeftOut => vec![IDS_LEFT_OUT],
+            VersionKey::Loss => vec![LOSS],
             VersionKey::Entry(parent, name) => with_name(b'E', parent.0, name),
             VersionKey::Format => vec![b'F'],
             VersionKey::Forgotten(stamp, page) => with_name(b'H', stamp.0, &page.to_be_bytes()),
@@ -57,7 +57,7 @@ impl<'a> VersionKey<'a> {
         let alone = || long().filter(|(_, tail)| tail.is_empty()).map(|(number, _)| number);
         match letter {
             b'E' => long().map(|(parent, name)| VersionKey::Entry(InodeId(parent), name)),
-            IDS_LEFT_OUT if rest.is_empty() => Some(VersionKey::IdsLeftOut),
+            LOSS if rest.is_empty() => Some(VersionKey::Loss),
             b'F' if rest.is_empty() => Some(VersionKey::Format),
             b'H' => {
                 let (stamp, tail) = long()?;
@@ -85,14 +85,14 @@ impl<'a> VersionKey<'a> {
 /// The key of the state of the control plane, which is stored beside the namespace and is none of it.
 pub const CONTROL: u8 = b'C';
 
-/// The key of the numbers that a loss of power may have taken.
-const IDS_LEFT_OUT: u8 = b'D';
+/// The key of what losses of names took.
+const LOSS: u8 = b'D';
 
 /// True if a store keeps every version of this key; false if only the newest matters: of remembered outcomes, which are
-/// never read in the past, and would double the history of small files; of the state of the control plane; of inode
-/// numbers that are left out.
+/// never read in the past, and would double the history of small files; of the state of the control plane; of
+/// losses.
 pub fn keeps_versions(key: &[u8]) -> bool {
-    !matches!(key.first(), Some(&(b'R' | CONTROL | IDS_LEFT_OUT)))
+    !matches!(key.first(), Some(&(b'R' | CONTROL | LOSS)))
 }
 
 /// True if a restart takes the newest version of this key into memory ([`crate::Namespace::load`]); the names of an
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn keys_are_taken_apart_as_they_were_put_together() {
         let keys = [
-            VersionKey::IdsLeftOut,
+            VersionKey::Loss,
             VersionKey::Entry(InodeId(1), b"name"),
             VersionKey::Format,
             VersionKey::Forgotten(Hlc(u64::MAX - 1), 7),

@@ -75,7 +75,7 @@ pub use memory::MemoryHistory;
 pub use model::NameEntry;
 pub use model::{NamedInstant, Resolved, SessionState};
 pub use names::LINKS_MAX;
-pub use namespace::{Namespace, NamespaceCounts, ORPHANS_KEPT_MAX};
+pub use namespace::{Loss, Namespace, NamespaceCounts, ORPHANS_KEPT_MAX};
 pub use past_session::PastSession;
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
 pub use present::{

@@ -13,7 +13,7 @@ use crate::model::{NamedInstant, SessionState};
 use crate::namespace::Namespace;
 use crate::present::{DirectoryBuilder, DirectoryTable, FileLayouts, INODE_ID_MAX, InodeTable};
 use crate::stored::{
-    StoredFormat, StoredInode, StoredOutcome, StoredSession, StoredSnapshot, StoredXattr, decode, read_entry,
+    StoredFormat, StoredInode, StoredOutcome, StoredSession, StoredSnapshot, StoredXattr, decode, read_entry, read_loss,
 };
 
 /// What is loaded at a restart apart from the rest of a [`Namespace`], which needs none of it meanwhile: by another
@@ -73,9 +73,10 @@ impl Namespace {
     pub fn load(&mut self, key: &[u8], stamp: Hlc, value: &[u8]) -> Result<(), Fault> {
         match VersionKey::decode(key).ok_or(Error::Corrupt { what: "key" })? {
             VersionKey::Entry(..) => return Err(Error::Corrupt { what: "key, which is one of an entry" }.into()),
-            VersionKey::IdsLeftOut => {
-                let last = value.try_into().map_err(|_| Error::Corrupt { what: "inode numbers that are left out" })?;
-                self.skip_ids(InodeId(u64::from_le_bytes(last)));
+            VersionKey::Loss => {
+                let (last, upto) = read_loss(value)?;
+                self.skip_ids(last);
+                self.lost_upto = upto;
             }
             VersionKey::Format => {
                 let stored: StoredFormat = decode(value, "format")?;

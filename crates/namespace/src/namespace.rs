@@ -7,6 +7,7 @@ use std::sync::Arc;
 use frieze_base::{FastMap, InodeId, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::txn::{Caller, Format, Outcome};
+use prost::Message;
 
 use crate::ended::EndedSessions;
 use crate::error::Error;
@@ -33,6 +34,15 @@ pub struct NamespaceCounts {
     pub sessions: u64,
 }
 
+/// What a loss of power took of the names, at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// Inode numbers up to it are left out: clients may know them.
+    pub ids_upto: InodeId,
+    /// Write grants may be lost, and records that were written under them kept. A server that is alone cuts those off.
+    pub grants: bool,
+}
+
 /// The current state: every name and inode that lives now, open sessions, named instants.
 ///
 /// Deterministic: the same transactions at the same stamps give the same state, outcomes and changes.
@@ -55,6 +65,8 @@ pub struct Namespace {
     pub(crate) format: Option<Format>,
     /// Largest inode id given so far.
     pub(crate) last_id: u64,
+    /// Changes stamped up to it may have been lost while records of chains were kept; ZERO if none ever was.
+    pub(crate) lost_upto: Hlc,
     pub(crate) alive: u64,
     /// Of pages and blocks that were cold.
     pub(crate) piece_loads: Arc<PieceLoads>,
@@ -146,14 +158,45 @@ impl Namespace {
         InodeId(self.last_id)
     }
 
-    /// Leaves out inode numbers up to `last`, which a loss of power may have taken after clients received them. A
-    /// change of the state: what is executed again from before it gives the numbers that it gave.
-    pub fn leave_out_ids(&mut self, last: InodeId, stamp: Hlc, changes: &mut Vec<KeyVersion>) {
-        if last.0 > self.last_id {
-            self.skip_ids(last);
-            let value = Some(last.0.to_le_bytes().to_vec());
-            changes.push(KeyVersion { key: VersionKey::IdsLeftOut.encode(), stamp, value });
+    /// Takes account of a loss of changes of names, declared at `stamp`. A change of the state: what is executed again
+    /// from before it does what it did.
+    ///
+    /// # Cost
+    /// If grants may be lost, a version of each file on which a session has a grant.
+    pub fn lose(&mut self, loss: Loss, stamp: Hlc, changes: &mut Vec<KeyVersion>) {
+        let Loss { ids_upto, grants } = loss;
+        if ids_upto.0 <= self.last_id && !grants {
+            return;
         }
+        self.skip_ids(ids_upto);
+        if grants {
+            self.lost_upto = stamp;
+            self.hide_ungranted(stamp, changes);
+        }
+        let value = Some([self.last_id.to_le_bytes(), self.lost_upto.0.to_le_bytes()].concat());
+        changes.push(KeyVersion { key: VersionKey::Loss.encode(), stamp, value });
+    }
+
+    /// Files on which sessions have grants hide at once what lost grants let be written: bytes that the other grants
+    /// let count may lie behind it. Other files hide it with their next version (`edit`); nothing counts there before.
+    fn hide_ungranted(&mut self, stamp: Hlc, changes: &mut Vec<KeyVersion>) {
+        let granted: BTreeSet<InodeId> = self.granted.values().flatten().copied().collect();
+        for id in granted {
+            let Some(inode) = self.inodes.get_mut(id) else { continue };
+            if inode.hide_lost(stamp) {
+                inode.from = stamp;
+                let stored = StoredInode::of(inode, SessionId(0), 0, Vec::new());
+                let value = Some(stored.encode_to_vec());
+                changes.push(KeyVersion { key: VersionKey::Inode(id).encode(), stamp, value });
+                inode.extra_mut().made_by = Some(Box::new(stored.into_author()));
+            }
+            self.inodes.pack(id);
+        }
+    }
+
+    /// Changes stamped up to this may have been lost while records that depend on them were not; ZERO if none ever was.
+    pub fn lost_upto(&self) -> Hlc {
+        self.lost_upto
     }
 
     /// Notes that inode numbers up to `last` are given, or left out.
@@ -275,6 +318,6 @@ impl PartialEq for Namespace {
             && self.snapshots == other.snapshots
             && self.horizons == other.horizons
             && self.format == other.format
-            && (self.last_id, self.alive) == (other.last_id, other.alive)
+            && (self.last_id, self.alive, self.lost_upto) == (other.last_id, other.alive, other.lost_upto)
     }
 }

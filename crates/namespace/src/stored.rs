@@ -306,6 +306,13 @@ impl StoredForgotten {
     }
 }
 
+/// Inode numbers that are left out after losses, and up to which stamp grants may be lost.
+pub(crate) fn read_loss(value: &[u8]) -> Result<(InodeId, Hlc), Error> {
+    let numbers = value.split_first_chunk().and_then(|(last, rest)| Some((last, rest.try_into().ok()?)));
+    let (last, upto) = numbers.ok_or(Error::Corrupt { what: "what losses took" })?;
+    Ok((InodeId(u64::from_le_bytes(*last)), Hlc(u64::from_le_bytes(upto))))
+}
+
 /// The entry that a version stamped `from` holds.
 pub(crate) fn read_entry(from: Hlc, value: &[u8]) -> Result<NameEntry, Error> {
     let corrupt = Error::Corrupt { what: "directory entry" };

@@ -1,6 +1,8 @@
 //! Names leave memory while others change: the walks that give places and evict are taken in bites, and transactions
 //! run between them.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 mod common;
 
 use common::{NamespaceWorld, root};

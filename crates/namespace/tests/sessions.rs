@@ -11,6 +11,8 @@ use frieze_namespace::{
     ENDED_SESSIONS_MAX, MemoryHistory, NamedInstant, Namespace, NoReadSet, OUTCOMES_REMEMBERED_MAX, PastSession, Patch,
     VersionHistory, author, names_at, visit_authors,
 };
+use frieze_wire::edit::{Edit, EditKind, SetState, Share};
+use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::txn::{
     CloseSession, DeleteSnapshot, EraseSessions, Format, Grant, Make, MakeKind, MakeSnapshot, Op, Outcome, Remove,
     SetAttr, SetXattr, Settle, SettleAll, StopWriting, Target, Transaction,
@@ -128,14 +130,14 @@ fn a_session_that_never_acknowledges_is_stopped_until_it_does() {
 fn the_oldest_request_of_a_session_has_room_whatever_came_before_it() {
     let mut world = NamespaceWorld::new();
     let session = world.session;
-    for seq in 2..=OUTCOMES_REMEMBERED_MAX as u64 {
+    for seq in 2..=OUTCOMES_REMEMBERED_MAX as u64 + 1 {
         world.raw(session, seq, 1, root(), make("/none/f"));
     }
-    let next = OUTCOMES_REMEMBERED_MAX as u64 + 1;
+    let next = OUTCOMES_REMEMBERED_MAX as u64 + 2;
     let refused = world.raw(session, next, 1, root(), make("/f"));
     assert_eq!(Reason::from_code(refused.reason), Reason::Overloaded);
     assert_eq!(world.raw(session, 1, 1, root(), make("/f")).reason, 0);
-    assert_eq!(world.raw(session, next, 2, root(), make("/g")).reason, 0);
+    assert_eq!(world.raw(session, next, 3, root(), make("/g")).reason, 0);
 }
 
 #[test]
@@ -687,4 +689,101 @@ fn every_session_that_a_version_names_is_known_whatever_was_erased() {
         assert!(authors.iter().all(|id| id.0 == 0 || stays.contains(id)));
         assert_eq!(world.reloaded(), world.ns);
     }
+}
+
+/// A file of `size` bytes on which no session has a grant.
+fn settled_file(world: &mut NamespaceWorld, path: &str, size: u64) -> InodeId {
+    let file = world.file(path);
+    world.run(&root(), grant(file, 0, 1)).unwrap();
+    let settled = settle(file, data(world), size, false);
+    world.run(&root(), Op::Settle(settled)).unwrap();
+    file
+}
+
+/// What hides bytes that were written at or before a stamp: from, to and until when.
+fn hidden(world: &NamespaceWorld, id: InodeId) -> Vec<(u64, u64, Hlc)> {
+    let inode = world.ns.current(id).unwrap();
+    inode.patches().iter().map(|patch| (patch.start, patch.end, patch.at)).collect()
+}
+
+#[test]
+fn what_was_written_under_a_lost_grant_is_hidden_when_the_file_changes_next() {
+    let mut world = NamespaceWorld::new();
+    let file = settled_file(&mut world, "/f", 100);
+    let lost = world.lose(true);
+    assert_eq!(hidden(&world, file), [], "nothing counts beyond its length yet");
+    assert!(world.ns.current(file).unwrap().counts_record(0, 100));
+    assert!(!world.ns.current(file).unwrap().counts_record(0, 101));
+    world.run(&root(), grant(file, 0, 1)).unwrap();
+    assert_eq!(hidden(&world, file), [(100, u64::MAX, lost)]);
+    let inode = world.ns.current(file).unwrap().into_owned();
+    assert_eq!(inode.size_as_of, lost, "a record from before does not make the file longer");
+    assert!(inode.counts_record(0, 101) && !inode.counts_record(1, CHUNK_BYTES + 1));
+    // Growing it would have shown those bytes, too.
+    let other = settled_file(&mut world, "/g", 100);
+    let lost = world.lose(true);
+    world.run(&root(), truncate(other, 500, None)).unwrap();
+    assert_eq!(hidden(&world, other), [(100, u64::MAX, lost)]);
+    // Once is enough, and a file from after the loss has nothing to hide.
+    world.run(&root(), truncate(other, 900, None)).unwrap();
+    assert_eq!(hidden(&world, other), [(100, u64::MAX, lost)]);
+    let young = world.file("/h");
+    world.run(&root(), grant(young, 1, 1)).unwrap();
+    assert_eq!(hidden(&world, young), []);
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn what_kept_grants_let_count_stays_when_others_are_lost() {
+    let mut world = NamespaceWorld::new();
+    let file = settled_file(&mut world, "/f", 100);
+    world.run(&root(), grant(file, 2, 2)).unwrap();
+    let before = world.ns.current(file).unwrap().size_as_of;
+    let lost = world.lose(true);
+    let (from, to) = (2 * CHUNK_BYTES, 4 * CHUNK_BYTES);
+    assert_eq!(hidden(&world, file), [(100, from, lost), (to, u64::MAX, lost)], "at once: the file may grow");
+    let inode = world.ns.current(file).unwrap().into_owned();
+    assert_eq!((inode.from, inode.size_as_of), (lost, before), "the other session's records still count");
+    assert!(inode.counts_record(2, from + 1) && !inode.counts_record(1, CHUNK_BYTES + 1));
+    assert_eq!(world.reloaded(), world.ns);
+    world.run(&root(), grant(file, 1, 1)).unwrap();
+    assert_eq!(hidden(&world, file), [(100, from, lost), (to, u64::MAX, lost)]);
+}
+
+/// Bytes that a change of names shows lie beyond the settled length where a grant lets the file be longer.
+#[test]
+fn what_edits_show_beyond_the_settled_length_stays_when_grants_are_lost() {
+    let mut world = NamespaceWorld::new();
+    let (file, source) = (settled_file(&mut world, "/f", 100), settled_file(&mut world, "/g", 100));
+    world.run(&root(), grant(file, 2, 1)).unwrap();
+    let expect = world.ns.current(file).unwrap().from.0;
+    let shares = vec![Share { start: 200, len: 50, inode: source.0, offset: 0, at: world.stamp.0 }];
+    let states = vec![SetState { inode: file.0, expect, shares, ..SetState::default() }];
+    world.run(&root(), Op::Edit(Edit { kind: EditKind::Join as i32, states, ..Edit::default() })).unwrap();
+    let edited = world.stamp;
+    let lost = world.lose(true);
+    let end = 3 * CHUNK_BYTES;
+    let around = [(100, 200, lost), (200, 250, edited), (250, 2 * CHUNK_BYTES, lost), (end, u64::MAX, lost)];
+    assert_eq!(hidden(&world, file), around);
+}
+
+#[test]
+fn a_record_over_the_end_of_its_chunk_is_not_hidden_with_the_next_chunk() {
+    let mut world = NamespaceWorld::new();
+    let file = world.file("/f");
+    world.run(&root(), Op::GrantAppend(Grant { inode: file.0, first: 0, count: 1 })).unwrap();
+    let lost = world.lose(true);
+    assert_eq!(hidden(&world, file), [(CHUNK_BYTES + u64::from(PAYLOAD_BYTES_MAX), u64::MAX, lost)]);
+}
+
+/// A server that is alone cuts off the records whose grants it lost.
+#[test]
+fn a_loss_of_one_server_hides_nothing() {
+    let mut world = NamespaceWorld::new();
+    let file = world.file("/f");
+    world.run(&root(), grant(file, 1, 1)).unwrap();
+    world.lose(false);
+    world.run(&root(), grant(file, 2, 1)).unwrap();
+    assert_eq!((hidden(&world, file), world.ns.lost_upto()), (vec![], Hlc::ZERO));
+    assert_eq!(world.reloaded(), world.ns);
 }

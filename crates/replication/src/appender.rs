@@ -33,6 +33,13 @@ pub struct Appender {
     pub(crate) fills: Fills,
 }
 
+/// A record of an earlier run of a request.
+pub(crate) struct EarlierRun {
+    pub(crate) result: WriteResult,
+    /// The chain has committed it.
+    pub(crate) is_committed: bool,
+}
+
 /// A write whose parts are not all complete.
 pub(crate) struct Group {
     pub(crate) request: (SessionId, Seq),
@@ -74,30 +81,40 @@ impl Appender {
         }
     }
 
-    /// Result of a request that was committed before.
+    /// The record that an earlier run of a request has become; of one with several parts the first.
     ///
     /// # Errors
     /// `Elsewhere` if its record belongs to a chain of which this node is no member: the chain may never have had a
     /// record that this node recovered, or had when it was removed.
-    pub(crate) fn done_before(
+    pub(crate) fn earlier_run(
         &self,
         me: NodeId,
         session: SessionId,
         seq: Seq,
         layout: Layout,
-    ) -> Result<Option<WriteResult>, Fault> {
+    ) -> Result<Option<EarlierRun>, Fault> {
+        let mut in_flight = None;
         for (replica, state) in self.chains.iter().zip(&self.states) {
             let Some(remembered) = replica.outcome_of(session, seq) else { continue };
             if state.shared && !replica.configuration().holds(me) {
                 return Err(frieze_chain::Error::NotMember { chain: replica.chain() }.into());
             }
-            if let RequestOutcome { part: 0, state: RequestState::Done(done) } = remembered {
-                let chunk = u64::from(done.chunk.index);
-                let offset = chunk * layout.chunk_bytes + u64::from(done.offset);
-                return Ok(Some(WriteResult { stamp: done.stamp, offset, end: (chunk + 1) * layout.chunk_bytes }));
+            let RequestOutcome { part: 0, state } = remembered else { continue };
+            let run = |index: u32, offset: u32, stamp, is_committed| {
+                let chunk = u64::from(index);
+                let offset = chunk * layout.chunk_bytes + u64::from(offset);
+                let result = WriteResult { stamp, offset, end: (chunk + 1) * layout.chunk_bytes };
+                EarlierRun { result, is_committed }
+            };
+            match state {
+                RequestState::Done(done) => return Ok(Some(run(done.chunk.index, done.offset, done.stamp, true))),
+                RequestState::InFlight => {
+                    let record = replica.in_flight_of(session, seq);
+                    in_flight = record.map(|record| run(record.chunk.index, record.offset, record.stamp, false));
+                }
             }
         }
-        Ok(None)
+        Ok(in_flight)
     }
 
     pub(crate) fn finish(&mut self, id: u64, done: &mut Vec<(WriteCallback, Result<WriteResult, Fault>)>) {

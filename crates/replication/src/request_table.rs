@@ -14,7 +14,7 @@
 //! are bounded by the chains.
 //!
 //! Leaves to others: records of requests, committed or not, which each chain remembers by itself, across restarts too
-//! (`frieze_chain`); a request is looked up in all chains of this server before it runs (`Appender::done_before`), for
+//! (`frieze_chain`); a request is looked up in all chains of this server before it runs (`Appender::earlier_run`), for
 //! the end of a file moves from chain to chain. Which server may refuse (`sessions`).
 
 use std::collections::BTreeMap;

@@ -16,7 +16,7 @@ use frieze_wire::chain::RecordHeader;
 use frieze_wire::message::Durability;
 
 use crate::append::RecordGroup;
-use crate::appender::{Appender, Group};
+use crate::appender::{Appender, EarlierRun, Group};
 use crate::chain_state::{DeferredWork, UncommittedRecord};
 use crate::fault::damaged;
 use crate::plane::DataPlane;
@@ -152,11 +152,16 @@ impl DataPlane {
             }
             KnownRequest::Refused | KnownRequest::Unknown => {}
         }
-        if let Some(written) = try_or_reply!(appender.done_before(self.me, ask.session, ask.seq, ask.layout)) {
-            let len = match ask.content {
-                Content::Bytes(payload, _) => payload.len(),
-                Content::Hole => 1,
-            };
+        let earlier = try_or_reply!(appender.earlier_run(self.me, ask.session, ask.seq, ask.layout));
+        let len = match ask.content {
+            Content::Bytes(payload, _) => payload.len(),
+            Content::Hole => 1,
+        };
+        if let (Some(EarlierRun { result, .. }), Content::Bytes(..)) = (&earlier, ask.content) {
+            // A record that counts nowhere is no answer: no read shows its bytes.
+            try_or_reply!((ask.recalled)(WriteResult { end: result.offset + len as u64, ..*result }));
+        }
+        if let Some(EarlierRun { result: written, is_committed: true }) = earlier {
             if ask.at_end.is_some() {
                 // In one record, wherever it was placed.
                 out.done.push((reply, Ok(WriteResult { end: written.offset + len as u64, ..written })));

@@ -31,6 +31,10 @@ pub struct WriteAsk<'a> {
     pub at_end: Option<ChainId>,
     /// Returns the place of the write, or the reason to refuse it, while no other write can run.
     pub place: &'a dyn Fn() -> Result<WritePlace, Fault>,
+    /// Whether the record that an earlier run of the request has become is its answer: where that run wrote, with the
+    /// end of the bytes. Called before the answer, if a chain remembers the request. A fault says that the request has
+    /// to come again under another number.
+    pub recalled: &'a dyn Fn(WriteResult) -> Result<(), Fault>,
     /// New content of the range.
     pub content: Content<'a>,
     /// User of the request.

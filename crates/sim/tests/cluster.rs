@@ -89,6 +89,12 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play(&[0x300_4dee]);
     // The client that prepared the files was cut off for so long that its session ended: it continues with another.
     play(&[0x500_0d6c]);
+    let play = |seeds: &[u64]| play_plans(seeds.iter().copied().map(ClusterPlan::of_seed));
+    // A rotten machine that did not start was not declared dead before another had joined, which waited for a leader,
+    // and the election for the machine.
+    play(&[0x4c_69a1]);
+    // A record was kept whose grant all voters had lost: a retry was answered with it, and no read showed it.
+    play(&[0x4c_6d3f]);
 }
 
 #[test]

@@ -265,6 +265,13 @@ pub struct DecisionProto {
     pub kind: Option<DecisionKind>,
 }
 
+impl DecisionProto {
+    /// True if changes of names may be lost by what it decides about, while records of chains are kept.
+    pub fn loses_names(&self) -> bool {
+        matches!(self.kind, Some(DecisionKind::LoseNames(_) | DecisionKind::Recover(_)))
+    }
+}
+
 /// A node, in the stored state.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct StoredNode {

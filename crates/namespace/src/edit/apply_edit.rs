@@ -121,12 +121,16 @@ impl Namespace {
     }
 
     fn change_state(&mut self, run: &mut TxnRun<'_>, id: InodeId, state: &SetState, patches: Vec<Patch>) {
-        let (caller, stamp) = (run.caller, run.stamp);
+        let (caller, stamp, lost_upto) = (run.caller, run.stamp, self.lost_upto);
+        let is_first = self.inodes.get(id).is_some_and(|inode| inode.from < lost_upto);
         let inode = self.edit(run, id);
         inode.ctime = stamp;
         let writes = state.size.is_some() || !state.shares.is_empty();
         if writes {
             inode.extra_mut().patches = patches;
+            if is_first {
+                inode.hide_lost(lost_upto);
+            }
             inode.mtime_ns = stamp.unix_ns();
             inode.mtime_stamp = stamp;
             if caller.uid != 0 {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use frieze_base::{InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    ColdFile, ENTRIES, INODES, KeyVersion, LoadedNames, MemoryHistory, MemoryPieces, Namespace, NoReadSet,
+    ColdFile, ENTRIES, INODES, KeyVersion, LoadedNames, Loss, MemoryHistory, MemoryPieces, Namespace, NoReadSet,
     PackedInodes, PackedNames, VersionHistory, inode_between, is_rewritten,
 };
 use frieze_wire::message::FileKind;
@@ -131,6 +131,16 @@ impl NamespaceWorld {
         let again = SavedPresent::of(&self.ns, self.stamp);
         assert!(again.inodes == saved.inodes && again.names == saved.names, "cold bytes are copied as they are");
         assert_eq!(self.ns.names_memory(), cold, "a copy brings nothing into memory");
+    }
+
+    /// A loss of power took changes of names, and grants among them if `grants`; it is declared now.
+    pub(crate) fn lose(&mut self, grants: bool) -> Hlc {
+        self.stamp = Hlc::first_of_micros(self.stamp.micros() + 1);
+        let mut changes = Vec::new();
+        self.ns.lose(Loss { ids_upto: InodeId(self.ns.last_id().0 + 10), grants }, self.stamp, &mut changes);
+        assert!(changes.iter().all(|change| change.stamp == self.stamp));
+        self.history.commit(&changes);
+        self.stamp
     }
 
     /// Runs an operation of the world's session.

@@ -78,6 +78,7 @@ fn begin_write(
         known_offset: Some(offset),
         at_end: None,
         place: &place,
+        recalled: &|_| Ok(()),
         content: Content::Bytes(payload[..].into(), Some(crc32c(&payload))),
         uid: 0,
         durability,

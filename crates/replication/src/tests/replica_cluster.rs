@@ -341,6 +341,7 @@ impl ReplicaCluster {
             known_offset: Some(offset),
             at_end: None,
             place: &place,
+            recalled: &|_| Ok(()),
             content: Content::Bytes(payload[..].into(), Some(crc32c(&payload))),
             uid: 0,
             durability,

@@ -23,6 +23,8 @@ struct TestWrite {
     is_damaged: bool,
     /// The place is refused.
     refusal: Option<Reason>,
+    /// What an earlier run wrote counts for nothing.
+    is_uncounted: bool,
 }
 
 impl TestWrite {
@@ -37,6 +39,7 @@ impl TestWrite {
             at_end: None,
             is_damaged: false,
             refusal: None,
+            is_uncounted: false,
         }
     }
 
@@ -55,6 +58,10 @@ impl TestWrite {
                 Ok(WritePlace { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above: Hlc::ZERO })
             }
         };
+        let recalled = |earlier: WriteResult| match self.is_uncounted {
+            true => Err(Fault::new(Reason::Busy, format!("{} to {}", earlier.offset, earlier.end))),
+            false => Ok(()),
+        };
         let ask = WriteAsk {
             session: SessionId(9),
             seq: Seq(self.seq),
@@ -66,6 +73,7 @@ impl TestWrite {
             known_offset: self.at_end.is_none().then_some(self.offset),
             at_end: self.at_end,
             place: &place,
+            recalled: &recalled,
             content: Content::Bytes(payload[..].into(), Some(crc32c(&payload) ^ u32::from(self.is_damaged))),
             uid: 0,
             durability: self.durability,
@@ -165,6 +173,24 @@ fn a_duplicate_of_a_write_in_flight_waits_for_the_same_answer() {
     let first = now(&all[0]).unwrap();
     assert!(all.iter().all(|done| now(done).unwrap().stamp == first.stamp));
     assert_eq!(cluster.log(1, LAYOUT.chain(0).0).len(), 1);
+}
+
+/// A loss of power took the grant under which the first run wrote: the record is there, and no length counts it.
+#[test]
+fn a_retry_whose_record_counts_for_nothing_is_refused() {
+    for durability in [Durability::Async, Durability::Sync] {
+        let cluster = alone();
+        let first = TestWrite { offset: 40, durability, ..TestWrite::of(1) };
+        let written = first.run(cluster.plane(1));
+        cluster.flush(1);
+        assert!(now(&written).is_ok());
+        let again = TestWrite { is_uncounted: true, offset: 40, durability, ..TestWrite::of(1) }.run(cluster.plane(1));
+        let fault = now(&again).unwrap_err();
+        assert_eq!((fault.reason, fault.message.as_str()), (Reason::Busy, "40 to 140"), "where the first run wrote");
+        let other = TestWrite { offset: 40, durability, ..TestWrite::of(2) }.run(cluster.plane(1));
+        cluster.flush(1);
+        assert!(now(&other).unwrap().stamp > now(&written).unwrap().stamp, "it runs under another number");
+    }
 }
 
 #[test]

@@ -106,8 +106,7 @@ impl History {
         Ok(Changes { subjects: changed.subjects, files, entries_read })
     }
 
-    /// What one transaction changed of names, inodes and attributes within `scope`; `cuts` are just before and after
-    /// it.
+    /// What one transaction changed of names, inodes and attributes within `scope`; `cuts` are just before and after.
     ///
     /// # Errors
     /// Those of the store.

@@ -32,8 +32,7 @@ pub struct Caching {
     core: Mutex<levels::CacheLeases, Core>,
     /// 0: no session caches anything. [`MANY`]: several do, or may. Otherwise the id of the only session that does.
     sole: AtomicU64,
-    /// The session that was the only one to cache anything when it last made a change that the core did not note; 0:
-    /// none.
+    /// The session that alone cached anything when it last made a change that the core did not note; 0: none.
     unnoted: AtomicU64,
     /// The inode whose bytes are being published: no session gets a lease on it until then. 0: none; [`MANY`]: several
     /// are.

@@ -145,8 +145,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Marks the records of `dead`: no plan names them any more, and their space is due. [`GcState::note`] publishes
-    /// it.
+    /// Marks the records of `dead`: no plan names them, and their space is due. [`GcState::note`] publishes it.
     ///
     /// # Errors
     /// Of the device, where the index of the inode has to be fetched.

@@ -102,8 +102,7 @@ impl Writers {
             check!(self.check_times_here(id, inode));
         }
         let turns = self.planes.data.membership_count();
-        // Asked before other writes have to wait for this one. Writes on other servers from now on are concurrent with
-        // this one.
+        // Asked before other writes wait for this one. Writes on other servers from now on are concurrent with it.
         let remote = match (ask.append, at_end) {
             (true, Some(chain)) => match self.remote_end(id, chain) {
                 // A retry gets the stored result, wherever the file ends by now.
@@ -179,6 +178,10 @@ impl Writers {
             };
             Ok(WritePlace { spread, user_time, inherited, times_after, above })
         };
+        // A record that its chain kept, and whose grant was lost, is no answer. The client writes under another number.
+        let recalled = |WriteResult { offset, end, stamp }| {
+            check_granted(id, header.session, self.planes.meta.lost_grant(id, header.session, (offset, end), stamp)?)
+        };
         self.planes.data.write(
             WriteAsk {
                 session: header.session,
@@ -191,6 +194,7 @@ impl Writers {
                 known_offset: (!ask.append).then_some(ask.offset),
                 at_end,
                 place: &place,
+                recalled: &recalled,
                 content: Content::Bytes(payload, payload.expected(header.payload_crc)),
                 uid: capability.opener.unwrap_or(principal.caller.uid),
                 durability: when_of(ask),
@@ -201,13 +205,10 @@ impl Writers {
     }
 
     /// What a write to a range of a file has to know of it, from `contexts` if nothing has changed since it was looked
-    /// up; and the chains of the range, for [`Files::check_caught_up`].
-    ///
-    /// This server, one of several, then knows the file and the session's right to write there, if the leader granted
-    /// it: both may be only moments old. An append needs the right to the chunk in which the file is believed to end,
-    /// and the record may reach over the end of that chunk. This server also knows what was decided while another
-    /// server was head: a right that it knows may have been revoked, and the length may have been settled without the
-    /// bytes of this write.
+    /// up; and the chains of the range, for [`Files::check_caught_up`]. One of several servers then knows the file and
+    /// the session's right to write there, though both may be moments old. An append needs the right to the chunk in
+    /// which the file is believed to end, over whose end the record may reach. The server also knows what was decided
+    /// while another was head: a right may have been revoked, and the length settled without the bytes of this write.
     pub(crate) fn context(
         &self,
         id: InodeId,

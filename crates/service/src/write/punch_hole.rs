@@ -133,6 +133,7 @@ impl Writers {
                 known_offset: Some(ask.offset),
                 at_end: None,
                 place: &place,
+                recalled: &|_| Ok(()),
                 content: Content::Hole,
                 uid,
                 durability: when,

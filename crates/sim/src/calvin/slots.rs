@@ -127,7 +127,7 @@ impl SlotFiles {
                 }
             }
             Action::Set(_, _, value) if here(ino) => {
-                let file = self.files.newest(ino).expect("a name leads to it");
+                let file = self.file(ino);
                 self.files.set(ino, at, Some((file.0, value, at)));
             }
             Action::Link(_, to, _) => {
@@ -135,7 +135,7 @@ impl SlotFiles {
                     self.set_name(at, to, Some(ino));
                 }
                 if here(ino) {
-                    let file = self.files.newest(ino).expect("a name leads to it");
+                    let file = self.file(ino);
                     self.files.set(ino, at, Some((file.0 + 1, file.1, at)));
                 }
             }
@@ -176,7 +176,7 @@ impl SlotFiles {
             self.set_name(at, to, Some(ino));
         }
         if here(ino) {
-            let file = self.files.newest(ino).expect("a name leads to it");
+            let file = self.file(ino);
             self.files.set(ino, at, Some((file.0, file.1, at)));
         }
         if let Some(replaced) = replaced.filter(|replaced| here(*replaced)) {
@@ -184,10 +184,15 @@ impl SlotFiles {
         }
     }
 
+    /// A file that a name leads to. A broken server may not have it; its state shows that.
+    fn file(&self, ino: Ino) -> FileState {
+        self.files.newest(ino).unwrap_or_default()
+    }
+
     /// A file loses a name.
     fn lose_name(&mut self, at: Position, ino: Ino) {
-        let file = self.files.newest(ino).expect("it had a name");
-        self.files.set(ino, at, (file.0 > 1).then_some((file.0 - 1, file.1, at)));
+        let file = self.file(ino);
+        self.files.set(ino, at, (file.0 > 1).then(|| (file.0 - 1, file.1, at)));
     }
 
     fn set_name(&mut self, at: Position, place: DirectoryName, ino: Option<Ino>) {

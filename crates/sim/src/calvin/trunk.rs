@@ -91,6 +91,11 @@ impl KeyOf {
     }
 }
 
+/// A directory that a broken server does not have: its state shows that.
+const UNKNOWN: (Ino, bool) = (Ino::ROOT, true);
+/// Directories above each other. More are a loop, which only a broken server makes.
+const DEPTH_MAX: usize = 1000;
+
 const X: KeyAccess = KeyAccess::Exclusive;
 const S: KeyAccess = KeyAccess::Shared;
 
@@ -262,7 +267,7 @@ impl Trunk {
                     return Ok(no_directory(place, Answer::NotDirectory));
                 };
                 phase.check_free(KeyOf::Directory(ino), X)?;
-                let (parent, _) = self.directories.newest(ino).expect("it has a name");
+                let (parent, _) = self.directories.newest(ino).unwrap_or(UNKNOWN);
                 self.directories.set(ino, at, Some((parent, *open)));
                 return answer(Answer::Ok(ino));
             }
@@ -417,7 +422,7 @@ impl Trunk {
                 }
                 self.names.set(from, at, None);
                 self.names.set(to, at, Some(moved));
-                let (_, open) = self.directories.newest(moved).expect("it has a name");
+                let (_, open) = self.directories.newest(moved).unwrap_or(UNKNOWN);
                 self.directories.set(moved, at, Some((to.0, open)));
             }
             _ => unreachable!("{action:?} changes no directory"),
@@ -474,13 +479,8 @@ impl TrunkReads<'_> {
     }
 
     fn place(&self, target: &ChangePath) -> Result<DirectoryName, Stop> {
-        let mut above = target.base;
-        loop {
-            let parent = self.check_open(above)?;
-            if above == Ino::ROOT {
-                break;
-            }
-            above = parent;
+        for above in self.above(target.base)? {
+            self.check_open(above)?;
         }
         let mut directory = target.base;
         for name in &target.way {
@@ -494,6 +494,9 @@ impl TrunkReads<'_> {
     fn above(&self, mut directory: Ino) -> Result<Vec<Ino>, Stop> {
         let mut found = vec![directory];
         while directory != Ino::ROOT {
+            if found.len() > DEPTH_MAX {
+                return Err(Stop::Answer(Answer::Loop));
+            }
             directory = self.directory(directory)?.0;
             found.push(directory);
         }

@@ -191,7 +191,7 @@ impl CalvinWorld {
         }
         let sessions: Vec<_> = self.clients.keys().copied().collect();
         let session = *self.rng.choose(&sessions);
-        if self.clients[&session].open.len() >= 3 {
+        if self.clients[&session].open.len() >= 6 {
             return;
         }
         self.asks_left -= 1;
@@ -347,15 +347,15 @@ impl CalvinWorld {
         self.counts.transactions += 1;
         let RequestName { session, seq: Seq(seq), attempt } = envelope.request;
         self.requests.insert(at, envelope.request);
-        // A repetition does not run, and a request too far ahead neither.
         let acked = self.acked.entry(session).or_insert(1);
         *acked = (*acked).max(envelope.acked.0);
         let last = self.attempts.get(&(session, seq)).copied();
+        let open = self.attempts.range((session, *acked)..=(session, u64::MAX)).count();
         let fate = match last {
             _ if seq < *acked => Fate::Refused,
             Some((number, first)) if attempt <= number => Fate::Again(first),
             last if attempt != last.map_or(0, |(number, _)| number) + 1 => Fate::Refused,
-            _ if seq - *acked >= 4 => Fate::Refused,
+            None if seq > *acked && open >= 4 => Fate::Refused,
             _ => {
                 self.attempts.insert((session, seq), (attempt, at));
                 Fate::Runs(self.oracle.execute(at, body))

@@ -355,8 +355,9 @@ impl Worker {
         let write = Write { capability: capability.to_vec(), offset, append: false, durability: sync.into(), uid: 0 };
         let request = Request::Write(write);
         let route = Route::Write(ChunkId { inode: InodeId(inode), index: chunk });
-        let seq = self.client.number();
         loop {
+            // A refused write has not happened: the next attempt is another request.
+            let seq = self.client.number();
             match self.client.call(route, &request, payload, seq) {
                 Ok((Reply::Write(reply), ..)) => return Ok((reply.stamp, reply.offset)),
                 Ok(_) => return Err(Reason::BadFrame.into()),

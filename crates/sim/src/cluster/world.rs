@@ -83,6 +83,8 @@ enum ClusterEvent {
     Join,
     /// A node is lost for ever, with its disk.
     Lose(usize),
+    /// Another machine takes the place of one that is lost.
+    Replace,
     /// A bit of a node's disk rots.
     Rot(usize),
     Audit,
@@ -118,6 +120,8 @@ struct ClusterWorld {
     /// Machines that were started or are about to: the founders, those that join, and those that take the place of a
     /// lost one.
     machines: usize,
+    /// Lost machines of which none has asked yet to take the place.
+    unreplaced: usize,
     /// The newest epoch of each chain that a crashed node knew.
     epochs: BTreeMap<u32, u64>,
     /// In which life, and up to which entry, a node was compared last.
@@ -224,6 +228,7 @@ impl ClusterWorld {
             has_woken: false,
             digests: BTreeMap::new(),
             machines: founders as usize,
+            unreplaced: 0,
             epochs: BTreeMap::new(),
             audited: BTreeMap::new(),
             counts: ClusterCounts::default(),

@@ -97,7 +97,7 @@ fn a_piece_that_is_damaged_or_cannot_be_read_ends_the_server_and_the_next_start_
             // A transaction, half executed. The next start executes it, and refuses it.
             2 => {
                 let remove = Op::Remove(Remove { target: target("/many/none"), directory: false });
-                lost(|| run(&churn.metadata, churn.session, Seq(1 << 20), remove))
+                lost(|| run(&churn.metadata, churn.session, Seq(churn.seq + 1), remove))
             }
             _ => lost(|| churn.metadata.state.read().present().name_pieces(&mut |_| true)),
         };

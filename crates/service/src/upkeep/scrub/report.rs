@@ -105,8 +105,7 @@ impl Upkeep {
             }
         };
         if found.bytes > 0 && !shows(now)? {
-            // A byte that a file's own records hide stays hidden: a binary search finds the first instant that hides
-            // it.
+            // A byte that a file's own records hide stays hidden: a binary search finds the first such instant.
             let (mut shown, mut hidden) = (found.stamp, now.0);
             while hidden - shown > 1 {
                 let middle = shown + (hidden - shown) / 2;

@@ -147,7 +147,10 @@ impl ClusterWorld {
         self.until(CALM_US_MAX, "every request is answered", ClusterWorld::is_idle)?;
         // A machine with a rotten disk is removed when other machines have its data: that is the last fault, and not
         // part of the calm.
-        let is_over = |world: &ClusterWorld| world.nodes.iter().all(|node| !node.is_rotten || node.is_gone);
+        let is_over = |world: &ClusterWorld| {
+            let is_replaced = world.unreplaced == 0 && world.nodes.len() == world.machines;
+            is_replaced && world.nodes.iter().all(|node| !node.is_rotten || node.is_gone)
+        };
         self.until(CALM_US_MAX, "every chain is whole", |world| is_over(world) && world.is_whole())?;
         self.until(CALM_US_MAX, "the leader says so", ClusterWorld::leader_reports_whole)?;
         self.judge_health()

@@ -36,7 +36,8 @@ impl ClusterWorld {
             | ClusterEvent::Ended { .. }
             | ClusterEvent::Alarm { .. }
             | ClusterEvent::Heal(_) => None,
-            ClusterEvent::Join | ClusterEvent::Lose(_) | ClusterEvent::Rot(_) | ClusterEvent::Audit => None,
+            ClusterEvent::Join | ClusterEvent::Lose(_) | ClusterEvent::Replace => None,
+            ClusterEvent::Rot(_) | ClusterEvent::Audit => None,
         };
         let Some(node) = node else {
             self.all_clocks();
@@ -85,6 +86,7 @@ impl ClusterWorld {
             ClusterEvent::Heal(healing) => self.heal(healing),
             ClusterEvent::Join => self.ask_to_join(),
             ClusterEvent::Lose(node) => return self.lose(node),
+            ClusterEvent::Replace => self.replace(),
             ClusterEvent::Rot(node) => return self.rot(node),
             ClusterEvent::Audit => {
                 self.audit()?;

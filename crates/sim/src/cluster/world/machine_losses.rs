@@ -13,7 +13,9 @@ use crate::violation::{Rule, Verdict, broken};
 
 impl ClusterWorld {
     /// Loses a machine with all its data, once other machines have all of it: until then the event is repeated. A
-    /// machine with a damaged disk is given up earlier.
+    /// machine with a damaged disk is given up earlier. If it does not start, nothing else is waited for: a server that
+    /// joins waits for a leader, and an election after a loss of power waits for the machine or its declaration (ADR
+    /// 75).
     pub(super) fn lose(&mut self, node: usize) -> Verdict {
         let SimNode { id, is_gone, is_rotten, .. } = self.nodes[node];
         if is_gone || self.calm && !is_rotten {
@@ -23,7 +25,7 @@ impl ClusterWorld {
         let (only, is_down) = (self.only_at(node), self.nodes[node].engine.is_none());
         let may_go = if is_rotten { is_down || only.is_empty() } else { self.is_whole() };
         // One after the other.
-        if !may_go || self.nodes.len() < self.machines {
+        if !may_go || self.nodes.len() < self.machines && !is_down {
             self.after(100_000, ClusterEvent::Lose(node));
             return Ok(());
         }
@@ -46,12 +48,22 @@ impl ClusterWorld {
         }
         (self.nodes[node].is_gone, self.nodes[node].failed) = (true, false);
         self.nodes[node].refuses = false;
-        let (next, index) = (newcomer(self.machines), self.clients.len());
-        self.machines += 1;
         // Two operators: a server may join before the lost one is declared dead, but not if no leader comes before.
-        self.add_client(index, self.swarm.mix, move |worker| worker.bury(id));
-        self.add_client(index + 1, self.swarm.mix, move |worker| worker.replace(next));
+        self.add_client(self.clients.len(), self.swarm.mix, move |worker| worker.bury(id));
+        self.unreplaced += 1;
+        self.replace();
         Ok(())
+    }
+
+    /// Another machine asks to take the place of one that is lost, when those before it have been taken in.
+    pub(super) fn replace(&mut self) {
+        if self.nodes.len() < self.machines {
+            return self.after(100_000, ClusterEvent::Replace);
+        }
+        let next = newcomer(self.machines);
+        self.machines += 1;
+        self.unreplaced -= 1;
+        self.add_client(self.clients.len(), self.swarm.mix, move |worker| worker.replace(next));
     }
 
     /// Another server joins, when those before it have been taken in.
