@@ -139,7 +139,7 @@ impl Metadata {
                 let from = SalvageFrom { member: from, stamp: state.versions.newest_change(), durable, whose };
                 let Salvaged { member, effects, record, lost_after: after, files } =
                     RaftMember::salvage(settings, &from, &mut journal)?;
-                let journal = SegmentFiles::new(host.disk.clone());
+                let mut aside = std::mem::replace(&mut journal, SegmentFiles::new(host.disk.clone()));
                 if whose == Salvage::OneOfSeveral {
                     lost_after = Some(member.newest());
                     notes.push(TAKES_NO_PART.to_owned());
@@ -156,7 +156,7 @@ impl Metadata {
                     }
                     note_lost(&host, lost_after)?;
                     raft.flush(&state, None)?;
-                    set_aside(&host, &files)?;
+                    aside.set_aside(&files)?;
                     notes.push(match lost_after {
                         Some(after) => format!("changes of names after {} may be missing", format_instant(after)),
                         None => "no change of names is missing: the store of names has what the damaged records had"
@@ -184,6 +184,24 @@ impl Metadata {
             host.keeper.update(|identity| identity.standing = MetalogRole::Member as i32)?;
         }
         Ok((Metadata { state, raft, host, unflushed, idle, lost_after }, notes))
+    }
+
+    /// Refuses, if the journal of this member of several is damaged: it may have voted by what it lost, so it takes no
+    /// part, and it can be looked at only.
+    ///
+    /// # Errors
+    /// `Corrupt`, with what to do.
+    pub fn check_takes_part(&self) -> Result<(), Fault> {
+        match self.raft.status().failed {
+            None => Ok(()),
+            Some(_) => {
+                let words = format!(
+                    "the metalog of this server is damaged, and it may have voted by what it lost, so that it takes no \
+                     part, with serve_damaged = true, too. 'frieze export DIR' reads what is left. {ONE_OF_SEVERAL}"
+                );
+                Err(Fault::new(Reason::Corrupt, words))
+            }
+        }
     }
 
     /// Begins to order, if this server is alone. A member of several begins with [`Metadata::tick`].
@@ -251,26 +269,12 @@ fn remove_others(host: &MetadataHost, files: &[SegmentId]) -> Result<(), Fault> 
     Ok(host.disk.sync_dir()?)
 }
 
-/// The damaged files of a journal that began anew get other names, durably: they are for an inspection by hand.
-fn set_aside(host: &MetadataHost, files: &[SegmentId]) -> Result<(), Fault> {
-    for segment in files {
-        let name = segment_file_name(*segment);
-        host.disk.rename(&name, &format!("lost-{name}"))?;
-    }
-    Ok(host.disk.sync_dir()?)
-}
-
 /// Decides about a damaged journal: refuse, or report and continue.
 fn damaged(reach: &RecoverUpto, standing: MetalogRole, loss: &str) -> Result<String, Fault> {
     damaged_log(reach.serve_damaged, &METALOG, loss).map_err(|fault| match standing {
         MetalogRole::Alone => fault,
         MetalogRole::Joining | MetalogRole::Member => {
-            let words = format!(
-                "{}. This server is one of several: while a majority of the others runs, set the directory aside and \
-                 let the server join anew with an empty one. If they are lost for good, 'frieze cluster recover --dir \
-                 DIR' goes on from another server whose directory is whole",
-                fault.message
-            );
+            let words = format!("{}. {ONE_OF_SEVERAL}", fault.message);
             Fault::new(fault.reason, words)
         }
     })
@@ -279,6 +283,9 @@ fn damaged(reach: &RecoverUpto, standing: MetalogRole, loss: &str) -> Result<Str
 /// What a start says of a damaged metalog.
 const METALOG: DamagedLog = DamagedLog { log: "metalog", left: "changes of names at its end are missing" };
 const TAKES_NO_PART: &str = "this member of the metalog takes no part in it: replace the server";
+const ONE_OF_SEVERAL: &str = "This server is one of several: while a majority of the others runs, set the directory \
+    aside and let the server join anew with an empty one. If they are lost for good, 'frieze cluster recover --dir \
+    DIR' goes on from another server whose directory is whole";
 
 /// True if a directory without a journal never had one that counts.
 fn is_new(standing: MetalogRole, stored: LogIndex, durable: (LogIndex, LogIndex)) -> bool {

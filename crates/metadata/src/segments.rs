@@ -111,6 +111,19 @@ impl SegmentFiles {
         Ok(self.disk.sync_dir()?)
     }
 
+    /// Gives the files of a damaged journal other names, durably: they are for an inspection by hand.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn set_aside(&mut self, damaged: &[SegmentId]) -> Result<(), Fault> {
+        for segment in damaged {
+            let name = segment_file_name(*segment);
+            self.files.remove(segment);
+            self.disk.rename(&name, &format!("lost-{name}"))?;
+        }
+        if damaged.is_empty() { Ok(()) } else { Ok(self.disk.sync_dir()?) }
+    }
+
     /// Makes every file durable, whatever was written to it and when: what was read may be in the page cache only.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use frieze_wire::txn::Batch;
 use prost::Message;
 
 use super::codec;
+use super::durable_mark::DurableMark;
 use super::segments::SegmentFiles;
 use crate::store::NameVersions;
 use frieze_storage::Identity;
@@ -73,13 +74,21 @@ impl SurvivorJournal {
         let segment_bytes = MemberSettings::default().segment_bytes.min(identity.segment_bytes / 4);
         let settings = MemberSettings { segment_bytes, ..MemberSettings::default() };
         let mut files = SegmentFiles::new(disk.clone());
-        let survivor = match Survivor::read(&settings, &store.from, &mut files) {
-            Err(error) if serve_damaged && error.is_loss() => {
-                let (member, stamp, durable) = (store.from.clone(), store.stamp, (LogIndex(0), LogIndex(0)));
-                let from = SalvageFrom { member, stamp, durable, whose: Salvage::OneOfSeveral };
-                Survivor::salvage(&settings, &from, &mut files)?
-            }
-            read => read?,
+        let durable = match serve_damaged {
+            true => (identity.durable().meta, DurableMark::open(&**disk)?.read()?),
+            false => (LogIndex(0), LogIndex(0)),
+        };
+        let read = Survivor::read(&settings, &store.from, &mut files);
+        let is_damaged = match &read {
+            Ok(survivor) => survivor.last() < durable.0 || survivor.last_record() < durable.1,
+            Err(error) => serve_damaged && error.is_loss(),
+        };
+        let survivor = if is_damaged {
+            let (member, stamp, whose) = (store.from.clone(), store.stamp, Salvage::OneOfSeveral);
+            let from = SalvageFrom { member, stamp, durable, whose };
+            Survivor::salvage(&settings, &from, &mut files)?
+        } else {
+            read?
         };
         Ok(SurvivorJournal { survivor, files })
     }
@@ -126,6 +135,7 @@ impl SurvivorJournal {
                 files.write(roll, segment, offset, &bytes)?;
             }
         }
-        files.take_unflushed().flush()
+        files.take_unflushed().flush()?;
+        files.set_aside(&alone.damaged_files)
     }
 }

@@ -15,7 +15,7 @@ use frieze_cluster::{ClusterRecovery, ClusterState, Decision, NodeDevice, NodeIn
 use frieze_disk::{Disk, FileDisk, FileDiskSettings, MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
 use frieze_metadata::{NameVersions, StoreCopy, SurvivorJournal, SurvivorStore, VersionStore, check_store};
-use frieze_storage::{Identity, MetalogRole};
+use frieze_storage::{Identity, MetalogRole, Ticket};
 use prost::Message;
 
 use crate::offline;
@@ -342,7 +342,11 @@ impl Left {
         });
         journal.go_on(to, &decision)?;
         // If a crash comes before this, the next start repairs it: the log holds the new identity.
-        let changed = Identity { clock_bound: identity.clock_bound.max(to.0), ..identity };
+        let mut changed = Identity { clock_bound: identity.clock_bound.max(to.0), ..identity };
+        if self.is_damaged {
+            // What was on stable storage is lost and said: the next start does not miss it.
+            changed.set_durable(Ticket::default());
+        }
         file.write(&changed.renamed(cluster).encode_to_vec())?;
         let full = self.chains.iter().filter(|chain| chain.copy == Copy::Full);
         let from = full.map(|chain| chain.whole).min().unwrap_or_default();

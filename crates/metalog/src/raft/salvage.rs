@@ -217,11 +217,9 @@ impl LeftEntries {
             self.run_start = found.number.0;
             self.is_doubtful = true;
         }
-        if is_behind_damage {
-            if !is_only_voter {
-                self.is_stopped = true;
-                return Ok(false);
-            }
+        if is_behind_damage && !is_only_voter {
+            self.is_stopped = true;
+            return Ok(false);
         }
         let last = self.entries.last().map_or(self.applied, |entry| entry.index);
         let first = record.entries.first().map(|entry| entry.index);
