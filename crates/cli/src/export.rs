@@ -463,6 +463,11 @@ fn member_notes(member: &MemberArchive) -> Vec<String> {
         let lacking = member.lacking.len();
         notes.push(format!("{lacking} of {} chains have no full copy here: files on them are named", member.chains));
     }
+    notes.push(
+        "if a majority of the servers is lost for good, 'frieze cluster recover --dir DIR' goes on from one that is \
+         left"
+            .to_owned(),
+    );
     notes
 }
 

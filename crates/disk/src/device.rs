@@ -20,6 +20,14 @@ pub trait Disk: Send + Sync {
     /// `InputOutput` and other errors of the system.
     fn list(&self) -> Result<Vec<String>>;
 
+    /// Lists the names in the directory that are no files: other directories, links. A device without them has none.
+    ///
+    /// # Errors
+    /// As [`Disk::list`].
+    fn list_others(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
     /// Creates a file of `len` bytes that all read as zero, with its space reserved: later writes into it cannot fail
     /// for lack of space. If this fails, no file is left.
     ///

@@ -176,7 +176,11 @@ impl FileDisk {
 
 impl Disk for FileDisk {
     fn list(&self) -> Result<Vec<String>> {
-        names_in(&self.dir, &self.path.display().to_string())
+        names_in(&self.dir, &self.path.display().to_string(), NameKind::Files)
+    }
+
+    fn list_others(&self) -> Result<Vec<String>> {
+        names_in(&self.dir, &self.path.display().to_string(), NameKind::Others)
     }
 
     fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>> {
@@ -384,8 +388,17 @@ fn allocated(stat: &rustix::fs::Stat) -> u64 {
     stat.st_blocks as u64 * 512
 }
 
+/// Which names of a directory are listed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameKind {
+    /// Files.
+    Files,
+    /// All that are none.
+    Others,
+}
+
 /// The names in a directory that can belong to a device, sorted.
-pub(crate) fn names_in(dir: &OwnedFd, here: &str) -> Result<Vec<String>> {
+pub(crate) fn names_in(dir: &OwnedFd, here: &str, kind: NameKind) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir).map_err(io(DiskOp::List, here))? {
         let entry = entry.map_err(io(DiskOp::List, here))?;
@@ -402,7 +415,7 @@ pub(crate) fn names_in(dir: &OwnedFd, here: &str) -> Result<Vec<String>> {
             }
             _ => false,
         };
-        if is_file {
+        if is_file == (kind == NameKind::Files) {
             names.push(name.to_owned());
         }
     }

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::device::{PAGE_BYTES, check_name};
 use crate::directory_lock::DirectoryLock;
-use crate::file_disk::names_in;
+use crate::file_disk::{NameKind, names_in};
 use crate::syscalls::{io, open_directory, read_all, read_direct, retry};
 use crate::{Disk, DiskFile, DiskOp, Error, Result, Space};
 
@@ -56,7 +56,7 @@ impl ViewDisk {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let lock = DirectoryLock::acquire_existing(&dir, path)?;
         let mut names = BTreeMap::new();
-        for name in names_in(&dir, &shown)? {
+        for name in names_in(&dir, &shown, NameKind::Files)? {
             let fd = retry(|| rustix::fs::openat(&dir, name.as_str(), flags, Mode::empty()));
             let fd = fd.map_err(io(DiskOp::Open, &name))?;
             let len = retry(|| rustix::fs::fstat(&fd)).map_err(io(DiskOp::Len, &name))?.st_size as u64;
@@ -111,6 +111,10 @@ impl ViewFile {
 impl Disk for ViewDisk {
     fn list(&self) -> Result<Vec<String>> {
         Ok(self.names().keys().cloned().collect())
+    }
+
+    fn list_others(&self) -> Result<Vec<String>> {
+        names_in(&self.dir, &self.path.display().to_string(), NameKind::Others)
     }
 
     fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>> {

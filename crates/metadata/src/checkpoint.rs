@@ -128,7 +128,7 @@ impl Checkpoints {
     /// sentence, and it is removed. Names beyond `names_bytes_max` bytes of memory stay in the file.
     ///
     /// # Errors
-    /// The disk's, and the store's: not those of reading a checkpoint.
+    /// The disk's, and the store's: not those of reading a checkpoint, nor of removing an unfinished one.
     ///
     /// # Cost
     /// 100 ns of each file on one thread and as much on another; some microseconds for each key that changed since.
@@ -138,7 +138,25 @@ impl Checkpoints {
         names_bytes_max: u64,
         notes: &mut Vec<String>,
     ) -> Result<(Checkpoints, Option<LoadedPresent>), Fault> {
-        writer::remove_unfinished(&*disk)?;
+        let others = disk.list_others()?;
+        // A view of a directory removes files only.
+        let is_left = others.iter().any(|name| name == UNFINISHED);
+        let cause = match writer::remove_unfinished(&*disk) {
+            Err(fault) => Some(fault.message),
+            Ok(()) => is_left.then(|| "it is no file".to_owned()),
+        };
+        if let Some(cause) = cause {
+            notes.push(format!(
+                "{UNFINISHED} in the data directory cannot be removed, and no checkpoint of the names can be written \
+                 until it is: remove it ({cause})"
+            ));
+        }
+        for name in others.iter().filter(|name| index_of(name).is_some()) {
+            notes.push(format!(
+                "{name} in the data directory is not used: it has the name of a checkpoint of the names and is no \
+                 file. Remove it; a start reads the checkpoint before, or the store of names"
+            ));
+        }
         let (applied, state) = (versions.applied()?, state_digest(versions.name()?.as_deref()));
         let (mut files, mut loaded, mut has_removed) = (Vec::new(), None, false);
         for index in indices(&*disk)?.into_iter().rev() {
@@ -443,10 +461,13 @@ fn replace(
 /// The checkpoints on a disk, oldest first.
 fn indices(disk: &dyn Disk) -> Result<Vec<LogIndex>, Fault> {
     let names = disk.list()?;
-    let index = |name: &String| u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok().map(LogIndex);
-    let mut found: Vec<LogIndex> = names.iter().filter_map(index).collect();
+    let mut found: Vec<LogIndex> = names.iter().filter_map(|name| index_of(name)).collect();
     found.sort_unstable();
     Ok(found)
+}
+
+fn index_of(name: &str) -> Option<LogIndex> {
+    u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok().map(LogIndex)
 }
 
 fn file_name(index: LogIndex) -> String {

@@ -47,7 +47,8 @@ pub use raft_driver::MetalogStatus;
 pub use reader::WantsXattr;
 pub use segments::{SegmentFiles, Unflushed};
 pub use store::{
-    LoadVersion, LsmStore, MemoryStore, NameVersions, StoreBatch, StoreItem, StoreView, VersionStore, VisitItem,
+    LoadVersion, LsmStore, MemoryStore, NameVersions, STORE_DIRECTORY, StoreBatch, StoreCopy, StoreItem, StoreView,
+    VersionStore, VisitItem, check_store,
 };
 pub use survivor::{SurvivorJournal, SurvivorStore};
 pub use writers::holds_grant;

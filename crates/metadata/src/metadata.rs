@@ -30,6 +30,7 @@ pub struct Metadata {
     /// Wakes the thread that flushes the journal.
     pub(super) unflushed: Arc<Wake>,
     pub(super) idle: Idle,
+    pub(super) lost_after: Option<Hlc>,
 }
 
 /// A message of another member.
@@ -118,6 +119,12 @@ impl Metadata {
     /// Where this member is; `None` if the server is alone.
     pub fn status(&self) -> Option<MetalogStatus> {
         self.shared().map(RaftDriver::status)
+    }
+
+    /// The start served a damaged log: changes of names stamped above it may be missing. The gap of a lone server is in
+    /// its identity by now.
+    pub fn lost_after(&self) -> Option<Hlc> {
+        self.lost_after
     }
 
     /// Stamp of the last transaction in the log.
@@ -462,6 +469,12 @@ impl Metadata {
     /// `Future` if `at` has not come yet. With others `NotYetClosed` if no majority answers in time.
     pub fn close(&self, at: Hlc) -> Result<bool, Fault> {
         self.raft.close(&self.state, at)
+    }
+
+    /// As [`Metadata::close`], on a server that is alone. False, and nothing is promised, if it is not alone, or if
+    /// `at` cannot be closed now.
+    pub fn close_alone(&self, at: Hlc) -> bool {
+        matches!(self.raft.close_alone(at), Some(Ok(())))
     }
 
     /// As [`Metadata::close`], without waiting: with others the promise comes with the log before long. True if what of

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
-use frieze_metalog::{JournalSegment, Mend, SegmentSource};
+use frieze_metalog::{JournalSegment, Mend, SEGMENT_FILE_PREFIX, SegmentSource, segment_file_name};
 
 use frieze_storage::write_surely;
 
-/// The segments of one log, named `<prefix><16 hex digits>`.
+/// The segments of the journal of a member.
 pub struct SegmentFiles {
     disk: Arc<dyn Disk>,
-    prefix: &'static str,
     files: BTreeMap<SegmentId, Arc<dyn DiskFile>>,
     dirty: BTreeSet<SegmentId>,
     directory_dirty: bool,
@@ -25,13 +24,9 @@ pub struct Unflushed {
 }
 
 impl SegmentFiles {
-    /// The segments on `disk` whose names begin with `prefix`; none is known before they are listed.
-    pub fn new(disk: Arc<dyn Disk>, prefix: &'static str) -> SegmentFiles {
-        SegmentFiles { disk, prefix, files: BTreeMap::new(), dirty: BTreeSet::new(), directory_dirty: false }
-    }
-
-    fn name(&self, segment: SegmentId) -> String {
-        format!("{}{:016x}", self.prefix, segment.0)
+    /// The segments on `disk`; none is known before they are listed.
+    pub fn new(disk: Arc<dyn Disk>) -> SegmentFiles {
+        SegmentFiles { disk, files: BTreeMap::new(), dirty: BTreeSet::new(), directory_dirty: false }
     }
 
     /// Writes at `offset` of `segment`, after making it if it is new.
@@ -46,10 +41,10 @@ impl SegmentFiles {
         bytes: &[u8],
     ) -> Result<(), Fault> {
         if let Some(roll) = roll {
-            let name = self.name(roll.segment);
+            let name = segment_file_name(roll.segment);
             let file = match roll.recycle {
                 Some(old) => {
-                    self.disk.rename(&self.name(old), &name)?;
+                    self.disk.rename(&segment_file_name(old), &name)?;
                     self.dirty.remove(&old);
                     self.files.remove(&old).map_or_else(|| self.disk.open(&name), Ok)?
                 }
@@ -76,7 +71,7 @@ impl SegmentFiles {
         self.files.remove(&segment);
         self.dirty.remove(&segment);
         self.directory_dirty = true;
-        match self.disk.remove(&self.name(segment)).map_err(Fault::from) {
+        match self.disk.remove(&segment_file_name(segment)).map_err(Fault::from) {
             // A file that was never made need not go.
             Err(fault) if fault.reason == Reason::NotFound => Ok(()),
             other => other,
@@ -109,11 +104,24 @@ impl SegmentFiles {
                 }
                 Mend::Remove { segment } => {
                     self.files.remove(segment);
-                    self.disk.remove(&self.name(*segment))?;
+                    self.disk.remove(&segment_file_name(*segment))?;
                 }
             }
         }
         Ok(self.disk.sync_dir()?)
+    }
+
+    /// Gives the files of a damaged journal other names, durably: they are for an inspection by hand.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn set_aside(&mut self, damaged: &[SegmentId]) -> Result<(), Fault> {
+        for segment in damaged {
+            let name = segment_file_name(*segment);
+            self.files.remove(segment);
+            self.disk.rename(&name, &format!("lost-{name}"))?;
+        }
+        if damaged.is_empty() { Ok(()) } else { Ok(self.disk.sync_dir()?) }
     }
 
     /// Makes every file durable, whatever was written to it and when: what was read may be in the page cache only.
@@ -137,7 +145,7 @@ impl SegmentFiles {
     /// The disk's.
     pub fn remove_all(&mut self) -> Result<(), Fault> {
         for name in self.disk.list()? {
-            if segment_of(self.prefix, &name).is_some() {
+            if segment_of(&name).is_some() {
                 self.disk.remove(&name)?;
             }
         }
@@ -164,7 +172,7 @@ impl SegmentSource for SegmentFiles {
     fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault> {
         let mut found = Vec::new();
         for name in self.disk.list()? {
-            let Some(segment) = segment_of(self.prefix, &name) else { continue };
+            let Some(segment) = segment_of(&name) else { continue };
             let file = self.disk.open(&name)?;
             found.push((segment, file.len()?));
             self.files.insert(segment, file);
@@ -194,6 +202,6 @@ impl Unflushed {
     }
 }
 
-fn segment_of(prefix: &str, name: &str) -> Option<SegmentId> {
-    name.strip_prefix(prefix).and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(SegmentId)
+fn segment_of(name: &str) -> Option<SegmentId> {
+    name.strip_prefix(SEGMENT_FILE_PREFIX).and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(SegmentId)
 }

@@ -18,6 +18,7 @@
 //! interval are read without walking the tree.
 
 mod batch;
+mod copy;
 mod entry_pages;
 mod keys;
 mod load;
@@ -30,6 +31,7 @@ mod version_history;
 mod version_store;
 
 pub use batch::StoreBatch;
+pub use copy::{STORE_DIRECTORY, StoreCopy, check_store};
 pub(crate) use load::LoadPart;
 pub use lsm::LsmStore;
 pub use memory::MemoryStore;

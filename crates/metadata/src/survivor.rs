@@ -5,13 +5,13 @@ use std::sync::Arc;
 use frieze_base::{Fault, LogIndex, NodeId, Reason};
 use frieze_disk::Disk;
 use frieze_hlc::Hlc;
-use frieze_metalog::{MemberFrom, MemberSettings, Members, Survivor};
+use frieze_metalog::{MemberFrom, MemberSettings, Members, Salvage, SalvageFrom, Survivor};
 use frieze_wire::peer::metalog::MetalogState;
 use frieze_wire::txn::Batch;
 use prost::Message;
 
-use super::bootstrap::SEGMENT_PREFIX;
 use super::codec;
+use super::durable_mark::DurableMark;
 use super::segments::SegmentFiles;
 use crate::store::NameVersions;
 use frieze_storage::Identity;
@@ -24,7 +24,11 @@ pub struct SurvivorJournal {
 
 /// Where the store of a member is: what its journal is read after.
 #[derive(Clone, Debug)]
-pub struct SurvivorStore(MemberFrom);
+pub struct SurvivorStore {
+    from: MemberFrom,
+    /// Newest stamp in the store.
+    stamp: Hlc,
+}
 
 impl SurvivorStore {
     /// Reads it from the store of node `id`.
@@ -42,7 +46,7 @@ impl SurvivorStore {
             None => None,
         };
         // Nothing is drawn: no election is held while it is read.
-        Ok(SurvivorStore(MemberFrom {
+        let from = MemberFrom {
             id,
             seed: 0,
             incarnation: 0,
@@ -51,20 +55,41 @@ impl SurvivorStore {
             applied: versions.applied()?,
             installed,
             data_end: None,
-        }))
+        };
+        Ok(SurvivorStore { from, stamp: versions.newest_change() })
     }
 }
 
 impl SurvivorJournal {
-    /// Reads it from the disk of a member.
+    /// Reads it from the disk of a member. `serve_damaged`: read what is left of it, if it is damaged.
     ///
     /// # Errors
     /// `Corrupt` if something that was on stable storage is lost, or the journal never began; the disk's.
-    pub fn read(disk: &Arc<dyn Disk>, identity: &Identity, store: &SurvivorStore) -> Result<SurvivorJournal, Fault> {
+    pub fn read(
+        disk: &Arc<dyn Disk>,
+        identity: &Identity,
+        store: &SurvivorStore,
+        serve_damaged: bool,
+    ) -> Result<SurvivorJournal, Fault> {
         let segment_bytes = MemberSettings::default().segment_bytes.min(identity.segment_bytes / 4);
         let settings = MemberSettings { segment_bytes, ..MemberSettings::default() };
-        let mut files = SegmentFiles::new(disk.clone(), SEGMENT_PREFIX);
-        let survivor = Survivor::read(&settings, &store.0, &mut files)?;
+        let mut files = SegmentFiles::new(disk.clone());
+        let durable = match serve_damaged {
+            true => (identity.durable().meta, DurableMark::open(&**disk)?.read()?),
+            false => (LogIndex(0), LogIndex(0)),
+        };
+        let read = Survivor::read(&settings, &store.from, &mut files);
+        let is_damaged = match &read {
+            Ok(survivor) => survivor.last() < durable.0 || survivor.last_record() < durable.1,
+            Err(error) => serve_damaged && error.is_loss(),
+        };
+        let survivor = if is_damaged {
+            let (member, stamp, whose) = (store.from.clone(), store.stamp, Salvage::OneOfSeveral);
+            let from = SalvageFrom { member, stamp, durable, whose };
+            Survivor::salvage(&settings, &from, &mut files)?
+        } else {
+            read?
+        };
         Ok(SurvivorJournal { survivor, files })
     }
 
@@ -110,6 +135,7 @@ impl SurvivorJournal {
                 files.write(roll, segment, offset, &bytes)?;
             }
         }
-        files.take_unflushed().flush()
+        files.take_unflushed().flush()?;
+        files.set_aside(&alone.damaged_files)
     }
 }

@@ -3,7 +3,9 @@
 use frieze_base::{ErrorKind, Fault, LogIndex, NodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
 
+use crate::format::{SEGMENT_HEADER_BYTES, segment_file_name};
 use crate::message::DataEnd;
+use crate::raft::OTHER_BUILD;
 
 /// A refused input, or a directory that holds no usable log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,8 +51,9 @@ pub enum Error {
     },
     /// A segment has another format version: another build wrote it.
     #[error(
-        "metalog segment {segment} has format version {found}, this build of frieze reads {expected} only: read it \
-         with the build that wrote it"
+        "{} of the metalog has format version {found}, this build of frieze reads {expected} only: read it with the \
+         build that wrote it",
+        segment_file_name(*segment)
     )]
     WrongVersion {
         /// The segment.
@@ -78,8 +81,8 @@ pub enum Error {
     },
     /// What was on stable storage cannot be read.
     #[error(
-        "metalog segment {segment} is damaged at byte {offset}: record {record} was on stable storage and fails its \
-         checksum"
+        "{} is damaged at byte {offset}: record {record} of the metalog was on stable storage and fails its checksum",
+        segment_file_name(*segment)
     )]
     Damaged {
         /// The segment.
@@ -89,8 +92,45 @@ pub enum Error {
         /// The record expected there.
         record: LogIndex,
     },
+    /// A segment has records, and its header cannot be read.
+    #[error(
+        "{} is damaged: its header, bytes 0 to {}, fails its checksum, and records of the metalog follow it",
+        segment_file_name(*segment), SEGMENT_HEADER_BYTES - 1
+    )]
+    HeaderDamaged {
+        /// The segment.
+        segment: SegmentId,
+    },
+    /// Records are needed that lay in a segment before this one.
+    #[error(
+        "the metalog begins with {} at record {record}, and records before it are needed: the file before it is \
+         missing",
+        segment_file_name(*segment)
+    )]
+    FileBeforeMissing {
+        /// The first segment that is there.
+        segment: SegmentId,
+        /// Its first record.
+        record: LogIndex,
+    },
+    /// Records lay in a segment between two others.
+    #[error(
+        "a file of the metalog is missing between {} and {}: record {record} was on stable storage",
+        segment_file_name(*before), segment_file_name(*after)
+    )]
+    FileMissing {
+        /// The segment before it.
+        before: SegmentId,
+        /// The segment behind it.
+        after: SegmentId,
+        /// The first record that is missing.
+        record: LogIndex,
+    },
     /// A file is shorter than it was made.
-    #[error("metalog segment {segment} has {found} bytes and was made with {expected}: it has been truncated")]
+    #[error(
+        "{} of the metalog has {found} bytes and was made with {expected}: it has been truncated",
+        segment_file_name(*segment)
+    )]
     Truncated {
         /// The segment.
         segment: SegmentId,
@@ -177,6 +217,21 @@ pub enum Error {
         /// Last entry in the journal.
         last: LogIndex,
     },
+    /// The journal ends before what its driver knows to have been on stable storage.
+    #[error(
+        "the metalog ends with {what} {last}{}, and was on stable storage up to {what} {durable}",
+        end.map_or(String::new(), |(segment, offset)| format!(", at byte {offset} of {}", segment_file_name(segment)))
+    )]
+    EndMissing {
+        /// What is counted: entries or records.
+        what: &'static str,
+        /// The last one that is there.
+        last: LogIndex,
+        /// The last one that was on stable storage.
+        durable: LogIndex,
+        /// Where the journal ends.
+        end: Option<(SegmentId, u64)>,
+    },
     /// A segment could not be read at all.
     #[error("the metalog could not be read: {0}")]
     Source(Fault),
@@ -199,13 +254,36 @@ impl Error {
             Error::BadRecord { .. }
             | Error::Contradicted { .. }
             | Error::JournalBehind { .. }
+            | Error::EndMissing { .. }
             | Error::NeverBegun
             | Error::Missing { .. }
             | Error::NoSegment { .. }
             | Error::Damaged { .. }
+            | Error::HeaderDamaged { .. }
+            | Error::FileBeforeMissing { .. }
+            | Error::FileMissing { .. }
             | Error::Truncated { .. }
             | Error::DataMissing { .. } => Reason::Corrupt,
             Error::Source(fault) => fault.reason,
+        }
+    }
+
+    /// True if records are lost, and [`RaftMember::salvage`](crate::RaftMember::salvage) reads what is left.
+    pub fn is_loss(&self) -> bool {
+        match self {
+            Error::Damaged { .. }
+            | Error::HeaderDamaged { .. }
+            | Error::FileBeforeMissing { .. }
+            | Error::FileMissing { .. }
+            | Error::Truncated { .. }
+            | Error::DataMissing { .. }
+            | Error::JournalBehind { .. }
+            | Error::EndMissing { .. }
+            | Error::NoSegment { .. }
+            | Error::NeverBegun => true,
+            Error::BadRecord { what, .. } => *what != OTHER_BUILD,
+            // Of `Missing`, the journal is whole and the store lacks entries: nothing has them.
+            _ => false,
         }
     }
 

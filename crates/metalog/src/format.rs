@@ -165,6 +165,14 @@ impl JournalRecordHeader {
     }
 }
 
+/// The name of the file of a segment.
+pub fn segment_file_name(segment: SegmentId) -> String {
+    format!("{SEGMENT_FILE_PREFIX}{:016x}", segment.0)
+}
+
+/// What the names of all files of a journal begin with.
+pub const SEGMENT_FILE_PREFIX: &str = "raft-";
+
 /// Bytes that a record with a body of `body_len` bytes takes.
 pub(crate) fn record_size(body_len: usize) -> usize {
     (RECORD_HEADER_BYTES + body_len).next_multiple_of(ALIGNMENT)

@@ -28,18 +28,20 @@ mod format;
 mod message;
 mod raft;
 mod recover;
+mod scan;
 mod segment_log;
 #[cfg(test)]
 mod tests;
 
 pub use error::Error;
+pub use format::{SEGMENT_FILE_PREFIX, segment_file_name};
 pub use message::{DataEnd, JournalSegment, LogEntry};
 pub use raft::{
     BatchDurability, EntryKind, MemberChange, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings,
-    Members, PeerEntry, PeerKind, PeerMessage, RECORD_VERSION, RaftMember, RaftRole, SnapshotMeta, SoleMember,
-    Survivor, read_batches,
+    Members, PeerEntry, PeerKind, PeerMessage, RECORD_VERSION, RaftMember, RaftRole, Salvage, SalvageFrom, Salvaged,
+    SnapshotMeta, SoleMember, Survivor, read_batches,
 };
-pub use recover::{Mend, MetalogCut, MetalogCutReason, MetalogReport, SegmentSource};
+pub use recover::{Mend, MetalogCut, MetalogCutReason, MetalogReport, SegmentSource, damaged_header};
 
 #[cfg(test)]
 frieze_harness::count_allocations!();

@@ -25,6 +25,14 @@ pub trait SegmentSource {
     fn read(&mut self, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
 }
 
+/// The first file that has records of a journal behind a header that cannot be read.
+///
+/// # Errors
+/// `WrongVersion`; `Source`: a file cannot be read.
+pub fn damaged_header(source: &mut dyn SegmentSource) -> Result<Option<SegmentId>, Error> {
+    JournalFiles::read_any(source)?.headless(source)
+}
+
 /// Data that a record names and the data log does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MissingData {
@@ -64,6 +72,8 @@ pub struct MetalogReport {
     pub last: LogIndex,
     /// Where something that looks like a record was left out, if anything was.
     pub cut: Option<MetalogCut>,
+    /// Where the journal ends: a segment, and a place in it. `None`: it has no segment.
+    pub end: Option<(SegmentId, u64)>,
 }
 
 /// Where the log was cut.
@@ -115,9 +125,9 @@ impl SegmentLog {
     /// anything from an earlier use.
     ///
     /// # Errors
-    /// `Missing` or `NoSegment` if the log does not reach back to `known`; `Damaged`, `Truncated` or `DataMissing` if
-    /// something that was on stable storage is lost; `WrongVersion`: do not serve, and leave the files as they are.
-    /// `Source`: a file cannot be read.
+    /// `FileBeforeMissing` or `NoSegment` if the log does not reach back to `known`; `Damaged`, `HeaderDamaged`,
+    /// `FileMissing`, `Truncated` or `DataMissing` if something that was on stable storage is lost; `WrongVersion`: do
+    /// not serve, and leave the files as they are. `Source`: a file cannot be read.
     pub(crate) fn recover(
         settings: SegmentSettings,
         known: LogIndex,
@@ -130,7 +140,7 @@ impl SegmentLog {
         let Some(start) = files.start(known) else {
             files.check_never_flushed(source, known)?;
             let mend = files.all.iter().map(|file| Mend::Remove { segment: file.segment }).collect();
-            let report = MetalogReport { records: 0, last: LogIndex(0), cut: None };
+            let report = MetalogReport { records: 0, last: LogIndex(0), cut: None, end: None };
             return Ok(RecoveredSegments { log, report, mend });
         };
 
@@ -161,7 +171,10 @@ impl SegmentLog {
         };
 
         let left = files.beyond(source, &walk, &bytes)?;
-        walk.check_undamaged(left.durable, why)?;
+        if let Err(damage) = walk.check_undamaged(left.durable, why) {
+            let lost = if why.is_none() && !left.in_segment { files.lost_file(source, &walk)? } else { None };
+            return Err(lost.unwrap_or(damage));
+        }
         let file_bytes = bytes.len() as u64;
         let mut mend = Vec::new();
         let len = if left.in_segment { file_bytes - walk.offset } else { left.remnant_bytes };
@@ -183,22 +196,23 @@ impl SegmentLog {
             record: walk.next_number,
             why,
         });
-        Ok(RecoveredSegments { log, report: MetalogReport { records: walk.records, last, cut }, mend })
+        let end = Some((walk.segment, walk.offset));
+        Ok(RecoveredSegments { log, report: MetalogReport { records: walk.records, last, cut, end }, mend })
     }
 }
 
 /// One file, by what its first bytes say.
 #[derive(Clone, Copy, Debug)]
-struct JournalFile {
-    segment: SegmentId,
+pub(crate) struct JournalFile {
+    pub(crate) segment: SegmentId,
     bytes: u64,
     /// `None`: the segment was never begun under this id.
-    header: Option<JournalHeader>,
+    pub(crate) header: Option<JournalHeader>,
 }
 
 /// The files of the log, by id.
-struct JournalFiles {
-    all: Vec<JournalFile>,
+pub(crate) struct JournalFiles {
+    pub(crate) all: Vec<JournalFile>,
 }
 
 /// What lies beyond the end of the log.
@@ -217,17 +231,25 @@ struct BeyondEnd {
 
 impl JournalFiles {
     fn read(source: &mut dyn SegmentSource) -> Result<JournalFiles, Error> {
+        let files = JournalFiles::read_any(source)?;
+        let cut =
+            files.all.iter().find_map(|file| Some((file, file.header.filter(|header| file.bytes < header.bytes)?)));
+        match cut {
+            Some((file, JournalHeader { bytes: expected, .. })) => {
+                Err(Error::Truncated { segment: file.segment, found: file.bytes, expected })
+            }
+            None => Ok(files),
+        }
+    }
+
+    /// As [`JournalFiles::read`], of files that may be cut off.
+    pub(crate) fn read_any(source: &mut dyn SegmentSource) -> Result<JournalFiles, Error> {
         let mut all = Vec::new();
         for (segment, bytes) in source.segments().map_err(Error::Source)? {
             let mut start = [0u8; SEGMENT_HEADER_BYTES];
             let len = fill(source, segment, &mut start)?;
             let header = match JournalHeader::decode(&start[..len]) {
-                SegmentStart::Begun(header) if header.segment == segment => {
-                    if bytes < header.bytes {
-                        return Err(Error::Truncated { segment, found: bytes, expected: header.bytes });
-                    }
-                    Some(header)
-                }
+                SegmentStart::Begun(header) if header.segment == segment => Some(header),
                 SegmentStart::Begun(_) | SegmentStart::NotBegun => None,
                 SegmentStart::OtherVersion(found) => {
                     return Err(Error::WrongVersion { segment, found, expected: FORMAT_VERSION });
@@ -256,11 +278,35 @@ impl JournalFiles {
         if known == LogIndex(0) && left.durable == LogIndex(0) {
             return Ok(());
         }
-        let first = self.all.iter().find_map(|file| file.header).map(|header| header.first);
-        Err(match first {
-            Some(first) => Error::Missing { applied: known, found: LogIndex(first.0 - 1) },
-            None => Error::Damaged { segment: self.all[0].segment, offset: 0, record: LogIndex(known.0 + 1) },
+        let first = self.all.iter().find_map(|file| Some((file.segment, file.header?.first)));
+        Err(match (self.headless(source)?, first) {
+            (Some(segment), _) => Error::HeaderDamaged { segment },
+            (None, Some((segment, record))) => Error::FileBeforeMissing { segment, record },
+            (None, None) => Error::NoSegment { applied: known },
         })
+    }
+
+    /// The first file with records of its own behind a header that cannot be read.
+    pub(crate) fn headless(&self, source: &mut dyn SegmentSource) -> Result<Option<SegmentId>, Error> {
+        for file in self.all.iter().filter(|file| file.header.is_none()) {
+            if BeyondEnd::default().see(&self.load(source, file.segment)?, 0, file.segment) {
+                return Ok(Some(file.segment));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The log ends at `walk` in a place where nothing is, and a later file says that its next record was on stable
+    /// storage: it lay in a file whose header is damaged, or in one that is missing.
+    fn lost_file(&self, source: &mut dyn SegmentSource, walk: &LogWalk) -> Result<Option<Error>, Error> {
+        let later = JournalFiles { all: self.all.iter().filter(|file| file.segment > walk.segment).copied().collect() };
+        if let Some(segment) = later.headless(source)? {
+            return Ok(Some(Error::HeaderDamaged { segment }));
+        }
+        let next = later.all.iter().find(|file| file.header.is_some()).map(|file| file.segment);
+        let (before, record) = (walk.segment, walk.next_number);
+        let is_missing = |after: &SegmentId| after.0 > before.0 + 1;
+        Ok(next.filter(is_missing).map(|after| Error::FileMissing { before, after, record }))
     }
 
     /// The segment that goes on where the walk has come to. Of several (a roll that failed and was done again) the
@@ -272,7 +318,7 @@ impl JournalFiles {
     }
 
     /// All bytes of a segment.
-    fn load(&self, source: &mut dyn SegmentSource, segment: SegmentId) -> Result<Vec<u8>, Error> {
+    pub(crate) fn load(&self, source: &mut dyn SegmentSource, segment: SegmentId) -> Result<Vec<u8>, Error> {
         let file = self.all.iter().find(|file| file.segment == segment).expect("the walk stays on files");
         let mut bytes = vec![0u8; usize::try_from(file.bytes).expect("a segment fits in memory")];
         fill(source, segment, &mut bytes)?;

@@ -131,6 +131,12 @@ impl SegmentLog {
         }
     }
 
+    /// A log that begins anew beside the files of an earlier one: its next record follows `last`, its next segment is
+    /// `next_segment`. Nothing of the earlier one is needed any more once a record here says so.
+    pub(crate) fn beside(settings: SegmentSettings, last: LogIndex, next_segment: SegmentId) -> SegmentLog {
+        SegmentLog { last, written: last, durable: last, next_segment, ..SegmentLog::new(settings) }
+    }
+
     /// Gives a record the next number and a place: at the tail, or at the start of a new segment if it does not fit.
     /// [`SegmentLog::on_written`] or [`SegmentLog::withdraw`] follows.
     ///

@@ -12,8 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frieze_base::{ChainEpoch, ChainId, Fault, InodeId, LogIndex, MonoTime, NodeId, Reason, SessionId};
-use frieze_disk::{Disk, MachineTime, TimeSource, TreeCopy, ViewDisk};
+use frieze_disk::{Disk, MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::{Hlc, format_instant};
+use frieze_metadata::{StoreCopy, check_store};
 use frieze_namespace::NoReadSet;
 use frieze_planes::{Principal, layout_of};
 use frieze_service::{Bearer, Capability, Presenter, Scratch};
@@ -34,7 +35,7 @@ const READER: SessionId = SessionId(1);
 /// A data directory, opened for reading its files.
 pub struct Archive {
     parts: ServerParts,
-    _copy: TreeCopy,
+    _copy: StoreCopy,
     notes: Vec<String>,
     damaged: Option<String>,
     member: Option<MemberArchive>,
@@ -94,7 +95,7 @@ impl Archive {
             let disk = ViewDisk::open(dir)?;
             offline::check_is_one(&disk, dir)?;
             match Identity::load(&disk)? {
-                Some((identity, _)) => identity.standing(),
+                Some((identity, _)) => check_store(&disk, dir).map(|()| identity.standing())?,
                 None => return Err(nothing_yet(dir)),
             }
         };
@@ -113,23 +114,23 @@ impl Archive {
     }
 
     fn open_alone(dir: &Path, serve_damaged: bool) -> Result<Archive, Fault> {
-        let copy = offline::copy_of_store(dir)?;
+        let copy = StoreCopy::of(dir)?;
         let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
-        let parts = offline::open(disk, offline::open_store(copy.path())?, time(), serve_damaged)?;
+        let parts = copy.open(|store| offline::open(disk, store, time(), serve_damaged))?;
         Ok(Archive::of(parts, copy, None))
     }
 
     fn open_member(dir: &Path, serve_damaged: bool) -> Result<Archive, Fault> {
         let left = {
-            let copy = offline::copy_of_store(dir)?;
+            let copy = StoreCopy::of(dir)?;
             let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
-            Left::look(disk, offline::open_store(copy.path())?, time(), serve_damaged)?
+            copy.open(|store| Left::look(disk, store, time(), serve_damaged))?
         };
-        let copy = offline::copy_of_store(dir)?;
+        let copy = StoreCopy::of(dir)?;
         // The lease lives in the view and is dropped with it.
         let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
         left.go_on(&disk, offline::new_cluster()?, time().reading().wall_us)?;
-        let parts = offline::open(disk, offline::open_store(copy.path())?, time(), serve_damaged)?;
+        let parts = copy.open(|store| offline::open(disk, store, time(), serve_damaged))?;
         let me = left.node;
         let ends = parts.planes.chain_ends();
         let newest = ends.iter().map(|end| end.epoch.max(end.taken)).max().unwrap_or_default();
@@ -153,8 +154,8 @@ impl Archive {
         Ok(Archive::of(parts, copy, Some(member)))
     }
 
-    fn of(parts: ServerParts, copy: TreeCopy, member: Option<MemberArchive>) -> Archive {
-        let notes = parts.notes().to_vec();
+    fn of(parts: ServerParts, copy: StoreCopy, member: Option<MemberArchive>) -> Archive {
+        let notes = parts.notes().iter().map(|note| copy.original_words(note)).collect();
         Archive { parts, _copy: copy, notes, damaged: None, member, scratch: Scratch::default() }
     }
 

@@ -11,9 +11,8 @@ use std::path::Path;
 
 use frieze_base::{Fault, Reason};
 use frieze_disk::{DIRECTORY_MODE, StateFile, tighten};
+use frieze_metadata::STORE_DIRECTORY;
 use frieze_storage::STATE_FILE;
-
-use crate::offline::STORE_DIRECTORY;
 
 /// What a file system makes in its root.
 const OF_FILE_SYSTEM: &str = "lost+found";

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use frieze_base::Fault;
 use frieze_disk::{MachineTime, TimeSource, ViewDisk};
+use frieze_metadata::{StoreCopy, check_store};
 use frieze_service::{CheckProgress, Checkup};
 use frieze_storage::Identity;
 
@@ -40,19 +41,26 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
             return Ok(checkup);
         }
     }
-    let mut copy = offline::copy_of_store(dir)?;
+    if let Err(fault) = check_store(&disk, dir) {
+        checkup.add(format!("a server refuses to start: {}", fault.message));
+        return Ok(checkup);
+    }
+    let mut copy = StoreCopy::of(dir)?;
     let time: Arc<dyn TimeSource> = Arc::new(MachineTime::new());
-    let open = |disk, store, damaged| offline::open(Arc::new(disk), store, time.clone(), damaged);
-    let opened = offline::open_store(copy.path()).and_then(|store| open(disk, store, false));
-    let parts = match opened {
+    let open = |disk, copy: &StoreCopy, damaged| {
+        copy.open(|store| offline::open(Arc::new(disk), store, time.clone(), damaged))
+    };
+    let parts = match open(disk, &copy, false) {
         Ok(parts) => parts,
-        Err(fault) => {
-            checkup.add(format!("a server refuses to start: {}", fault.message));
+        Err(refused) => {
+            checkup.add(format!("a server refuses to start: {}", refused.message));
             // The rest may still show where the damage is. The view is new: earlier attempts have no effect on it.
             let disk = view()?;
-            copy = offline::copy_of_store(dir)?;
-            match offline::open_store(copy.path()).and_then(|store| open(disk, store, true)) {
+            copy = StoreCopy::of(dir)?;
+            match open(disk, &copy, true) {
                 Ok(parts) => parts,
+                // One finding, not two: the same keeps what is left from being served.
+                Err(fault) if fault.message == refused.message => return Ok(checkup),
                 Err(fault) => {
                     checkup.add(format!("what is left cannot be served either: {}", fault.message));
                     return Ok(checkup);
@@ -63,6 +71,9 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
     checkup.note_recovery(parts.notes());
     parts.service.upkeep.check_up(&mut checkup, progress);
     drop(parts);
+    for words in checkup.wrong.iter_mut().chain(&mut checkup.notes) {
+        *words = copy.original_words(words);
+    }
     drop(copy);
     Ok(checkup)
 }

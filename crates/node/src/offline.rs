@@ -9,17 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frieze_base::{ClusterId, Fault, Reason};
-use frieze_disk::{Disk, TimeSource, TreeCopy};
-use frieze_metadata::{LsmStore, VersionStore};
+use frieze_disk::{Disk, TimeSource};
+use frieze_metadata::VersionStore;
 use frieze_planes::{Settings, no_wake};
 use frieze_wire::txn::Caller;
 
 use crate::parts::{ProcessStats, Seams, ServerParts};
-
-/// Directory of the namespace's store within the data directory.
-pub(crate) const STORE_DIRECTORY: &str = "namespace";
-/// Memory for the store of a directory opened offline.
-const STORE_BYTES: u64 = 96 << 20;
 
 /// Refuses a directory that is not a data directory of a server.
 ///
@@ -35,20 +30,6 @@ pub(crate) fn check_is_one(disk: &dyn Disk, dir: &Path) -> Result<(), Fault> {
             format!("{} is no data directory of a server: it holds neither its state nor a segment", dir.display()),
         )),
     }
-}
-
-/// A copy of the store of names of a data directory.
-///
-/// # Errors
-/// The system's: there is no room where temporary files are kept, for instance.
-pub(crate) fn copy_of_store(dir: &Path) -> Result<TreeCopy, Fault> {
-    // Tables are written once; the store may change its other files when it is opened.
-    let is_table = |path: &Path| path.parent().is_some_and(|above| above.ends_with("tables"));
-    Ok(TreeCopy::of(&dir.join(STORE_DIRECTORY), &is_table)?)
-}
-
-pub(crate) fn open_store(dir: &Path) -> Result<Box<dyn VersionStore>, Fault> {
-    LsmStore::open(dir, STORE_BYTES).map(|store| Box::new(store) as Box<dyn VersionStore>)
 }
 
 /// Runs the server's start.

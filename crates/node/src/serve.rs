@@ -36,7 +36,7 @@ use std::time::Duration;
 use frieze_base::{Fault, NodeId, Reason};
 use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
 use frieze_locks::Mutex;
-use frieze_metadata::LsmStore;
+use frieze_metadata::{LsmStore, STORE_DIRECTORY, check_store};
 use frieze_net::{Admission, InProcess, Listener, LogThrottle, ServerAddr, user_of};
 use frieze_planes::Settings;
 use frieze_service::machine_bytes;
@@ -49,7 +49,7 @@ use self::reply_slots::ReplySlots;
 use self::shared::{Shared, Wakes};
 use self::threads::spawn;
 use crate::directory;
-use crate::offline::{STORE_DIRECTORY, boot_id};
+use crate::offline::boot_id;
 use crate::parts::{Seams, ServerParts};
 
 /// A running server.
@@ -87,8 +87,10 @@ impl Server {
         let capacity_bytes_max = (settings.capacity_bytes_max > 0).then_some(settings.capacity_bytes_max);
         directory::check(&directory)?;
         let disk = FileDisk::open(&directory, FileDiskSettings { capacity_bytes_max })?;
-        directory::make_private(&directory)?;
+        // Before anything is made: a start that is refused leaves the directory as it was.
+        check_store(&disk, &directory)?;
         copy_check::check(&disk, &directory)?;
+        directory::make_private(&directory)?;
         let store = LsmStore::open(&directory.join(STORE_DIRECTORY), settings.memory(0)?.store)?;
         let wakes = Wakes::default();
         let wake = wakes.flush.clone();

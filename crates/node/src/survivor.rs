@@ -14,8 +14,8 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, LogIndex, NodeId, Reaso
 use frieze_cluster::{ClusterRecovery, ClusterState, Decision, NodeDevice, NodeInfo, TargetRole};
 use frieze_disk::{Disk, FileDisk, FileDiskSettings, MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
-use frieze_metadata::{NameVersions, SurvivorJournal, SurvivorStore, VersionStore};
-use frieze_storage::{Identity, MetalogRole};
+use frieze_metadata::{NameVersions, StoreCopy, SurvivorJournal, SurvivorStore, VersionStore, check_store};
+use frieze_storage::{Identity, MetalogRole, Ticket};
 use prost::Message;
 
 use crate::offline;
@@ -52,6 +52,8 @@ pub struct Left {
     epoch: ChainEpoch,
     told: NodeInfo,
     store: SurvivorStore,
+    /// What is left of a damaged directory was surveyed.
+    is_damaged: bool,
 }
 
 /// Another server of a cluster.
@@ -122,8 +124,8 @@ pub struct WentOn {
 /// `NotFound` if it is no data directory. `Corrupt` if it cannot be served.
 pub fn survey(dir: &Path) -> Result<Left, Fault> {
     let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
-    let copy = offline::copy_of_store(dir)?;
-    let left = Left::look(disk, offline::open_store(copy.path())?, Arc::new(MachineTime::new()), false);
+    check_store(&*disk, dir)?;
+    let left = StoreCopy::of(dir)?.open(|store| Left::look(disk, store, Arc::new(MachineTime::new()), false));
     left.map_err(|fault| match fault.reason {
         Reason::Corrupt => {
             Fault::new(fault.reason, format!("{} ('frieze fsck' and 'frieze export' show what is left)", fault.message))
@@ -233,14 +235,15 @@ impl Left {
         }
         let versions = NameVersions::open(store)?;
         let store = SurvivorStore::read(identity.node_id(), &versions)?;
-        let journal = SurvivorJournal::read(&disk, &identity, &store)?;
+        let journal = SurvivorJournal::read(&disk, &identity, &store, serve_damaged)?;
         let parts = offline::open(disk, versions.into_store(), time, serve_damaged)?;
         let chains = (parts.planes.data.ends(), parts.planes.data.lost_intervals());
         let mut left = None;
         parts.planes.meta.look_at_control(&mut |state| {
             left = Some(Left::of(state, &identity, &journal, (&parts, &store), &chains));
         });
-        left.expect("it is looked at once")
+        let left = left.expect("it is looked at once")?;
+        Ok(Left { is_damaged: serve_damaged, ..left })
     }
 
     fn of(
@@ -300,6 +303,7 @@ impl Left {
             epoch: ChainEpoch(configured.max(taken).unwrap_or_default().0 + 1),
             told: last_reported_info(node, identity, parts),
             store: store.clone(),
+            is_damaged: false,
         })
     }
 
@@ -321,7 +325,7 @@ impl Left {
         let Some((identity, file)) = Identity::load(&**disk)? else {
             return Err(Fault::new(Reason::NotFound, "the directory was made and never used: nothing is left in it"));
         };
-        let journal = SurvivorJournal::read(disk, &identity, &self.store)?;
+        let journal = SurvivorJournal::read(disk, &identity, &self.store, self.is_damaged)?;
         if identity.cluster_id() != self.cluster || journal.last() != self.last.0 {
             let words = "the data directory has changed since it was looked at: run the command again";
             return Err(Fault::new(Reason::Superseded, words));
@@ -338,7 +342,11 @@ impl Left {
         });
         journal.go_on(to, &decision)?;
         // If a crash comes before this, the next start repairs it: the log holds the new identity.
-        let changed = Identity { clock_bound: identity.clock_bound.max(to.0), ..identity };
+        let mut changed = Identity { clock_bound: identity.clock_bound.max(to.0), ..identity };
+        if self.is_damaged {
+            // What was on stable storage is lost and said: the next start does not miss it.
+            changed.set_durable(Ticket::default());
+        }
         file.write(&changed.renamed(cluster).encode_to_vec())?;
         let full = self.chains.iter().filter(|chain| chain.copy == Copy::Full);
         let from = full.map(|chain| chain.whole).min().unwrap_or_default();

@@ -97,6 +97,8 @@ impl Planes {
         }
         let mut notes = std::mem::take(&mut logs.notes);
         let bound = logs.bound;
+        // A damaged log of names is whole once it was salvaged.
+        let mut lost_after = logs.meta.lost_after();
         if logs.first_orphan().is_some() {
             // The records cut off now were on stable storage: the next start must not report them as missing.
             keeper.update(|identity| identity.set_durable(Ticket::default()))?;
@@ -106,6 +108,7 @@ impl Planes {
             // with it.
             logs = recovery.recover(&disk, &time, logs.meta.into_store(), orphan.previous())?;
             notes.append(&mut logs.notes);
+            lost_after = lost_after.or(logs.meta.lost_after());
         }
         let newest_whole = logs.newest_whole();
         let identity = named_by_the_log(&keeper, &logs.meta)?;
@@ -148,6 +151,9 @@ impl Planes {
                         "the machine went down: writes between {from} and {to} that were not synced may be lost"
                     ));
                 }
+            }
+            if let Some(after) = lost_after.filter(|_| !is_shared && went_down) {
+                identity.last_whole = identity.last_whole.min(after.0);
             }
             if settings.serve_damaged {
                 // By now the missing records are known.

@@ -120,8 +120,11 @@ pub struct Settings {
     /// Most bytes of the device that frieze uses; 0 is all of it. Default 0.
     pub capacity_bytes_max: u64,
     /// True: serve a data directory whose logs are damaged; the server reports the damage at its start, and lost bytes
-    /// read as zeros or as older bytes. Default false: refuse, so that no read returns bytes that were never
-    /// written.
+    /// read as zeros or as older bytes. Default false: refuse, so that no read returns bytes that were never written.
+    /// Of a damaged log of names (the metalog, `raft-*`) the server has the state of its store of names and the changes
+    /// behind it that can be read. If changes may be missing, it says from which instant on, and that interval is a
+    /// gap. The damaged files are kept as `lost-raft-*`. A member of a cluster is refused all the same: it may have
+    /// voted by what it lost, so let it join anew with an empty directory.
     pub serve_damaged: bool,
     /// Bytes kept back from data, and three quarters of them from more names, so that removing, truncating and
     /// restarting work on a full disk. Default 128 MiB.

@@ -101,7 +101,7 @@ impl Writers {
             return reply_to.respond(&request, Err(fault), &[], 0);
         }
         let reply = move |result: Result<(), Fault>| reply_to.respond(&request, result.map(|()| done()), &[], 0);
-        let all = Gather::new(2, Box::new(reply));
+        let all = Gather::new(2, self.planes.keep_frontier_after(id, Box::new(reply)));
         let flushed = all.clone();
         self.planes.durability.when_durable(self.planes.ticket(), Box::new(move |result| flushed.add(result)));
         self.planes.data.barrier(here.as_ref(), Box::new(move |result| all.add(result)));

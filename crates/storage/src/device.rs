@@ -44,7 +44,7 @@ use size_histogram::SizeHistogram;
 
 pub use images::{IMAGE_SLOT_BYTES, ImageBudget};
 pub use read::UnverifiedSpan;
-pub use recover::{Budget, RecoveryLimits, damaged_log};
+pub use recover::{Budget, DamagedLog, RecoveryLimits, damaged_log};
 pub use tiers::{FileKey, PageSpan, PinnedPages, ReaderKey, Tiers};
 
 /// Bytes appended between two checkpoints of the open segment.

@@ -14,9 +14,9 @@ mod wake;
 
 pub use clock::{IdentityStore, NodeClock};
 pub use device::{
-    Budget, Device, FileKey, IMAGE_SLOT_BYTES, ImageBudget, PageSpan, PinnedPages, ReaderKey, RecoveryLimits,
-    ReservedAppend, SENDFILE_BYTES_MIN, SpareSegments, Tiers, UnverifiedSpan, block_checksums, damaged_log,
-    write_surely,
+    Budget, DamagedLog, Device, FileKey, IMAGE_SLOT_BYTES, ImageBudget, PageSpan, PinnedPages, ReaderKey,
+    RecoveryLimits, ReservedAppend, SENDFILE_BYTES_MIN, SpareSegments, Tiers, UnverifiedSpan, block_checksums,
+    damaged_log, write_surely,
 };
 pub use few::Few;
 pub use identity::{FORMAT_VERSION, Identity, MetalogRole, STATE_FILE, secret_after};

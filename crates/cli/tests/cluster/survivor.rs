@@ -280,3 +280,52 @@ fn bytes_that_cannot_be_read_are_named_and_the_rest_comes_out() {
     assert!(out.len() == whole.len() && out[..start] == whole[..start] && out[end..] == whole[end..]);
     assert!(out[start..end].iter().all(|byte| *byte == 0), "zeros are in its place");
 }
+
+#[test]
+fn what_is_left_of_a_member_with_a_damaged_log_of_names_comes_out_and_it_does_not_serve() {
+    let mut cluster = ServedCluster::of(3);
+    let place = cluster.directory.path().to_owned();
+    cluster.await_whole(0);
+    let client = cluster.client(0);
+    for n in 0..40 {
+        client.fs().mkdir(&Target::path(format!("/dir-{n:03}")), 0o755).unwrap();
+        // Each member has flushed it by the time that the next ones are.
+        client.fs().sync_all().unwrap();
+    }
+    drop(client);
+    for number in 0..3 {
+        cluster.kill(number);
+    }
+    let whole = |path: &Path| fs::read(path).unwrap().windows(7).position(|found| found == b"dir-020");
+    let paths = fs::read_dir(place.join("2")).unwrap().map(|entry| entry.unwrap().path());
+    let of_names = |path: &Path| path.file_name().unwrap().to_string_lossy().starts_with("raft-");
+    let (log, at) =
+        paths.filter(|path| of_names(path)).find_map(|path| Some((path.clone(), whole(&path)?))).expect("a name in it");
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[at] ^= 1;
+    fs::write(&log, &bytes).unwrap();
+    // It is no survivor to go on from.
+    let (status, _, words) = run(&place, &["cluster", "recover", "--dir", "2"]);
+    assert!(status == 2 && words.contains("raft-") && words.contains("'frieze export"), "{status} {words}");
+    let (status, said, words) = run(&place, &["export", "2", "--list"]);
+    let listed = String::from_utf8(said).unwrap();
+    let names: Vec<&str> = listed.lines().filter(|line| line.contains("dir-")).collect();
+    assert!(status == 1 && (1..=20).contains(&names.len()), "{status} {names:?} {words}");
+    assert!(words.contains("the directory is damaged, this is what is left"), "{words}");
+    assert!(fs::read(&log).unwrap() == bytes, "an export changes nothing");
+    // It serves nothing, whatever is set.
+    let serve = ["serve", "--dir", "2", "--listen", "127.0.0.1:0", "--memory", "256"];
+    for settings in ["", "serve_damaged = true\n"] {
+        fs::write(place.join("damaged.toml"), settings).unwrap();
+        let (status, _, words) = run(&place, &[&serve[..], &["--config", "damaged.toml"]].concat());
+        assert!(status != 0 && words.contains("join anew with an empty one"), "{status} {words}");
+    }
+    assert!(fs::read(&log).unwrap() == bytes);
+    // The others have a majority, and everything.
+    cluster.start_again(0);
+    cluster.start_again(1);
+    eventually("the others serve", || {
+        let entries = cluster.client(0).fs().entries(&Target::path("/")).ok()?;
+        (entries.len() == 40).then_some(())
+    });
+}

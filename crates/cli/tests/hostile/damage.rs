@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
 use super::{check_serves, check_well, get, put, server};
-use crate::support::served::Served;
+use crate::support::served::{Said, Served, frieze};
 use crate::support::{Mount, client};
 
 pub(super) const SETTINGS: &str = "chunk_bytes = 65536\nsegment_bytes = 8388608\n";
@@ -242,7 +242,8 @@ fn a_bit_flipped_in_the_log_of_names_is_never_taken_for_its_end() {
         file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
         if let Some(said) = server.serve_for_a_look() {
             assert_eq!(said.status, 1);
-            let words = ["metalog segment", "is damaged at byte", "was on stable storage and fails its checksum"];
+            let named = log.file_name().unwrap().to_str().unwrap();
+            let words = [named, "is damaged at byte", "was on stable storage and fails its checksum", "frieze export"];
             assert!(words.iter().all(|word| said.err.contains(word)), "{}", said.err);
             // Refused, nothing was changed: with the bit as it was everything is there.
             file.write_all_at(&[bytes[at]], at as u64).unwrap();
@@ -254,4 +255,98 @@ fn a_bit_flipped_in_the_log_of_names_is_never_taken_for_its_end() {
         check_well(&mut server);
         assert_eq!(server.end(Signal::SIGKILL), None);
     }
+}
+
+/// The files of the log of names.
+fn journal(data: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        paths.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("raft-")).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn names_before_a_damaged_record_of_their_log_are_exported_and_served() {
+    let mut server = server(SETTINGS, "127.0.0.1:0");
+    let before = client(&server.address);
+    for n in 0..100 {
+        before.fs().mkdir(&Target::path(format!("/dir-{n:03}")), 0o755).unwrap();
+    }
+    before.fs().sync_all().unwrap();
+    drop(before);
+    assert_eq!(server.end(Signal::SIGKILL), None);
+    let log = journal(&server.data()).remove(0);
+    let whole = fs::read(&log).unwrap();
+    let record = whole.windows(7).position(|window| window == b"dir-060").expect("a name is in the log");
+    // A record, and the header of the file.
+    for (place, words, names) in [(record, "at byte", 60), (8, "its header, bytes 0 to 47", 100)] {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 1;
+        fs::write(&log, &damaged).unwrap();
+        let said = server.serve_in_vain();
+        let file = log.file_name().unwrap().to_str().unwrap();
+        let line = said.err.lines().last().unwrap();
+        for part in [file, words, "serve_damaged", "'frieze export DIR'"] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        let export = |args: &[&str]| -> Said {
+            let mut command = frieze(&["export"]);
+            command.arg(server.data()).args(args).output().unwrap().into()
+        };
+        let said = export(&["--list"]);
+        let listed = said.out().lines().filter(|line| line.contains("dir-")).count();
+        assert_eq!((said.status, listed), (1, names), "{}", said.err);
+        assert!(said.err.contains("the directory is damaged, this is what is left") && said.err.contains(file));
+        let is_whole = said.err.contains("no change of names is missing");
+        let is_dated = said.err.contains("changes of names after");
+        assert_eq!((is_whole, is_dated), (names == 100, names < 100), "{}", said.err);
+        assert!(fs::read(&log).unwrap() == damaged, "an export changes nothing");
+        let fsck: Said = frieze(&["fsck"]).arg(server.data()).output().unwrap().into();
+        assert_eq!(fsck.status, 1);
+        assert_eq!(fsck.out().matches(words).count(), 2, "once refused, once served: {}", fsck.out());
+        assert!(!fsck.out().contains("/frieze-copy-"), "{}", fsck.out());
+    }
+    fs::write(server.local("config.toml"), format!("{SETTINGS}serve_damaged = true\n")).unwrap();
+    let mut damaged = whole.clone();
+    damaged[record] ^= 1;
+    fs::write(&log, &damaged).unwrap();
+    server.start_again();
+    let count = |server: &Served| client(&server.address).fs().entries(&Target::path("/")).unwrap().len();
+    let kept = |server: &Served| server.data().join("lost-raft-0000000000000001").exists();
+    assert!(kept(&server), "the damaged file is kept");
+    // The gap is named.
+    let status = server.run(&["status"]);
+    assert!(status.out().contains("may be missing") || status.out().contains("may be lost"), "{}", status.out());
+    put(&client(&server.address), "/new", b"new");
+    let names = count(&server);
+    // From now on it is a directory like any other.
+    fs::write(server.local("config.toml"), SETTINGS).unwrap();
+    assert_eq!(server.restart(Signal::SIGKILL), None);
+    assert_eq!((count(&server), kept(&server)), (names, true));
+    assert!((60..=63).contains(&names), "{names}");
+    check_serves(&mut server);
+}
+
+#[test]
+fn a_missing_store_of_names_is_named_and_nothing_is_made_in_its_place() {
+    let mut server = server(SETTINGS, "127.0.0.1:0");
+    put(&client(&server.address), "/kept", b"kept");
+    assert_eq!(server.end(Signal::SIGTERM), Some(0));
+    let (names, aside) = (server.data().join("namespace"), server.local("aside"));
+    fs::rename(&names, &aside).unwrap();
+    let said = server.serve_in_vain();
+    let line = said.err.lines().last().unwrap();
+    assert!(line.contains(names.to_str().unwrap()) && line.contains("put it back from a backup"), "{line}");
+    assert!(!names.exists(), "a start that is refused makes nothing");
+    for command in ["fsck", "export"] {
+        let args: &[&str] = if command == "export" { &["--list"] } else { &[] };
+        let said: Said = frieze(&[command]).arg(server.data()).args(args).output().unwrap().into();
+        let words = format!("{}{}", said.out(), said.err);
+        assert_eq!(said.status, if command == "fsck" { 1 } else { 2 }, "{words}");
+        assert_eq!(words.matches(names.to_str().unwrap()).count(), 1, "{words}");
+    }
+    fs::rename(&aside, &names).unwrap();
+    server.start_again();
+    assert!(get(&client(&server.address), "/kept") == b"kept");
 }

@@ -167,6 +167,26 @@ fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
 }
 
 #[test]
+fn a_directory_in_the_place_of_a_checkpoint_is_named_and_the_start_goes_on() {
+    let mut server = server("", "127.0.0.1:0");
+    put(&client(&server.address), "/kept", b"kept");
+    assert_eq!(server.end(Signal::SIGTERM), Some(0));
+    let places = ["checkpoint-unfinished", "checkpoint-00000000000000ff"];
+    for name in places {
+        fs::create_dir(server.data().join(name)).unwrap();
+    }
+    let said: Said = frieze(&["fsck"]).arg(server.data()).output().unwrap().into();
+    assert_eq!(said.status, 0, "{}", said.out());
+    let log = said.out().to_lowercase();
+    server.start_again();
+    for name in places {
+        let is_named = log.lines().any(|line| line.contains(name) && line.contains("remove it"));
+        assert!(is_named, "{name}: {log}");
+    }
+    assert_eq!(get(&client(&server.address), "/kept"), b"kept");
+}
+
+#[test]
 fn a_file_cannot_be_served_as_a_directory() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("file");

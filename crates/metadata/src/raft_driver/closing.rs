@@ -57,7 +57,7 @@ impl RaftDriver {
 
     /// On a server that is alone, promises that nothing will be stamped at or below `at`: every entry is executed while
     /// the core is locked, and the clock, whose bound is durable, gives no such stamp. `None` if it is not alone.
-    fn close_alone(&self, at: Hlc) -> Option<Result<(), Fault>> {
+    pub(crate) fn close_alone(&self, at: Hlc) -> Option<Result<(), Fault>> {
         let core = self.lock();
         if !self.is_alone() {
             return None;

@@ -114,7 +114,7 @@ impl LsmStore {
 
     fn begin_thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Fault> {
         let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-        self.threads.push(thread.map_err(|error| system_fault("beginning threads", error))?);
+        self.threads.push(thread.map_err(|error| system_fault("beginning threads", &self.directory, error))?);
         Ok(())
     }
 

@@ -280,7 +280,7 @@ impl NameVersions {
     }
 
     /// Stamp of the newest change of which a reader finds all that came before and with it, from now on.
-    pub(super) fn newest_change(&self) -> Hlc {
+    pub(crate) fn newest_change(&self) -> Hlc {
         Hlc(self.newest.load(Ordering::Acquire))
     }
 }

@@ -223,6 +223,7 @@ fn try_open(
             (identity, file)
         }
     };
+    let kept_memory = !identity.is_returning;
     let keeper = Arc::new(IdentityStore::new(identity, file));
     let settings = frieze_multilog::LogSettings { segment_bytes: 64 << 10, block_bytes: 512, ..Default::default() };
     let shares = MemoryDemand { names: Some(names), ..MemoryDemand::default() }.divide().expect("memory");
@@ -253,7 +254,7 @@ fn try_open(
         lease: Duration::from_secs(1),
         segment_bytes: 1 << 20,
         incarnation: 1,
-        kept_memory: true,
+        kept_memory,
         stamp_bound: Hlc::ZERO,
         wake: Arc::new(|| {}),
     };

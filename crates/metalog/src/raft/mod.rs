@@ -45,6 +45,7 @@ mod record;
 mod recording;
 mod recover;
 mod requests;
+mod salvage;
 mod settings;
 mod store;
 mod survivor;
@@ -56,7 +57,9 @@ pub use message::{
     BatchDurability, EntryKind, MemberChange, MemberEffect, MemberInput, Members, PeerEntry, PeerKind, PeerMessage,
     RaftRole, SnapshotMeta,
 };
+pub(crate) use record::OTHER_BUILD;
 pub use record::RECORD_VERSION;
 pub use recover::{MemberFrom, MemberRecovered, read_batches};
+pub use salvage::{Salvage, SalvageFrom, Salvaged};
 pub use settings::MemberSettings;
 pub use survivor::{SoleMember, Survivor};

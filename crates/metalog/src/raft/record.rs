@@ -50,7 +50,7 @@ const MAGIC: [u8; 4] = *b"FRZR";
 pub const RECORD_VERSION: u8 = 1;
 const DATA_VERSION: u8 = 1;
 /// Why a record is refused whose checksum is right and whose version is not.
-pub(super) const OTHER_BUILD: &str = "another build of frieze wrote it: read it with that build";
+pub(crate) const OTHER_BUILD: &str = "another build of frieze wrote it: read it with that build";
 /// Bytes of an entry's data before its batch.
 pub(super) const DATA_HEADER_BYTES: usize = 30;
 

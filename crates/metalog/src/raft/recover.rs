@@ -23,7 +23,9 @@ use super::store::Store;
 use crate::error::Error;
 use crate::format::{FORMAT_VERSION, JournalHeader, SEGMENT_HEADER_BYTES, SegmentStart};
 use crate::message::{DataEnd, LogEntry};
-use crate::recover::{FoundRecord, Mend, MetalogCutReason, MetalogReport, MissingData, SegmentSource};
+use crate::recover::{
+    FoundRecord, JournalFiles, Mend, MetalogCutReason, MetalogReport, MissingData, SegmentSource, damaged_header,
+};
 use crate::segment_log::SegmentLog;
 
 /// What a member is recovered from, beside its journal.
@@ -120,10 +122,11 @@ impl RaftMember {
     ///
     /// # Errors
     /// `NeverBegun`: there is no record. If the machine knows that no flush of it ever ended, the member never spoke
-    /// and can be begun anew; else it is lost, like what follows. `Damaged`, `Truncated`, `BadRecord`, `Missing`,
-    /// `JournalBehind`: something that was on stable storage is lost. Do not serve, and leave the files as they are;
-    /// the member can be replaced by one with another id. `WrongVersion`: another build wrote it. `Source`: a file
-    /// cannot be read.
+    /// and can be begun anew; else it is lost, like what follows. `Damaged`, `HeaderDamaged`, `FileBeforeMissing`,
+    /// `FileMissing`, `Truncated`, `BadRecord`, `Missing`, `JournalBehind`: something that was on stable storage is
+    /// lost. Do not serve, and leave the files as they are; the member can be replaced by one with another id, and
+    /// [`RaftMember::salvage`] reads what is left. `WrongVersion`: another build wrote it. `Source`: a file cannot be
+    /// read.
     pub fn recover(
         settings: MemberSettings,
         from: &MemberFrom,
@@ -199,8 +202,23 @@ impl JournalRead {
             found.lacks_data = report.cut.is_some_and(|cut| cut.why == MetalogCutReason::BeyondData);
             return Ok(JournalRead { journal, found, anew, report, mend, effects });
         }
-        Err(first_error.unwrap_or(Error::NeverBegun))
+        Err(lost_file(source, first_error)?)
     }
+}
+
+/// Why no segment is a beginning of the journal. `first`: the error of the oldest one. If its records need others,
+/// those lay in a file before it.
+fn lost_file(source: &mut dyn SegmentSource, first: Option<Error>) -> Result<Error, Error> {
+    let Some(first) = first else { return Ok(Error::NeverBegun) };
+    if !matches!(first, Error::BadRecord { what, .. } if what != record::OTHER_BUILD) {
+        return Ok(first);
+    }
+    if let Some(segment) = damaged_header(source)? {
+        return Ok(Error::HeaderDamaged { segment });
+    }
+    let files = JournalFiles::read_any(source)?;
+    let oldest = files.all.iter().find_map(|file| Some((file.segment, file.header?.first)));
+    Ok(oldest.map_or(first, |(segment, record)| Error::FileBeforeMissing { segment, record }))
 }
 
 /// Reads the batches in the journal of a member that does not run, for a look at them alone. Returns the entry up to
@@ -263,15 +281,15 @@ fn starts(source: &mut dyn SegmentSource) -> Result<Vec<u64>, Error> {
 #[derive(Default)]
 pub(super) struct JournalContents {
     /// Where reading began.
-    first_record: u64,
+    pub(super) first_record: u64,
     pub(super) state: HardState,
     pub(super) base: Option<JournalBase>,
     /// One after the other.
     pub(super) entries: VecDeque<RaftEntry>,
     pub(super) newest: Hlc,
     /// The records without their entries' data.
-    records: Vec<(u64, JournalRecord)>,
-    wrong: Option<Error>,
+    pub(super) records: Vec<(u64, JournalRecord)>,
+    pub(super) wrong: Option<Error>,
     /// Records were cut because the data is lost that their entries name: the power failed.
     pub(super) lacks_data: bool,
 }
@@ -393,7 +411,7 @@ impl JournalContents {
 }
 
 /// Puts a member together. `anew`: its base is not in the journal yet.
-fn build(
+pub(super) fn build(
     settings: MemberSettings,
     from: &MemberFrom,
     journal: RaftJournal,

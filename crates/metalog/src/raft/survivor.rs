@@ -10,7 +10,7 @@
 //! may also have put other entries in its place; those are stamped above the last entry that is known to be committed,
 //! like all that this member never received.
 
-use frieze_base::{LogIndex, NodeId};
+use frieze_base::{LogIndex, NodeId, SegmentId};
 use frieze_hlc::Hlc;
 
 use super::journal::FlushDue;
@@ -18,6 +18,7 @@ use super::message::{BatchDurability, EntryKind, MemberChange, MemberEffect, Mem
 use super::peer;
 use super::record::{self, JournalBase, JournalRecord};
 use super::recover::{JournalRead, MemberFrom};
+use super::salvage::{SalvageFrom, SalvagedJournal};
 use super::settings::MemberSettings;
 use crate::error::Error;
 use crate::message::DataEnd;
@@ -30,6 +31,7 @@ pub struct Survivor {
     known: LogIndex,
     known_stamp: Hlc,
     members: Members,
+    damaged_files: Vec<SegmentId>,
 }
 
 /// How a survivor goes on.
@@ -41,6 +43,9 @@ pub struct SoleMember {
     pub effects: Vec<MemberEffect>,
     /// The entry that says so, the last one of the log.
     pub entry: LogIndex,
+    /// The files of a damaged journal. A start refuses them: the driver sets them aside once `effects` are on stable
+    /// storage.
+    pub damaged_files: Vec<SegmentId>,
 }
 
 impl Survivor {
@@ -53,7 +58,23 @@ impl Survivor {
         from: &MemberFrom,
         source: &mut dyn SegmentSource,
     ) -> Result<Survivor, Error> {
-        let read = JournalRead::of(settings, from, source)?;
+        Ok(Survivor::of(from, JournalRead::of(settings, from, source)?, Vec::new()))
+    }
+
+    /// Reads what is left of a damaged journal: the records before the damage.
+    ///
+    /// # Errors
+    /// As [`RaftMember::salvage`](super::RaftMember::salvage).
+    pub fn salvage(
+        settings: &MemberSettings,
+        from: &SalvageFrom,
+        source: &mut dyn SegmentSource,
+    ) -> Result<Survivor, Error> {
+        let SalvagedJournal { read, files, .. } = SalvagedJournal::read(settings, from, false, source)?;
+        Ok(Survivor::of(&from.member, read, files))
+    }
+
+    fn of(from: &MemberFrom, read: JournalRead, damaged_files: Vec<SegmentId>) -> Survivor {
         let found = &read.found;
         let base = found.base.as_ref().map(|base| base.meta.clone()).unwrap_or_default();
         // What the store holds was committed.
@@ -67,7 +88,12 @@ impl Survivor {
             }
         }
         let (id, known) = (from.id, LogIndex(known));
-        Ok(Survivor { id, known_stamp: known_stamp.max(base.stamp), known, members, read })
+        Survivor { id, known_stamp: known_stamp.max(base.stamp), known, members, read, damaged_files }
+    }
+
+    /// Last record of the journal.
+    pub fn last_record(&self) -> LogIndex {
+        self.read.report.last
     }
 
     /// Last entry of the journal.
@@ -105,7 +131,7 @@ impl Survivor {
     /// If the stamp is not above [`Survivor::newest`].
     pub fn go_on(self, stamp: Hlc, body: &[u8]) -> Result<SoleMember, Error> {
         assert!(stamp > self.newest(), "stamp {stamp} is not above {}, the newest of the log", self.newest());
-        let Survivor { id, read, members, .. } = self;
+        let Survivor { id, read, members, damaged_files, .. } = self;
         let JournalRead { mut journal, found, anew, mend, mut effects, .. } = read;
         // Above every term that it knows of: no leader of before can be taken for one of now.
         let base_term = found.base.as_ref().map_or(0, |base| base.meta.term);
@@ -126,6 +152,6 @@ impl Survivor {
         let base = found.base.filter(|_| anew).map(|base| JournalBase { needed: 0, ..base });
         let record = JournalRecord { term, vote: id.0.into(), commit: index, base, entries };
         journal.append(record, FlushDue::Now, &mut effects)?;
-        Ok(SoleMember { mend, effects, entry: LogIndex(index) })
+        Ok(SoleMember { mend, effects, entry: LogIndex(index), damaged_files })
     }
 }

@@ -86,7 +86,8 @@ impl ServerParts {
             parts.service.sessions.table.found(session, started);
         }
         parts.service.sessions.opened.found(telling);
-        parts.planes.flush()?;
+        // A member whose journal is damaged is looked at only: it writes nothing.
+        parts.planes.meta.check_takes_part().map_or(Ok(()), |()| parts.planes.flush())?;
         // The expired ranges are listed again: freeing that a crash interrupted continues.
         parts.planes.gc.want();
         Ok(parts)

@@ -32,7 +32,8 @@ pub(super) fn open(settings: Settings, seams: Seams, listening: Option<&Listener
     }
     if settings.join.is_empty() || known.is_some() {
         drop(known);
-        return ServerParts::open(settings, seams);
+        let parts = ServerParts::open(settings, seams)?;
+        return parts.planes.meta.check_takes_part().map(|()| parts);
     }
     let joining = join(&settings, &seams, listening)?;
     info!("this server is node {} of cluster {}", joining.node, joining.cluster);

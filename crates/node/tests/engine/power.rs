@@ -246,6 +246,33 @@ fn last_whole_is_the_newest_state_before_the_gap_and_answers_inside_say_so() {
 }
 
 #[test]
+fn every_instant_before_a_sync_is_whole_after_a_loss_of_power() {
+    let mut machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    let file = client.make("/f");
+    client.write(&file, Some(0), b"here").unwrap();
+    machine.time.advance_us(1000);
+    let before = client.now_named("").unwrap().at;
+    client.fsync();
+    // The next stamp after what the sync closed.
+    let (next, _) = client.write(&file, Some(0), b"lost").unwrap();
+    machine.time.advance_us(1000);
+    let after = client.now_named("").unwrap().at;
+    drop(client);
+    machine.lose_power();
+    machine.time.advance_us(1_000_000);
+    let mut client = machine.serve();
+    let mut look = |at: u64| {
+        let found = client.stat("/f", View { at: Some(at), user_at: None }).unwrap().answered.incomplete;
+        (found, client.at("/f", at).unwrap())
+    };
+    assert_eq!(look(before), (false, b"here".to_vec()));
+    assert!(look(next).0 && look(after).0, "that was not synced");
+    let whole = client.now_named("last-whole").unwrap().at;
+    assert!(before <= whole && whole < next);
+}
+
+#[test]
 fn without_a_loss_of_power_everything_is_whole_up_to_now() {
     let machine = SimMachine::new(7);
     let mut client = machine.serve();

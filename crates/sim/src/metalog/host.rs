@@ -448,5 +448,5 @@ impl Host {
 }
 
 fn no_files(disk: &SimDisk) -> SegmentFiles {
-    SegmentFiles::new(Arc::new(disk.clone()), "raft-")
+    SegmentFiles::new(Arc::new(disk.clone()))
 }

@@ -135,7 +135,7 @@ impl Device {
         })?;
         let mut notes: Vec<String> = report.corrupt.iter().map(|damage| words_of(damage, limits)).collect();
         if let Some(loss) = missing_records(&report, limits) {
-            notes.push(damaged_log(limits.serve_damaged, "device log", &loss)?);
+            notes.push(damaged_log(limits.serve_damaged, &DEVICE_LOG, &loss)?);
         }
         if let Some(cut) = &report.cut {
             notes.push(format!("the device log ends at byte {} of segment {}: {:?}", cut.offset, cut.segment, cut.why));
@@ -253,19 +253,32 @@ fn missing_records(report: &RecoveryReport, limits: &RecoveryLimits) -> Option<S
     })
 }
 
+/// A log of which records may be missing.
+pub struct DamagedLog {
+    /// Its name.
+    pub log: &'static str,
+    /// What is missing, or wrong, in what is left.
+    pub left: &'static str,
+}
+
+/// The device log.
+const DEVICE_LOG: DamagedLog =
+    DamagedLog { log: "device log", left: "bytes that are gone read as zeros or as older ones" };
+
 /// Decides about a log with missing records: refuse, or report and continue.
 ///
 /// # Errors
 /// `Corrupt`, unless damaged directories are to be served.
-pub fn damaged_log(serve_damaged: bool, log: &str, loss: &str) -> Result<String, Fault> {
+pub fn damaged_log(serve_damaged: bool, what: &DamagedLog, loss: &str) -> Result<String, Fault> {
+    let DamagedLog { log, left } = what;
     if serve_damaged {
         return Ok(format!("the {log} is corrupt and served all the same: {loss}"));
     }
     Err(Fault::new(
         Reason::Corrupt,
         format!(
-            "the {log} is corrupt, records are missing: {loss}. Put back what is missing, or set serve_damaged = true \
-             to serve what is left, where bytes that are gone read as zeros or as older ones"
+            "the {log} is corrupt, records are missing: {loss}. Put back what is missing; or read what is left with \
+             'frieze export DIR'; or set serve_damaged = true to serve what is left, where {left}"
         ),
     ))
 }

@@ -19,27 +19,59 @@ pub(super) fn table_path(tree: &Path, id: u64) -> PathBuf {
     tree.join(TABLES).join(id.to_string())
 }
 
-/// The fault of a tree. A damaged file is named by `find_damaged`, as far as that can be found.
-pub(super) fn fault(doing: &str, error: &Error, find_damaged: impl FnOnce() -> Option<PathBuf>) -> Fault {
+/// The fault of the tree in the directory `tree`. A damaged file is named by `find_damaged`, as far as that can be
+/// found.
+pub(super) fn fault(doing: &str, tree: &Path, error: &Error, find_damaged: impl FnOnce() -> Option<PathBuf>) -> Fault {
     let (reason, place) = match error {
         Error::Io(cause) if cause.kind() == io::ErrorKind::StorageFull => (Reason::NoSpace, None),
         Error::Io(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => (Reason::Corrupt, find_damaged()),
         Error::Io(_) => (Reason::InputOutput, None),
         _ => (Reason::Corrupt, find_damaged()),
     };
-    let words = match place {
-        None => format!("the namespace's store failed while {doing}: {error}"),
-        Some(path) => format!(
-            "the namespace's store failed while {doing}: {} is damaged ({error}): restore the file from a copy",
+    let cause = cause_of(error);
+    let words = match (place, reason) {
+        (Some(path), _) => format!(
+            "the namespace's store failed while {doing}: {} is damaged ({cause}): restore the file from a copy",
             path.display()
+        ),
+        (None, Reason::NoSpace) => format!(
+            "the namespace's store failed while {doing} in {}: {cause}: free space on the disk, or enlarge it; the \
+             store tries again",
+            tree.display()
+        ),
+        (None, Reason::InputOutput) => format!(
+            "the namespace's store failed while {doing} in {}: {cause}: check the disk (dmesg, SMART) and the rights \
+             on the directory",
+            tree.display()
+        ),
+        (None, _) => format!(
+            "the namespace's store failed while {doing}: a file in {} is damaged ({cause}), and a check of the \
+             tables does not find which: start the server again; if that fails, restore the directory from a copy",
+            tree.display()
         ),
     };
     Fault::new(reason, words)
 }
 
-/// A system's error about a file of the store.
-pub(super) fn system_fault(doing: &str, error: io::Error) -> Fault {
-    fault(doing, &Error::Io(error), || None)
+/// What is wrong, in words: those of the library are for its authors.
+fn cause_of(error: &Error) -> String {
+    match error {
+        Error::Io(cause) => cause.to_string(),
+        Error::ChecksumMismatch { .. } => "a block fails its checksum".to_owned(),
+        Error::Decompress(_) => "a block cannot be decompressed".to_owned(),
+        Error::InvalidVersion(version) => format!("it has format version {version}, of another build"),
+        Error::Unrecoverable => "a file that it names is missing or not readable".to_owned(),
+        Error::InvalidTag((what, _)) => format!("a field has no known value: {what}"),
+        Error::InvalidTrailer => "the end of a block is malformed".to_owned(),
+        Error::InvalidHeader(what) => format!("the header of a block is malformed: {what}"),
+        Error::Utf8(_) => "a name in it is no text".to_owned(),
+        _ => "it cannot be read".to_owned(),
+    }
+}
+
+/// A system's error about a file of the store in the directory `tree`.
+pub(super) fn system_fault(doing: &str, tree: &Path, error: io::Error) -> Fault {
+    fault(doing, tree, &Error::Io(error), || None)
 }
 
 /// Checks the list of tables against its checksum. A tree that is opened with a damaged list may take tables for left
@@ -49,7 +81,7 @@ pub(super) fn system_fault(doing: &str, error: io::Error) -> Fault {
 /// `Corrupt`, naming the file; the system's.
 pub(super) fn check_root(tree: &Path) -> Result<(), Fault> {
     let path = tree.join(ROOT_FILE);
-    let root = fs::read(&path).map_err(|error| system_fault("opening", error))?;
+    let root = fs::read(&path).map_err(|error| system_fault("opening", tree, error))?;
     let damaged = |what: &str| {
         let words =
             format!("the namespace's store failed while opening: {what} is damaged: restore the file from a copy");
@@ -64,7 +96,7 @@ pub(super) fn check_root(tree: &Path) -> Result<(), Fault> {
         // Its checksum is in the other.
         Ok(_) => Err(damaged(&format!("{} or {}", list.display(), path.display()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(damaged(&path.display().to_string())),
-        Err(error) => Err(system_fault("opening", error)),
+        Err(error) => Err(system_fault("opening", tree, error)),
     }
 }
 
@@ -96,4 +128,28 @@ fn checksum(path: &Path) -> io::Result<Checksum> {
     let mut writer = ChecksummedWriter::new(io::sink());
     io::copy(&mut File::open(path)?, &mut writer)?;
     Ok(writer.checksum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_says_what_failed_on_which_file_and_what_to_do() {
+        let tree = Path::new("/data/namespace/versions-1");
+        let kinds = [
+            (Error::Io(io::ErrorKind::StorageFull.into()), None, Reason::NoSpace, "free space"),
+            (Error::Io(io::ErrorKind::PermissionDenied.into()), None, Reason::InputOutput, "check the disk"),
+            (Error::Unrecoverable, None, Reason::Corrupt, "restore the directory"),
+            (Error::InvalidTrailer, Some(table_path(tree, 7)), Reason::Corrupt, "/tables/7 is damaged"),
+            (Error::InvalidTag(("BlockType", 9)), Some(table_path(tree, 7)), Reason::Corrupt, "restore the file"),
+        ];
+        for (error, place, reason, remedy) in kinds {
+            let found = fault("reading", tree, &error, || place);
+            assert_eq!(found.reason, reason, "{found}");
+            let words = &found.message;
+            assert!(words.contains("while reading") && words.contains("/data/namespace/versions-1"), "{words}");
+            assert!(words.contains(remedy) && !words.contains("LsmTreeError"), "{words}");
+        }
+    }
 }

@@ -133,8 +133,9 @@ impl VersionTree {
                 CompressionType::None,
                 CompressionType::Lz4,
             ]));
-        let tree =
-            config.open().map_err(|error| table_files::fault("opening", &error, || table_files::unreadable(&path)))?;
+        let tree = config
+            .open()
+            .map_err(|error| table_files::fault("opening", &path, &error, || table_files::unreadable(&path)))?;
         let next = tree.get_highest_seqno().map_or(1, |highest| highest + 1);
         numbers.fetch_max(next);
         Ok(VersionTree {
@@ -355,7 +356,7 @@ impl VersionTree {
     }
 
     fn fault(&self, doing: &str, error: &lsm_tree::Error) -> Fault {
-        table_files::fault(doing, error, || {
+        table_files::fault(doing, &self.path, error, || {
             let current = self.tree.current_version();
             let tables: Vec<_> = current.iter_tables().map(|table| (table.id(), table.checksum())).collect();
             table_files::damaged_of(&self.path, tables.into_iter())

@@ -7,4 +7,5 @@ mod memory;
 mod messages;
 mod records;
 mod rules;
+mod salvage;
 mod survivor;
