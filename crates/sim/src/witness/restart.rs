@@ -170,7 +170,8 @@ impl Witness {
         self.model = self.journal.replay();
         self.unsure.clear();
         self.skips_ids |= self.lost_power;
-        self.owes_loss = self.lost_power;
+        // A server that only died again declares the loss before it, if it had not.
+        self.owes_loss |= self.lost_power;
         self.lost_power = false;
         Ok(())
     }
