@@ -42,6 +42,15 @@ macro_rules! number_id {
 
 number_id!(
     /// A file, directory or symbolic link. Never reused; 1 is the root directory, 0 is none.
+    ///
+    /// | bits | content |
+    /// |---|---|
+    /// | 40 to 52 | slot + 1: where it lies, for ever |
+    /// | 39 | 1: a directory |
+    /// | 0 to 38 | count: of the files of the slot, or of all directories |
+    ///
+    /// A double holds every number. A file lies in the slot of the directory in which it was made; the slot of a
+    /// directory follows from its count, so that directories spread over all slots. The root lies in slot 0.
     InodeId(u64), "an inode id");
 number_id!(
     /// A chain of replicas.
@@ -71,6 +80,61 @@ number_id!(
 impl InodeId {
     /// The root directory.
     pub const ROOT: InodeId = InodeId(1);
+    /// Beyond every number of an inode.
+    pub const MAX: InodeId = InodeId((1 << 53) - 1);
+    /// Slots of the namespace. Fixed for ever.
+    pub const SLOTS: u16 = 4096;
+    /// Largest count of files in a slot, and of directories.
+    pub const COUNT_MAX: u64 = (1 << Self::COUNT_BITS) - 1;
+    const COUNT_BITS: u32 = 39;
+    const SLOT_SHIFT: u32 = Self::COUNT_BITS + 1;
+    const DIRECTORY: u64 = 1 << Self::COUNT_BITS;
+
+    /// The file of this count, from 1, in a slot.
+    ///
+    /// # Panics
+    /// If there is no such slot or count.
+    pub fn file(slot: u16, count: u64) -> InodeId {
+        assert!(slot < Self::SLOTS && (1..=Self::COUNT_MAX).contains(&count), "file {count} of slot {slot}");
+        InodeId((u64::from(slot) + 1) << Self::SLOT_SHIFT | count)
+    }
+
+    /// The directory of this count, from 1.
+    ///
+    /// # Panics
+    /// If there is no such count.
+    pub fn directory(count: u64) -> InodeId {
+        assert!((1..=Self::COUNT_MAX).contains(&count), "directory {count}");
+        // Fibonacci hashing: the highest bits of the product spread consecutive counts evenly.
+        let slot = count.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - Self::SLOTS.ilog2());
+        InodeId((slot + 1) << Self::SLOT_SHIFT | Self::DIRECTORY | count)
+    }
+
+    /// Where it lies.
+    pub fn slot(self) -> u16 {
+        (self.0 >> Self::SLOT_SHIFT).saturating_sub(1) as u16
+    }
+
+    /// Which one it is of the files of its slot, or of all directories; of the root 1.
+    pub fn count(self) -> u64 {
+        self.0 & Self::COUNT_MAX
+    }
+
+    /// True for a directory other than the root, by the number alone.
+    pub fn is_counted_directory(self) -> bool {
+        self.0 >> Self::SLOT_SHIFT != 0 && self.0 & Self::DIRECTORY != 0
+    }
+
+    /// True for a number that an inode can have.
+    pub fn is_valid(self) -> bool {
+        match (self.0 >> Self::SLOT_SHIFT, self.count()) {
+            (0, count) => self.0 != 0 && self.0 == count,
+            (slot, 1..) if slot <= Self::SLOTS.into() => {
+                !self.is_counted_directory() || self == InodeId::directory(self.count())
+            }
+            _ => false,
+        }
+    }
 }
 
 /// A piece of a file of fixed size: the unit of placement and replication.

@@ -21,14 +21,13 @@
 //! Front coding with restart points as in tables of LevelDB; the comparison is that of Bayer and Unterauer, Prefix
 //! B-trees (TODS 1977), section 4.
 
-use frieze_base::NAME_BYTES_MAX;
+use frieze_base::{InodeId, NAME_BYTES_MAX};
 
 use super::block_parts::{
     BlockParts, HEADER_BYTES, RUN_BYTES, RUN_BYTES_MAX, RUN_NAMES_MAX, RunWalk, RunsChange, common, put_base,
     put_entry, put_header, put_name, run_row, take_value,
 };
 use super::bytes::PackedBytes;
-use super::inode_table::INODE_ID_MAX;
 use crate::model::NameEntry;
 
 /// Content of a block, bytes, before it is split.
@@ -291,7 +290,7 @@ impl NameBlock {
                 let entry = take_value(coded.value, walk.base)?;
                 let name = [last.as_ref().map_or(Some(&[][..]), |last| last.get(..coded.shared))?, coded.rest].concat();
                 let in_order = last.as_ref().is_none_or(|last| *last < name);
-                if !in_order || name.len() > NAME_BYTES_MAX || entry.inode().0 > INODE_ID_MAX {
+                if !in_order || name.len() > NAME_BYTES_MAX || entry.inode() > InodeId::MAX {
                     return None;
                 }
                 let common = last.as_ref().filter(|_| names > 0).map_or(0, |last| common(last, &name));

@@ -59,7 +59,6 @@ impl RandomPresent {
 
     fn add(&mut self, number: u64, size: u64) {
         let RandomPresent { namespace, inodes, names } = self;
-        namespace.skip_ids(InodeId(number));
         namespace.inodes.insert(InodeId(number), inode(number, size));
         namespace.inodes.pack(InodeId(number));
         inodes.insert(number, size);
