@@ -51,10 +51,7 @@ impl InodeNumbers {
 
     /// Notes that an inode has this number.
     pub(crate) fn note(&mut self, id: InodeId) {
-        if id == InodeId::ROOT {
-            return;
-        }
-        let last = match id.is_counted_directory() {
+        let last = match id.is_directory() {
             true => &mut self.directories,
             false => &mut self.files[usize::from(id.slot())],
         };
@@ -63,11 +60,11 @@ impl InodeNumbers {
 
     /// True if an inode may have this number, or had it.
     pub(crate) fn was_given(&self, id: InodeId) -> bool {
-        let last = match id.is_counted_directory() {
+        let last = match id.is_directory() {
             true => self.directories,
             false => self.files[usize::from(id.slot())],
         };
-        id == InodeId::ROOT || id.is_valid() && id.count() <= last.max(self.floor)
+        id.is_valid() && id.count() <= last.max(self.floor)
     }
 
     /// Leaves out all counts up to `floor`.

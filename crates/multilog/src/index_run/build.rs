@@ -121,7 +121,7 @@ impl<'a> RunWriter<'a> {
         if self.open.is_empty() {
             self.open_first = inode;
         }
-        self.newest.push(inode);
+        self.newest.add(inode);
         let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.len() + 5).sum());
         for piece in pieces {
             put(&mut all, piece.len() as u64);

@@ -21,7 +21,7 @@
 //! A block holds whole files, sorted: inode (v), length of its pieces (v), the pieces; a piece is its length (v) and
 //! entries ([`super::piece`]). The contents: of each segment its header, end (8), stamp of its last record (8), number
 //! of its records (8), bytes of their entries in the footer (8), before them their count (v); of each slot with files
-//! the largest inode (v, as difference), before them their count (v); of each block first inode (v, as difference),
+//! the largest inode (v), before them their count (v); of each block first inode (v, as difference),
 //! length (v), CRC32C (4), before them their count (v); sessions (count v) with the stamp of their newest record (v, v,
 //! by session); chains (count v) with their last record (chain, epoch, n, stamp, session, seq, each v); the index of
 //! time (length v); and what the driver gave to be kept (the rest).

@@ -9,7 +9,7 @@
 //!
 //! A run is its base, an entry with its length (1), and names. A name is the number of bytes that it shares with the
 //! name before (1), the number of the others (1), the length of what it stands for (1), the others, then a varint of
-//! the difference between its inode's number and that of the base, shifted left by 3, and its kind, and the difference
+//! the difference between its inode's row ([`super::row`]) and that of the base, shifted left by 3, and its kind, and the difference
 //! of its stamp. The first name of a run shares nothing: a search finds the run by the first names, and reads that run
 //! alone. A base stays when the name goes that it came with, so a change of a name leaves all others as they are, but
 //! for what the one after it shares.

@@ -1,25 +1,27 @@
 //! Rows: where the tables in memory have an inode number.
 //!
-//! The row of a file is its number, so that files of a slot are neighbours in the order in which they were made.
-//! Directories have rows by their count alone, though consecutive ones lie in different slots.
+//! The files of a slot have consecutive rows, and so have directories, whatever their slots.
 
 use frieze_base::InodeId;
 
-/// The first row of directories. No number that is valid is between it and their end.
-const DIRECTORIES: u64 = InodeId::COUNT_MAX + 1;
+/// Rows of a slot, and of directories.
+const ROWS: u64 = InodeId::COUNT_MAX + 1;
 /// Rows end before it.
-pub(super) const ROWS_END: u64 = InodeId::MAX.0 + 1;
+pub(super) const ROWS_END: u64 = ROWS * (InodeId::SLOTS as u64 + 1);
 
-/// The row of a valid number.
+/// The row of a number.
 pub(super) fn row_of(id: InodeId) -> u64 {
-    if id.is_counted_directory() { DIRECTORIES | id.count() } else { id.0 }
+    if id.is_directory() { id.count() } else { (u64::from(id.slot()) + 1) * ROWS + id.count() }
 }
 
 /// The number at a row.
+///
+/// # Panics
+/// If it is beyond [`ROWS_END`].
 pub(super) fn id_at(row: u64) -> InodeId {
-    match row.checked_sub(DIRECTORIES) {
-        Some(count @ 1..=InodeId::COUNT_MAX) => InodeId::directory(count),
-        _ => InodeId(row),
+    match (row / ROWS).checked_sub(1) {
+        None => InodeId::directory(row),
+        Some(slot) => InodeId::file(u16::try_from(slot).expect("rows end with the last slot"), row % ROWS),
     }
 }
 
@@ -28,16 +30,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_valid_number_has_a_row_of_its_own() {
+    fn each_number_has_a_row_of_its_own() {
         let mut rows = std::collections::BTreeSet::new();
         for count in [1, 2, 1023, 1024, 1 << 20, InodeId::COUNT_MAX] {
             let files = [0, 1, 2048, 4095].map(|slot| InodeId::file(slot, count));
-            for id in files.into_iter().chain([InodeId::directory(count), InodeId(count)]) {
-                assert!(id.is_valid() && id <= InodeId::MAX, "{id}");
+            for id in files.into_iter().chain([InodeId::directory(count)]) {
                 assert_eq!(id_at(row_of(id)), id);
                 assert!(row_of(id) < ROWS_END && rows.insert(row_of(id)), "{id}");
             }
         }
         assert_eq!(row_of(InodeId::directory(8)), row_of(InodeId::directory(7)) + 1);
+        assert_eq!(row_of(InodeId::file(3, 8)), row_of(InodeId::file(3, 7)) + 1);
+        assert_eq!(id_at(row_of(InodeId::ROOT)), InodeId::ROOT);
     }
 }

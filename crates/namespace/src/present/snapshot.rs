@@ -28,7 +28,7 @@ use super::inode_table::{InodeLeaf, InodeTable};
 use super::layouts::NumberedLayouts;
 use super::name_block::NameBlock;
 use super::place::{ColdFile, ColdReader, PiecePlace};
-use super::row::{id_at, row_of};
+use super::row::{ROWS_END, id_at, row_of};
 use crate::error::Error;
 use crate::inode::{FileLayout, Inode};
 use crate::key::VersionKey;
@@ -77,7 +77,7 @@ pub struct PackedNames {
     file: Option<LoadedFile>,
     /// Memory of the blocks that are not cold.
     block_bytes: i64,
-    /// Row of the directory that comes now.
+    /// Row of the directory that comes now; that of the root is 0.
     row: u64,
     names: DirectoryBuilder,
 }
@@ -394,7 +394,7 @@ impl PackedNames {
     pub fn load(&mut self, piece: &[u8]) -> Result<(), Fault> {
         let corrupt = || Error::Corrupt { what: "block of names" };
         let (letter, mut rest) = piece.split_first().ok_or_else(corrupt)?;
-        let row = varint::take(&mut rest).filter(|row| *letter == NAMES && *row >= self.row && id_at(*row).is_valid());
+        let row = varint::take(&mut rest).filter(|row| *letter == NAMES && *row >= self.row && *row < ROWS_END);
         let row = row.ok_or_else(corrupt)?;
         if row != self.row {
             self.end_directory();

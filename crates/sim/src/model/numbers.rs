@@ -79,5 +79,5 @@ impl Numbers {
 
 fn class(id: u64) -> Option<u16> {
     let id = InodeId(id);
-    (!id.is_counted_directory()).then(|| id.slot())
+    (!id.is_directory()).then(|| id.slot())
 }
