@@ -33,6 +33,22 @@ pub enum CalvinBreak {
     AttemptUnproven,
     /// A front-end sends a repeated request under a number of its own.
     RetryIsNew,
+    /// A stage that is sent twice is kept twice.
+    StageTwice,
+    /// Stages stay when their session ends.
+    StagesOutliveSession,
+    /// A commit runs with the stages that are there.
+    CommitIncomplete,
+    /// A commit looks whether its first part is what is there, and not at the others.
+    CommitFirstPart,
+    /// A commit does not look whether its directories have the modes that were staged.
+    StagedRightsUnchecked,
+    /// The names and inodes that were staged are no keys of the commit.
+    StagedUnkeyed,
+    /// Names that are staged to be removed are not there for others any more.
+    StagesVisible,
+    /// A stored state comes without its stages.
+    StagesForgotten,
 }
 
 impl CalvinBreak {
@@ -53,5 +69,13 @@ impl CalvinBreak {
         CalvinBreak::RegistryOfLater,
         CalvinBreak::AttemptUnproven,
         CalvinBreak::RetryIsNew,
+        CalvinBreak::StageTwice,
+        CalvinBreak::StagesOutliveSession,
+        CalvinBreak::CommitIncomplete,
+        CalvinBreak::CommitFirstPart,
+        CalvinBreak::StagedRightsUnchecked,
+        CalvinBreak::StagedUnkeyed,
+        CalvinBreak::StagesVisible,
+        CalvinBreak::StagesForgotten,
     ];
 }

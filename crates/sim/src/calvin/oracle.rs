@@ -1,27 +1,36 @@
 //! The same file system as one tree, executed in log order: what every server has to agree with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_calvin::{Position, Slot};
+use frieze_base::SessionId;
+use frieze_calvin::{Position, ShardId, Slot};
 
-use super::op::{Answer, Body, ChangePath, ExpectedTree, Ino, LINKS_MAX, Name, TreeOp};
+use super::op::{Answer, Body, ChangePath, EditChange, FileState, Ino, LINKS_MAX, Name, TreeOp, TreeSettings};
+use super::slots::ShardState;
+use super::stages::{EditId, SlotStage, StageId, StageRecord, StagedRange};
 
 /// The state.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Oracle {
     /// Directories: where they lie, and whether they are open to walks.
     pub(super) directories: BTreeMap<Ino, (Ino, bool)>,
     pub(super) entries: BTreeMap<(Ino, Name), Ino>,
-    /// Files: names, value, and the last change of either.
-    pub(super) files: BTreeMap<Ino, (u32, u64, Position)>,
+    pub(super) files: BTreeMap<Ino, FileState>,
     /// Numbers given: of directories, and of files by slot.
     pub(super) given: BTreeMap<Option<Slot>, u64>,
+    pub(super) ended: BTreeSet<SessionId>,
+    /// The parts of edits that are not committed.
+    pub(super) stages: BTreeMap<StageId, Vec<StagedRange>>,
+    settings: TreeSettings,
 }
+
+/// What is below a directory: it and its directories with their modes, and the names of files.
+type FoundTree = (BTreeSet<(Ino, bool)>, Vec<(Ino, Name, Ino)>);
 
 impl Oracle {
     /// A root and nothing in it.
-    pub(super) fn new() -> Oracle {
-        Oracle { directories: BTreeMap::from([(Ino::ROOT, (Ino::ROOT, true))]), ..Oracle::default() }
+    pub(super) fn new(settings: TreeSettings) -> Oracle {
+        Oracle { directories: BTreeMap::from([(Ino::ROOT, (Ino::ROOT, true))]), settings, ..Oracle::default() }
     }
 
     /// Executes a change at its position.
@@ -29,7 +38,27 @@ impl Oracle {
         self.try_execute(at, body).unwrap_or_else(|answer| answer)
     }
 
-    fn try_execute(&mut self, at: Position, Body { op, expects, tree }: &Body) -> Result<Answer, Answer> {
+    /// What a shard has to have.
+    pub(super) fn shard(&self, shard: ShardId, shards: u16) -> ShardState {
+        let is_here = |slot: Slot| ShardId::of(slot, shards) == shard;
+        let names = self.entries.iter().filter(|((parent, _), ino)| is_here(parent.slot()) && !ino.is_directory());
+        let files = self.files.iter().filter(|(ino, _)| is_here(ino.slot()));
+        let staged = self.stages.iter().flat_map(|(stage, part)| {
+            let slots = StageRecord::of(part).slots.into_iter().filter(|slot| is_here(*slot));
+            slots.map(|slot| ((*stage, slot), SlotStage::of(part, slot))).collect::<Vec<_>>()
+        });
+        ShardState {
+            names: names.map(|(place, ino)| (*place, *ino)).collect(),
+            files: files.map(|(ino, file)| (*ino, *file)).collect(),
+            staged: staged.collect(),
+        }
+    }
+
+    fn try_execute(&mut self, at: Position, body: &Body) -> Result<Answer, Answer> {
+        let Body { session, op, expects, part } = body;
+        if self.ended.contains(session) {
+            return Err(Answer::UnknownSession);
+        }
         Ok(Answer::Ok(match op {
             TreeOp::Make(target) => {
                 let directory = self.walk(target)?;
@@ -40,7 +69,7 @@ impl Oracle {
                     return Err(Answer::Exists);
                 }
                 self.entries.insert((directory, target.name), ino);
-                self.files.insert(ino, (1, 0, at));
+                self.files.insert(ino, FileState { names: 1, changed: at, ..FileState::default() });
                 ino
             }
             TreeOp::Mkdir(target) => {
@@ -81,22 +110,37 @@ impl Oracle {
                 let place = (self.walk(target)?, target.name);
                 let ino = self.file_of(place, expects[0])?;
                 let file = self.files.get_mut(&ino).expect("it has a name");
-                (file.1, file.2) = (*value, at);
+                (file.value, file.changed) = (*value, at);
                 ino
             }
-            TreeOp::RemoveTree(target) => {
-                let place = (self.walk(target)?, target.name);
-                let ino = self.directory_of(place)?;
-                if self.tree(ino) != *tree {
-                    return Err(Answer::Superseded);
+            TreeOp::Stage(edit, number, _) => {
+                let stage = StageId { edit: *edit, part: *number };
+                if self.stages.contains_key(&stage) {
+                    return Err(Answer::Exists);
                 }
-                for (directory, files) in tree {
-                    self.directories.remove(directory);
-                    self.entries.retain(|(parent, _), _| parent != directory);
-                    files.values().for_each(|file| self.lose_name(*file, at));
+                if self.stages.keys().filter(|other| other.edit.session == *session).count() >= self.settings.stages_max
+                {
+                    return Err(Answer::Overloaded);
                 }
-                self.entries.remove(&place);
-                ino
+                self.stages.insert(stage, part.clone());
+                return Ok(Answer::Done);
+            }
+            TreeOp::Commit(edit, parts, change) => {
+                let found = self.stages.keys().filter(|stage| stage.edit == *edit).map(|stage| stage.part);
+                if !found.eq(0..*parts) {
+                    return Err(Answer::StagesMissing);
+                }
+                let staged = self.drop_edit(*edit);
+                return self.commit(at, &staged, change).map(Answer::Ok);
+            }
+            TreeOp::DropEdit(edit) => {
+                self.drop_edit(*edit);
+                return Ok(Answer::Done);
+            }
+            TreeOp::EndSession => {
+                self.ended.insert(*session);
+                self.stages.retain(|stage, _| stage.edit.session != *session);
+                return Ok(Answer::Done);
             }
             TreeOp::Link(from, to) => {
                 let (from, to) = ((self.walk(from)?, from.name), (self.walk(to)?, to.name));
@@ -107,10 +151,10 @@ impl Oracle {
                     return Err(Answer::Exists);
                 }
                 let file = self.files.get_mut(&ino).expect("it has a name");
-                if file.0 >= LINKS_MAX {
+                if file.names >= LINKS_MAX {
                     return Err(Answer::TooManyLinks);
                 }
-                (file.0, file.2) = (file.0 + 1, at);
+                (file.names, file.changed) = (file.names + 1, at);
                 self.entries.insert(to, ino);
                 ino
             }
@@ -176,7 +220,7 @@ impl Oracle {
         }
         self.entries.remove(&from);
         self.entries.insert(to, ino);
-        self.files.get_mut(&ino).expect("it has a name").2 = at;
+        self.files.get_mut(&ino).expect("it has a name").changed = at;
         Ok(ino)
     }
 
@@ -214,21 +258,71 @@ impl Oracle {
         above == Ino::ROOT
     }
 
-    /// A directory and all below it, with their files.
-    fn tree(&self, top: Ino) -> ExpectedTree {
-        let mut tree = ExpectedTree::new();
+    /// Takes all that was staged of an edit.
+    fn drop_edit(&mut self, edit: EditId) -> Vec<StagedRange> {
+        let (dropped, kept) = std::mem::take(&mut self.stages).into_iter().partition(|(stage, _)| stage.edit == edit);
+        self.stages = kept;
+        let dropped: BTreeMap<StageId, Vec<StagedRange>> = dropped;
+        dropped.into_values().flatten().collect()
+    }
+
+    fn commit(&mut self, at: Position, staged: &[StagedRange], change: &EditChange) -> Result<Ino, Answer> {
+        let place = (self.walk(change.target())?, change.target().name);
+        let top = self.directory_of(place)?;
+        let (directories, names) = self.tree(top);
+        if directories != staged.iter().map(|range| (range.directory, range.open)).collect() {
+            return Err(Answer::Superseded);
+        }
+        let is_removal = matches!(change, EditChange::Remove(_));
+        if is_removal && directories.iter().any(|(_, open)| !open) {
+            return Err(Answer::Denied);
+        }
+        let of_range = |range: &StagedRange| {
+            let directory = range.directory;
+            range.files.iter().map(|(name, ino)| (directory, *name, *ino)).collect::<Vec<_>>()
+        };
+        let mut expected: Vec<(Ino, Name, Ino)> = staged.iter().flat_map(of_range).collect();
+        expected.sort_unstable();
+        if names != expected {
+            return Err(Answer::Superseded);
+        }
+        match change {
+            EditChange::Remove(_) => {
+                for (directory, _) in directories {
+                    self.directories.remove(&directory);
+                    self.entries.retain(|(parent, _), _| *parent != directory);
+                }
+                names.into_iter().for_each(|(_, _, file)| self.lose_name(file, at));
+                self.entries.remove(&place);
+            }
+            EditChange::Chmod(_, open) => {
+                for (directory, _) in directories {
+                    self.directories.get_mut(&directory).expect("it was found").1 = *open;
+                }
+                for (_, _, file) in names {
+                    let file = self.files.get_mut(&file).expect("it has a name");
+                    (file.open, file.changed) = (*open, at);
+                }
+            }
+        }
+        Ok(top)
+    }
+
+    fn tree(&self, top: Ino) -> FoundTree {
+        let (mut directories, mut names) = FoundTree::default();
         let mut todo = vec![top];
         while let Some(directory) = todo.pop() {
-            let files = tree.entry(directory).or_default();
+            directories.insert((directory, self.directories[&directory].1));
             for ((_, name), ino) in self.entries.range((directory, Name::MIN)..=(directory, Name::MAX)) {
                 if ino.is_directory() {
                     todo.push(*ino);
                 } else {
-                    files.insert(*name, *ino);
+                    names.push((directory, *name, *ino));
                 }
             }
         }
-        tree
+        names.sort_unstable();
+        (directories, names)
     }
 
     fn children(&self, directory: Ino) -> usize {
@@ -268,8 +362,8 @@ impl Oracle {
 
     fn lose_name(&mut self, ino: Ino, at: Position) {
         let file = self.files.get_mut(&ino).expect("it had a name");
-        (file.0, file.2) = (file.0 - 1, at);
-        if file.0 == 0 {
+        (file.names, file.changed) = (file.names - 1, at);
+        if file.names == 0 {
             self.files.remove(&ino);
         }
     }

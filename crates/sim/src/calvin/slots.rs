@@ -5,61 +5,19 @@ use std::collections::BTreeMap;
 use frieze_calvin::{Position, ShardId, Slot};
 
 use super::breakage::CalvinBreak;
-use super::op::{Answer, Ino, LINKS_MAX, Name};
-use super::trunk::{Action, DirectoryName};
+use super::draft::Action;
+use super::facts::{Fact, Facts};
+use super::op::{Answer, DirectoryName, FileState, Ino, LINKS_MAX, Name};
+use super::stages::{EditId, SlotStage, StageChange, StageId, StageRecord, StagedRange};
 use super::versions::VersionedMap;
 
-/// Something that a slot says: a read just below the change's position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fact {
-    /// The file of a name; 0: none.
-    Entry(DirectoryName),
-    /// Names of a file.
-    Links(Ino),
-    /// Files of a directory.
-    Count(Ino),
-    /// Their names and numbers, as a hash.
-    Names(Ino),
+/// What a shard has at a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ShardState {
+    pub(super) names: BTreeMap<DirectoryName, Ino>,
+    pub(super) files: BTreeMap<Ino, FileState>,
+    pub(super) staged: BTreeMap<(StageId, Slot), SlotStage>,
 }
-
-impl Fact {
-    fn words(self) -> [u64; 3] {
-        match self {
-            Fact::Entry((ino, name)) => [1, ino.0, u64::from(name)],
-            Fact::Links(ino) => [2, ino.0, 0],
-            Fact::Count(ino) => [3, ino.0, 0],
-            Fact::Names(ino) => [4, ino.0, 0],
-        }
-    }
-
-    fn of_words([kind, ino, name]: [u64; 3]) -> Fact {
-        match kind {
-            1 => Fact::Entry((Ino(ino), name as Name)),
-            2 => Fact::Links(Ino(ino)),
-            3 => Fact::Count(Ino(ino)),
-            _ => Fact::Names(Ino(ino)),
-        }
-    }
-}
-
-/// What slots have said.
-pub(super) type Facts = BTreeMap<Fact, u64>;
-
-/// Facts as bytes.
-pub(super) fn encode(facts: &Facts) -> Vec<u8> {
-    let words = facts.iter().flat_map(|(fact, value)| fact.words().into_iter().chain([*value]));
-    words.flat_map(u64::to_le_bytes).collect()
-}
-
-/// Facts of bytes.
-pub(super) fn decode(bytes: &[u8]) -> Facts {
-    let words: Vec<u64> =
-        bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect();
-    words.chunks_exact(4).map(|four| (Fact::of_words([four[0], four[1], four[2]]), four[3])).collect()
-}
-
-/// A file: how many names it has, its value, and the last change of either.
-pub(super) type FileState = (u32, u64, Position);
 
 /// The files of all slots that a server has.
 #[derive(Clone, Debug, Default)]
@@ -68,15 +26,24 @@ pub(super) struct SlotFiles {
     pub(super) files: VersionedMap<Ino, FileState>,
     /// By directory: files that came or went, by when. Sums, for changes of other names may come in any order.
     counts: BTreeMap<Ino, BTreeMap<Position, i64>>,
+    /// What the slots have of staged edits.
+    pub(super) staged: VersionedMap<(StageId, Slot), SlotStage>,
     /// Numbers given where a breakage gives them.
     given: BTreeMap<Slot, u64>,
+    breakage: Option<CalvinBreak>,
 }
 
 impl SlotFiles {
+    /// No files.
+    pub(super) fn new(breakage: Option<CalvinBreak>) -> SlotFiles {
+        SlotFiles { breakage, ..SlotFiles::default() }
+    }
+
     /// Drops what is at or above a position.
     pub(super) fn cut(&mut self, at: Position) {
         self.names.cut(at);
         self.files.cut(at);
+        self.staged.cut(at);
         self.counts.values_mut().for_each(|counts| drop(counts.split_off(&at)));
     }
 
@@ -84,17 +51,69 @@ impl SlotFiles {
     pub(super) fn fact(&self, fact: Fact, at: Position, now: bool) -> u64 {
         let at = if now { Position { index: frieze_base::LogIndex(u64::MAX), item: 0 } } else { at };
         match fact {
+            Fact::Entry(place) if self.breakage == Some(CalvinBreak::StagesVisible) && self.is_staged(place, at) => 0,
             Fact::Entry(place) => self.names.before(place, at).map_or(0, |ino| ino.0),
-            Fact::Links(ino) => self.files.before(ino, at).map_or(0, |file| u64::from(file.0)),
-            Fact::Names(directory) => {
-                let names = self.names.all_before(at).into_iter().filter(|((parent, _), _)| *parent == directory);
-                hash_names(names.map(|((_, name), ino)| (name, ino)))
-            }
+            Fact::Links(ino) => self.files.before(ino, at).map_or(0, |file| u64::from(file.names)),
+            Fact::Staged(edit, slot) => u64::from(self.is_as_staged(edit, slot, at)),
             Fact::Count(ino) => {
                 let counts = self.counts.get(&ino).into_iter().flatten();
                 counts.take_while(|(when, _)| **when < at).map(|(_, count)| count).sum::<i64>() as u64
             }
         }
+    }
+
+    /// Keeps or drops what slots of this server have of stages.
+    pub(super) fn change_stages(
+        &mut self,
+        at: Position,
+        change: StageChange,
+        part: &[StagedRange],
+        is_here: &dyn Fn(Slot) -> bool,
+    ) {
+        if let StageChange::Keep(stage) = change {
+            for slot in StageRecord::of(part).slots.into_iter().filter(|slot| is_here(*slot)) {
+                // Nothing is there before, but where a breakage keeps a stage twice.
+                let before = self.staged.newest((stage, slot)).unwrap_or_default();
+                self.staged.set((stage, slot), at, Some(before.join(SlotStage::of(part, slot))));
+            }
+        }
+        let dropped = self.staged.all().map(|(key, _)| key).filter(|(stage, _)| change.drops(*stage));
+        for key in dropped.collect::<Vec<_>>() {
+            self.staged.set(key, at, None);
+        }
+    }
+
+    /// All that a slot has of an edit: just below a position, or now.
+    pub(super) fn staged_of(&self, edit: EditId, slot: Slot, at: Option<Position>) -> SlotStage {
+        let is_of = |(stage, of): &(StageId, Slot)| {
+            let is_first = stage.part == 0 || at.is_none() || self.breakage != Some(CalvinBreak::CommitFirstPart);
+            stage.edit == edit && *of == slot && is_first
+        };
+        let stages: Vec<SlotStage> = match at {
+            Some(at) => {
+                self.staged.all_before(at).into_iter().filter(|(key, _)| is_of(key)).map(|(_, stage)| stage).collect()
+            }
+            None => self.staged.all().filter(|(key, _)| is_of(key)).map(|(_, stage)| stage).collect(),
+        };
+        stages.into_iter().fold(SlotStage::default(), SlotStage::join)
+    }
+
+    /// True if the names of the staged directories are those that were staged, each once.
+    fn is_as_staged(&self, edit: EditId, slot: Slot, at: Position) -> bool {
+        let SlotStage { directories, names: mut staged, .. } = self.staged_of(edit, slot, Some(at));
+        let names = self.names.all_before(at).into_iter().filter(|((parent, _), _)| directories.contains(parent));
+        let mut found: Vec<(Ino, Name, Ino)> = names.map(|((parent, name), ino)| (parent, name, ino)).collect();
+        if self.breakage == Some(CalvinBreak::CommitFirstPart) {
+            found.retain(|name| staged.contains(name));
+        }
+        staged.sort_unstable();
+        found.sort_unstable();
+        staged == found
+    }
+
+    fn is_staged(&self, place: DirectoryName, at: Position) -> bool {
+        let staged = self.staged.all_before(at);
+        staged.values().any(|stage| stage.names.iter().any(|(directory, name, _)| (*directory, *name) == place))
     }
 
     /// Makes the part of a change that lies in one shard.
@@ -104,18 +123,17 @@ impl SlotFiles {
         (action, answer): (&Action, Answer),
         facts: &Facts,
         is_here: &dyn Fn(Slot) -> bool,
-        breakage: Option<CalvinBreak>,
     ) {
         let Answer::Ok(ino) = answer else { return };
         let here = |ino: Ino| is_here(ino.slot());
         match *action {
             Action::Make(place, mut ino) if here(place.0) => {
-                if breakage == Some(CalvinBreak::NumbersAtExecution) {
+                if self.breakage == Some(CalvinBreak::NumbersAtExecution) {
                     let given = self.given.entry(ino.slot()).or_default();
                     *given += 1;
                     ino = Ino::file(ino.slot(), *given);
                 }
-                self.files.set(ino, at, Some((1, 0, at)));
+                self.files.set(ino, at, Some(FileState { names: 1, changed: at, ..FileState::default() }));
                 self.set_name(at, place, Some(ino));
             }
             Action::Unlink(place, _) => {
@@ -127,8 +145,7 @@ impl SlotFiles {
                 }
             }
             Action::Set(_, _, value) if here(ino) => {
-                let file = self.file(ino);
-                self.files.set(ino, at, Some((file.0, value, at)));
+                self.files.set(ino, at, Some(FileState { value, changed: at, ..self.file(ino) }));
             }
             Action::Link(_, to, _) => {
                 if here(to.0) {
@@ -136,19 +153,21 @@ impl SlotFiles {
                 }
                 if here(ino) {
                     let file = self.file(ino);
-                    self.files.set(ino, at, Some((file.0 + 1, file.1, at)));
+                    self.files.set(ino, at, Some(FileState { names: file.names + 1, changed: at, ..file }));
                 }
             }
-            Action::RemoveTree(_, _, ref tree) => {
-                for (directory, files) in tree {
-                    for (name, file) in files {
-                        if here(*directory) {
-                            self.set_name(at, (*directory, *name), None);
-                        }
-                        if here(*file) {
-                            self.lose_name(at, *file);
-                        }
+            Action::RemoveTree(edit, ..) => {
+                for stage in self.staged_here(edit, at, is_here) {
+                    for (directory, name, _) in stage.names {
+                        self.set_name(at, (directory, name), None);
                     }
+                    stage.inodes.into_iter().for_each(|ino| self.lose_name(at, ino));
+                }
+            }
+            Action::ChmodTree(edit, _, _, open) => {
+                let here = self.staged_here(edit, at, is_here);
+                for ino in here.into_iter().flat_map(|stage| stage.inodes) {
+                    self.files.set(ino, at, Some(FileState { open, changed: at, ..self.file(ino) }));
                 }
             }
             Action::MoveFile(from, to, _) => {
@@ -176,12 +195,17 @@ impl SlotFiles {
             self.set_name(at, to, Some(ino));
         }
         if here(ino) {
-            let file = self.file(ino);
-            self.files.set(ino, at, Some((file.0, file.1, at)));
+            self.files.set(ino, at, Some(FileState { changed: at, ..self.file(ino) }));
         }
         if let Some(replaced) = replaced.filter(|replaced| here(*replaced)) {
             self.lose_name(at, replaced);
         }
+    }
+
+    /// What slots of a shard have of an edit just below a position.
+    fn staged_here(&self, edit: EditId, at: Position, is_here: &dyn Fn(Slot) -> bool) -> Vec<SlotStage> {
+        let staged = self.staged.all_before(at).into_iter();
+        staged.filter(|((stage, slot), _)| stage.edit == edit && is_here(*slot)).map(|(_, stage)| stage).collect()
     }
 
     /// A file that a name leads to. A broken server may not have it; its state shows that.
@@ -192,7 +216,8 @@ impl SlotFiles {
     /// A file loses a name.
     fn lose_name(&mut self, at: Position, ino: Ino) {
         let file = self.file(ino);
-        self.files.set(ino, at, (file.0 > 1).then(|| (file.0 - 1, file.1, at)));
+        let left = (file.names > 1).then(|| FileState { names: file.names - 1, changed: at, ..file });
+        self.files.set(ino, at, left);
     }
 
     fn set_name(&mut self, at: Position, place: DirectoryName, ino: Option<Ino>) {
@@ -202,23 +227,15 @@ impl SlotFiles {
         self.names.set(place, at, ino);
     }
 
-    /// Names and files of a shard below a position.
-    pub(super) fn before(
-        &self,
-        at: Position,
-        shard: ShardId,
-        shards: u16,
-    ) -> (BTreeMap<DirectoryName, Ino>, BTreeMap<Ino, FileState>) {
+    /// What a shard has below a position.
+    pub(super) fn before(&self, at: Position, shard: ShardId, shards: u16) -> ShardState {
         let is_here = |ino: Ino| ShardId::of(ino.slot(), shards) == shard;
         let names = self.names.all_before(at).into_iter().filter(|((parent, _), _)| is_here(*parent)).collect();
         let files = self.files.all_before(at).into_iter().filter(|(ino, _)| is_here(*ino)).collect();
-        (names, files)
+        let staged = self.staged.all_before(at).into_iter();
+        let staged = staged.filter(|((_, slot), _)| ShardId::of(*slot, shards) == shard).collect();
+        ShardState { names, files, staged }
     }
-}
-
-/// A hash of names, in order, with their inodes.
-fn hash_names(names: impl Iterator<Item = (Name, Ino)>) -> u64 {
-    names.fold(1, |hash, (name, ino)| (hash ^ ino.0 ^ u64::from(name) << 56).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// What a change answers, by what all slots have said: the same at every part of it.
@@ -263,11 +280,9 @@ pub(super) fn decide(action: &Action, facts: &Facts) -> Answer {
                     Some(_) => Err(Answer::Superseded),
                 }
             }
-            Action::RemoveTree(top, _, ref tree) => {
-                let is_same = |(directory, files): (&Ino, &BTreeMap<Name, Ino>)| {
-                    fact(Fact::Names(*directory)) == hash_names(files.iter().map(|(name, ino)| (*name, *ino)))
-                };
-                if tree.iter().all(is_same) { Ok(top) } else { Err(Answer::Superseded) }
+            Action::RemoveTree(edit, top, _, ref directories) | Action::ChmodTree(edit, top, ref directories, _) => {
+                let is_same = |directory: &Ino| fact(Fact::Staged(edit, directory.slot())) == 1;
+                if directories.iter().all(is_same) { Ok(top) } else { Err(Answer::Superseded) }
             }
             Action::MoveDirectory(moved, _, _, Some(replaced)) => {
                 if fact(Fact::Count(replaced)) == 0 {

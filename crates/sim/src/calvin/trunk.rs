@@ -1,16 +1,17 @@
 //! The trunk of the small file system: directories, and the trunk phase of each change.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use frieze_calvin::{KeyAccess, Position, Slot, SlotPart, TrunkPart, TxnKey, TxnPlan};
+use frieze_base::SessionId;
+use frieze_calvin::{KeyAccess, Position, Slot, TxnKey};
 
 use super::breakage::CalvinBreak;
-use super::op::{Answer, Body, ChangePath, ExpectedTree, Ino, Name, TreeOp};
-use super::slots::Fact;
+use super::draft::{Action, KeyOf, PlanDraft, PreparedChange, S, X};
+use super::facts::Fact;
+use super::op::{Answer, Body, ChangePath, DirectoryName, EditChange, Ino, TreeOp, TreeSettings};
+use super::slots::SlotFiles;
+use super::stages::{EditId, SlotStage, StageChange, StageId, StageRecord};
 use super::versions::VersionedMap;
-
-/// A name in a directory.
-pub(super) type DirectoryName = (Ino, Name);
 
 /// The directories of a server.
 #[derive(Clone, Debug, Default)]
@@ -19,39 +20,11 @@ pub(super) struct Trunk {
     /// Where each lies, and whether it is open to walks.
     pub(super) directories: VersionedMap<Ino, (Ino, bool)>,
     pub(super) given: VersionedMap<Option<Slot>, u64>,
-}
-
-/// What a trunk phase found a change to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    /// The trunk alone has decided, and made the change.
-    Decided(Answer),
-    Make(DirectoryName, Ino),
-    Mkdir(DirectoryName, Ino),
-    Rmdir(DirectoryName, Ino),
-    /// No directory has this name: this answer if a file has it, else that it is not there.
-    NoDirectory(DirectoryName, Answer),
-    Unlink(DirectoryName, Option<Ino>),
-    Set(DirectoryName, Option<Ino>, u64),
-    Link(DirectoryName, DirectoryName, Option<Ino>),
-    MoveFile(DirectoryName, DirectoryName, [Option<Ino>; 2]),
-    /// A file that keeps its name.
-    Stay(DirectoryName),
-    /// The directory, its name, and what is to be in it.
-    RemoveTree(Ino, DirectoryName, ExpectedTree),
-    /// The directory, from where, to where, and the directory that it replaces.
-    MoveDirectory(Ino, DirectoryName, DirectoryName, Option<Ino>),
-}
-
-/// The result of a trunk phase.
-#[derive(Clone, Debug)]
-pub(super) struct PreparedChange {
-    pub(super) action: Action,
-    pub(super) plan: TxnPlan,
-    /// What each slot is asked.
-    pub(super) facts: BTreeMap<Slot, BTreeSet<Fact>>,
-    /// Slots whose parts change or answer something.
-    pub(super) acting: BTreeSet<Slot>,
+    /// Sessions that have ended. The others are there from the beginning.
+    pub(super) ended: VersionedMap<SessionId, ()>,
+    /// The parts of edits that are not committed.
+    pub(super) stages: VersionedMap<StageId, StageRecord>,
+    settings: TreeSettings,
 }
 
 /// A trunk phase that met a parked key.
@@ -63,119 +36,15 @@ enum Stop {
     Answer(Answer),
 }
 
-/// What a key is of.
-#[derive(Clone, Copy, Debug)]
-enum KeyOf {
-    /// A name that a directory may have.
-    Name(DirectoryName),
-    Directory(Ino),
-    /// A name that a file may have.
-    FileName(DirectoryName),
-    /// The files of a directory.
-    Content(Ino),
-    Inode(Ino),
-}
-
-impl KeyOf {
-    fn key(self) -> TxnKey {
-        let (kind, ino, name) = match self {
-            KeyOf::Name((ino, name)) => (1, ino, name),
-            KeyOf::Directory(ino) => (2, ino, 0),
-            KeyOf::FileName((ino, name)) => (3, ino, name),
-            KeyOf::Content(ino) => (4, ino, 0),
-            KeyOf::Inode(ino) => (5, ino, 0),
-        };
-        let mixed = (ino.0 ^ u64::from(name) << 56 ^ kind << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // Few bits: some keys are equal by chance.
-        TxnKey(mixed >> 48)
-    }
-}
-
 /// A directory that a broken server does not have: its state shows that.
 const UNKNOWN: (Ino, bool) = (Ino::ROOT, true);
 /// Directories above each other. More are a loop, which only a broken server makes.
 const DEPTH_MAX: usize = 1000;
 
-const X: KeyAccess = KeyAccess::Exclusive;
-const S: KeyAccess = KeyAccess::Shared;
-
-/// Collects the parts of a plan.
-#[derive(Default)]
-struct PlanDraft {
-    slots: BTreeMap<Slot, DraftPart>,
-    trunk: Option<Vec<(KeyOf, KeyAccess)>>,
-}
-
-#[derive(Default)]
-struct DraftPart {
-    keys: Vec<(KeyOf, KeyAccess)>,
-    facts: BTreeSet<Fact>,
-    /// It changes or answers something, so it has to know what the others say.
-    acts: bool,
-}
-
-impl PlanDraft {
-    /// A part that says something.
-    fn asks(mut self, slot: Slot, keys: impl IntoIterator<Item = (KeyOf, KeyAccess)>, fact: Fact) -> PlanDraft {
-        let part = self.slots.entry(slot).or_default();
-        part.keys.extend(keys);
-        part.facts.insert(fact);
-        self
-    }
-
-    /// A part that changes or answers something.
-    fn acts(mut self, slot: Slot, keys: impl IntoIterator<Item = (KeyOf, KeyAccess)>) -> PlanDraft {
-        let part = self.slots.entry(slot).or_default();
-        part.keys.extend(keys);
-        part.acts = true;
-        self
-    }
-
-    /// The part of an inode, if the front-end saw one.
-    fn inode(self, ino: Option<Ino>) -> PlanDraft {
-        match ino {
-            Some(ino) => self.acts(ino.slot(), [(KeyOf::Inode(ino), X)]),
-            None => self,
-        }
-    }
-
-    fn trunk(mut self, keys: Vec<(KeyOf, KeyAccess)>) -> PlanDraft {
-        self.trunk = Some(keys);
-        self
-    }
-
-    fn finish(self, action: Action, breakage: Option<CalvinBreak>) -> PreparedChange {
-        let asked: Vec<Slot> =
-            self.slots.iter().filter(|(_, part)| !part.facts.is_empty()).map(|(slot, _)| *slot).collect();
-        let is_whole = self.slots.len() == 1 && self.trunk.is_none();
-        let counts = |(key, access): &(KeyOf, KeyAccess)| match breakage {
-            Some(CalvinBreak::KeysForgotten) => false,
-            Some(CalvinBreak::InodesUnkeyed) => !matches!(key, KeyOf::Inode(_)),
-            Some(CalvinBreak::ContentUnkeyed) => !matches!(key, KeyOf::Content(_)),
-            Some(CalvinBreak::ParentsUnkeyed) => !matches!(key, KeyOf::Directory(_)) || *access == X,
-            _ => true,
-        };
-        let keyed = |keys: &[(KeyOf, KeyAccess)]| {
-            keys.iter().filter(|key| counts(key)).map(|(key, access)| (key.key(), *access)).collect::<Vec<_>>()
-        };
-        let slots = self.slots.iter().map(|(slot, part)| SlotPart {
-            slot: *slot,
-            keys: keyed(&part.keys),
-            gives: !is_whole && !part.facts.is_empty(),
-            needs: if part.acts { asked.iter().copied().filter(|other| other != slot).collect() } else { Vec::new() },
-        });
-        let trunk = self.trunk.as_ref().map(|keys| TrunkPart { keys: keyed(keys), needs: asked.clone() });
-        let plan = TxnPlan { slots: slots.collect(), trunk, ends: None };
-        let acting = self.slots.iter().filter(|(_, part)| part.acts).map(|(slot, _)| *slot).collect();
-        let facts = self.slots.into_iter().map(|(slot, part)| (slot, part.facts)).collect();
-        PreparedChange { action, plan, facts, acting }
-    }
-}
-
 impl Trunk {
     /// A root and nothing in it, from the beginning.
-    pub(super) fn new() -> Trunk {
-        let mut trunk = Trunk::default();
+    pub(super) fn new(settings: TreeSettings) -> Trunk {
+        let mut trunk = Trunk { settings, ..Trunk::default() };
         trunk.directories.set(Ino::ROOT, Position::default(), Some((Ino::ROOT, true)));
         trunk
     }
@@ -185,36 +54,80 @@ impl Trunk {
         self.names.cut(at);
         self.directories.cut(at);
         self.given.cut(at);
+        self.ended.cut(at);
+        self.stages.cut(at);
     }
 
-    /// The trunk phase of a change.
+    /// The trunk phase of a change; `files` for what this server's slots have of a staged edit.
     pub(super) fn prepare(
         &mut self,
         at: Position,
         body: &Body,
+        files: &SlotFiles,
         is_parked: &dyn Fn(TxnKey, KeyAccess) -> bool,
         breakage: Option<CalvinBreak>,
     ) -> Result<PreparedChange, Parked> {
-        let decided = |answer| PlanDraft::default().finish(Action::Decided(answer), breakage);
         let parked =
             |key: KeyOf, access| breakage != Some(CalvinBreak::ParkedUnchecked) && is_parked(key.key(), access);
-        match self.try_prepare(at, body, &parked, breakage) {
-            Ok((action, draft)) => Ok(draft.finish(action, breakage)),
-            Err(Stop::Answer(answer)) => Ok(decided(answer)),
-            Err(Stop::Parked(key)) => Err(Parked(key)),
+        let decided = |answer| (Action::Decided(answer), PlanDraft::default());
+        let (action, draft) = match self.try_prepare(at, body, files, &parked, breakage) {
+            Ok(found) => found,
+            Err(Stop::Answer(answer)) => decided(answer),
+            Err(Stop::Parked(key)) => return Err(Parked(key)),
+        };
+        let mut prepared = draft.finish(action, breakage);
+        let answer = if let Action::Decided(answer) = prepared.action { Some(answer) } else { None };
+        if answer == Some(Answer::UnknownSession) || answer == Some(Answer::Done) && body.op == TreeOp::EndSession {
+            prepared.plan.ends = Some(body.session);
         }
+        prepared.stages = self.change_stages(at, body, answer, breakage);
+        Ok(prepared)
+    }
+
+    /// Keeps or drops stages, as the answer says, if the trunk has decided it. A commit drops its edit whatever its
+    /// answer is, but if there are stages yet to come.
+    fn change_stages(
+        &mut self,
+        at: Position,
+        body: &Body,
+        answer: Option<Answer>,
+        breakage: Option<CalvinBreak>,
+    ) -> StageChange {
+        let change = match (&body.op, answer) {
+            (_, Some(Answer::UnknownSession)) => StageChange::Nothing,
+            (TreeOp::Stage(edit, part, _), Some(Answer::Done)) => {
+                StageChange::Keep(StageId { edit: *edit, part: *part })
+            }
+            (TreeOp::Commit(..), Some(Answer::StagesMissing)) => StageChange::Nothing,
+            (TreeOp::Commit(edit, ..) | TreeOp::DropEdit(edit), _) => StageChange::Drop(*edit),
+            (TreeOp::EndSession, _) if breakage == Some(CalvinBreak::StagesOutliveSession) => StageChange::Nothing,
+            (TreeOp::EndSession, _) => StageChange::DropAll(body.session),
+            _ => StageChange::Nothing,
+        };
+        if let StageChange::Keep(stage) = change {
+            self.stages.set(stage, at, Some(StageRecord::of(&body.part)));
+        }
+        let dropped = self.stages.all().map(|(stage, _)| stage).filter(|stage| change.drops(*stage));
+        for stage in dropped.collect::<Vec<_>>() {
+            self.stages.set(stage, at, None);
+        }
+        change
     }
 
     fn try_prepare(
         &mut self,
         at: Position,
-        Body { op, expects, tree }: &Body,
+        Body { session, op, expects, .. }: &Body,
+        files: &SlotFiles,
         parked: &dyn Fn(KeyOf, KeyAccess) -> bool,
         breakage: Option<CalvinBreak>,
     ) -> Result<(Action, PlanDraft), Stop> {
         let phase = TrunkReads { trunk: self, parked };
         let draft = PlanDraft::default();
         let answer = |answer| Err(Stop::Answer(answer));
+        if self.ended.newest(*session).is_some() {
+            return answer(Answer::UnknownSession);
+        }
         let in_directory =
             |place: DirectoryName, access| [(KeyOf::FileName(place), access), (KeyOf::Content(place.0), S)];
         Ok(match op {
@@ -253,13 +166,24 @@ impl Trunk {
                 let draft = draft.asks(ino.slot(), [(KeyOf::Content(ino), X)], Fact::Count(ino));
                 (Action::Rmdir(place, ino), draft.trunk(keys))
             }
-            TreeOp::RemoveTree(target) => {
-                let place = phase.place(target)?;
+            TreeOp::Stage(edit, part, _) => return answer(self.stage(StageId { edit: *edit, part: *part })),
+            TreeOp::Commit(edit, parts, change) => {
+                let records = self.records(*edit);
+                let is_there = records.iter().map(|(part, _)| *part).eq(0..*parts);
+                if !is_there && breakage != Some(CalvinBreak::CommitIncomplete) {
+                    return answer(Answer::StagesMissing);
+                }
+                let place = phase.place(change.target())?;
                 phase.check_free(KeyOf::Name(place), X)?;
                 let Some(ino) = phase.directory_at(place)? else {
                     return Ok(no_directory(place, Answer::NotDirectory));
                 };
-                return self.prepare_removal(ino, place, tree, parked);
+                return self.prepare_edit((*edit, change), (ino, place), files, parked, breakage);
+            }
+            TreeOp::DropEdit(_) => return answer(Answer::Done),
+            TreeOp::EndSession => {
+                self.ended.set(*session, at, Some(()));
+                return answer(Answer::Done);
             }
             TreeOp::Chmod(target, open) => {
                 let place = phase.place(target)?;
@@ -328,12 +252,28 @@ impl Trunk {
         })
     }
 
-    fn prepare_removal(
+    /// What becomes of a stage.
+    fn stage(&self, stage: StageId) -> Answer {
+        if self.stages.newest(stage).is_some() {
+            return Answer::Exists;
+        }
+        let of_session = self.stages.all().filter(|(other, _)| other.edit.session == stage.edit.session);
+        if of_session.count() < self.settings.stages_max { Answer::Done } else { Answer::Overloaded }
+    }
+
+    /// The stages of an edit by their numbers.
+    fn records(&self, edit: EditId) -> Vec<(u32, StageRecord)> {
+        let of_edit = self.stages.all().filter(|(stage, _)| stage.edit == edit);
+        of_edit.map(|(stage, record)| (stage.part, record)).collect()
+    }
+
+    fn prepare_edit(
         &self,
-        top: Ino,
-        place: DirectoryName,
-        tree: &ExpectedTree,
+        (edit, change): (EditId, &EditChange),
+        (top, place): (Ino, DirectoryName),
+        files: &SlotFiles,
         parked: &dyn Fn(KeyOf, KeyAccess) -> bool,
+        breakage: Option<CalvinBreak>,
     ) -> Result<(Action, PlanDraft), Stop> {
         let phase = TrunkReads { trunk: self, parked };
         let (mut keys, mut found) = (vec![(KeyOf::Directory(place.0), S)], BTreeSet::new());
@@ -342,24 +282,35 @@ impl Trunk {
             phase.check_free(KeyOf::Name(name), X)?;
             phase.check_free(KeyOf::Directory(directory), X)?;
             keys.extend([(KeyOf::Name(name), X), (KeyOf::Directory(directory), X)]);
-            found.insert(directory);
+            found.insert((directory, self.directories.newest(directory).unwrap_or(UNKNOWN).1));
             todo.extend(self.names.all().filter(|((parent, _), _)| *parent == directory));
         }
-        if !found.iter().eq(tree.keys()) {
+        let records = self.records(edit);
+        let mut staged: BTreeSet<(Ino, bool)> =
+            records.iter().flat_map(|(_, record)| record.directories.iter().copied()).collect();
+        if breakage == Some(CalvinBreak::StagedRightsUnchecked) {
+            staged = staged.into_iter().map(|(directory, _)| (directory, true)).collect();
+            found = found.into_iter().map(|(directory, _)| (directory, true)).collect();
+        }
+        if found != staged {
             return Err(Stop::Answer(Answer::Superseded));
         }
-        let mut draft = PlanDraft::default();
-        for (directory, files) in tree {
-            draft = draft.acts(directory.slot(), [(KeyOf::Content(*directory), X)]).asks(
-                directory.slot(),
-                [],
-                Fact::Names(*directory),
-            );
-            for (name, file) in files {
-                draft = draft.acts(directory.slot(), [(KeyOf::FileName((*directory, *name)), X)]).inode(Some(*file));
-            }
-        }
-        Ok((Action::RemoveTree(top, place, tree.clone()), draft.trunk(keys)))
+        let directories: BTreeSet<Ino> = found.iter().map(|(directory, _)| *directory).collect();
+        let slots: BTreeSet<Slot> = records.iter().flat_map(|(_, record)| record.slots.iter().copied()).collect();
+        let draft = slots.into_iter().fold(PlanDraft::default(), |draft, slot| {
+            // Of slots of other servers nothing is known but that they take part.
+            let stage = match breakage {
+                Some(CalvinBreak::StagedUnkeyed) => SlotStage::default(),
+                _ => files.staged_of(edit, slot, None),
+            };
+            draft.edit(slot, edit, &directories, &stage)
+        });
+        let action = match change {
+            EditChange::Remove(_) if found.iter().any(|(_, open)| !open) => return Err(Stop::Answer(Answer::Denied)),
+            EditChange::Remove(_) => Action::RemoveTree(edit, top, place, directories),
+            EditChange::Chmod(_, open) => Action::ChmodTree(edit, top, directories, *open),
+        };
+        Ok((action, draft.trunk(keys)))
     }
 
     fn prepare_move(
@@ -410,11 +361,17 @@ impl Trunk {
                 self.names.set(place, at, None);
                 self.directories.set(ino, at, None);
             }
-            Action::RemoveTree(_, place, ref tree) => {
-                let below = self.names.all().filter(|((parent, _), _)| tree.contains_key(parent));
+            Action::RemoveTree(_, _, place, ref directories) => {
+                let below = self.names.all().filter(|((parent, _), _)| directories.contains(parent));
                 let below: Vec<DirectoryName> = below.map(|(name, _)| name).chain([place]).collect();
                 below.into_iter().for_each(|name| self.names.set(name, at, None));
-                tree.keys().for_each(|directory| self.directories.set(*directory, at, None));
+                directories.iter().for_each(|directory| self.directories.set(*directory, at, None));
+            }
+            Action::ChmodTree(_, _, ref directories, open) => {
+                for directory in directories {
+                    let (parent, _) = self.directories.newest(*directory).unwrap_or(UNKNOWN);
+                    self.directories.set(*directory, at, Some((parent, open)));
+                }
             }
             Action::MoveDirectory(moved, from, to, replaced) => {
                 if let Some(replaced) = replaced {
