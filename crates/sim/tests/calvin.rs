@@ -36,6 +36,9 @@ fn servers_agree_with_one_tree_under_the_first_seeds() {
     often("edits given up", 500, |counts| counts.busy);
     often("edits without room", 200, |counts| counts.overloaded);
     often("commits before their stages", 100, |counts| counts.stages_missing);
+    often("limits", 1_500, |counts| counts.limits);
+    often("changes without room in their shard", 500, |counts| counts.gathers);
+    often("changes without room", 500, |counts| counts.quota_full);
     often("sessions ended", 500, |counts| counts.sessions_ended);
 }
 

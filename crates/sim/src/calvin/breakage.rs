@@ -43,12 +43,30 @@ pub enum CalvinBreak {
     CommitFirstPart,
     /// A commit does not look whether its directories have the modes that were staged.
     StagedRightsUnchecked,
-    /// The names and inodes that were staged are no keys of the commit.
+    /// The inodes that were staged are no keys of the commit.
     StagedUnkeyed,
     /// Names that are staged to be removed are not there for others any more.
     StagesVisible,
     /// A stored state comes without its stages.
     StagesForgotten,
+    /// Of what a change gathers its shard gets a share, and the others keep theirs.
+    AllotmentTwice,
+    /// A removed name gives its room to the shard of its inode.
+    RoomToInode,
+    /// A change that gathers reads what shards have now.
+    GatherOfNow,
+    /// What shards have of a limit is no key.
+    RoomUnkeyed,
+    /// A directory that comes below a limit is taken to be empty.
+    MoveUnweighed,
+    /// A new limit takes its directory to be empty.
+    LimitUnweighed,
+    /// A limit that is lowered below what is used leaves shards their room.
+    LoweredLimitKeepsRoom,
+    /// Removed names give room though there are more than the limit says.
+    ClosedGivesRoom,
+    /// A file that stays below a limit takes room of it in its new directory's shard.
+    RenameTakesRoom,
 }
 
 impl CalvinBreak {
@@ -77,5 +95,14 @@ impl CalvinBreak {
         CalvinBreak::StagedUnkeyed,
         CalvinBreak::StagesVisible,
         CalvinBreak::StagesForgotten,
+        CalvinBreak::AllotmentTwice,
+        CalvinBreak::RoomToInode,
+        CalvinBreak::GatherOfNow,
+        CalvinBreak::RoomUnkeyed,
+        CalvinBreak::MoveUnweighed,
+        CalvinBreak::LimitUnweighed,
+        CalvinBreak::LoweredLimitKeepsRoom,
+        CalvinBreak::ClosedGivesRoom,
+        CalvinBreak::RenameTakesRoom,
     ];
 }

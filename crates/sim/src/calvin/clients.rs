@@ -16,6 +16,8 @@ use crate::violation::{Rule, Verdict, broken};
 pub(super) struct AskedChange {
     op: TreeOp,
     attempt: u32,
+    /// Its shard had no room.
+    gathers: bool,
     /// When it was last sent.
     sent: u64,
     /// How often it was sent again.
@@ -79,7 +81,7 @@ impl CalvinWorld {
         let client = self.clients.get_mut(&session).expect("it is a client's");
         client.next += 1;
         let seq = client.next;
-        client.open.insert(seq, AskedChange { op, attempt: 1, sent: self.now_ms, repeats: 0 });
+        client.open.insert(seq, AskedChange { op, attempt: 1, gathers: false, sent: self.now_ms, repeats: 0 });
         self.send(session, seq);
     }
 
@@ -185,7 +187,10 @@ impl CalvinWorld {
         let name = RequestName { session, seq: Seq(seq), attempt: request.attempt };
         self.trace
             .line(|| format!("{session}.{seq} attempt {} acked {acked}: {:?} {expects:?}", name.attempt, request.op));
-        self.proposed.push((TxnEnvelope { request: name, acked }, Body { session, op: request.op, expects, part }));
+        self.proposed.push((
+            TxnEnvelope { request: name, acked },
+            Body { session, op: request.op, expects, part, gathers: request.gathers },
+        ));
     }
 
     fn look(&mut self, target: &ChangePath) -> Option<Ino> {
@@ -220,13 +225,17 @@ impl CalvinWorld {
     }
 
     fn draw_op(&mut self) -> TreeOp {
-        match self.rng.below(20) {
+        match self.rng.below(22) {
             0..4 => TreeOp::Make(self.target()),
             4..7 => TreeOp::Mkdir(self.target()),
             7..9 => TreeOp::Rmdir(self.named(true)),
             9..11 => TreeOp::Unlink(self.named(false)),
             11..13 => TreeOp::Set(self.named(false), self.rng.next()),
             18 if self.rng.chance(END_ONE_IN) => TreeOp::EndSession,
+            19 => {
+                let limit = if self.rng.chance(6) { None } else { Some(self.rng.below(LIMIT_MAX)) };
+                TreeOp::Limit(self.named(true), limit)
+            }
             13 => TreeOp::Chmod(self.named(true), !self.rng.chance(4)),
             14..17 => TreeOp::Rename(self.named(true), self.inside()),
             17 => TreeOp::Rename(self.named(false), self.target()),
@@ -237,7 +246,12 @@ impl CalvinWorld {
     /// Any name, there or not.
     fn target(&mut self) -> ChangePath {
         let known: Vec<Ino> = self.oracle.directories.keys().copied().collect();
-        let base = if self.rng.chance(3) { Ino::ROOT } else { *self.rng.choose(&known) };
+        let limited: Vec<Ino> = self.oracle.limits.keys().copied().collect();
+        let base = match self.rng.below(6) {
+            0 | 1 => Ino::ROOT,
+            2 | 3 if !limited.is_empty() => *self.rng.choose(&limited),
+            _ => *self.rng.choose(&known),
+        };
         let depth = if self.rng.chance(3) { self.rng.between(1, 2) } else { 0 };
         let way = (0..depth).map(|_| self.rng.below(NAMES) as Name).collect();
         ChangePath { base, way, name: self.rng.below(NAMES) as Name }
@@ -275,8 +289,9 @@ impl CalvinWorld {
             return Ok(());
         };
         let is_edit = matches!(request.op, TreeOp::Stage(..) | TreeOp::Commit(..) | TreeOp::DropEdit(_));
-        if answer == Answer::Superseded && !is_edit {
+        if matches!(answer, Answer::Superseded | Answer::NeedsRoom) && !is_edit {
             request.attempt += 1;
+            request.gathers |= answer == Answer::NeedsRoom;
             request.sent = self.now_ms;
             self.send(session, seq);
             return Ok(());
@@ -328,9 +343,11 @@ const NAMES: u64 = 4;
 const REPEAT_MS: u64 = 60;
 /// But no longer than after so many times.
 const REPEATS_COUNTED: u32 = 4;
+/// Limits are lower.
+const LIMIT_MAX: u64 = 6;
 /// Requests of a client without an answer.
 const OPEN_MAX: usize = 6;
 /// Of what clients ask for, so many are one edit.
-const EDIT_ONE_IN: u64 = 12;
+const EDIT_ONE_IN: u64 = 10;
 /// Of links, so many end a session instead.
 const END_ONE_IN: u64 = 6;

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_calvin::{KeyAccess, Slot, SlotPart, TrunkPart, TxnKey, TxnPlan};
+use frieze_calvin::{KeyAccess, ShardId, Slot, SlotPart, TrunkPart, TxnKey, TxnPlan};
 
 use super::breakage::CalvinBreak;
 use super::facts::Fact;
 use super::op::{Answer, DirectoryName, Ino};
+use super::rooms::{RoomPlan, slot_of};
 use super::stages::{EditId, SlotStage, StageChange};
 
 /// What a trunk phase found a change to be.
@@ -31,6 +32,8 @@ pub(super) enum Action {
     ChmodTree(EditId, Ino, BTreeSet<Ino>, bool),
     /// The directory, from where, to where, and the directory that it replaces.
     MoveDirectory(Ino, DirectoryName, DirectoryName, Option<Ino>),
+    /// The directory, and its limit.
+    Limit(Ino, Option<u64>),
 }
 
 /// The result of a trunk phase.
@@ -42,6 +45,8 @@ pub(super) struct PreparedChange {
     pub(super) facts: BTreeMap<Slot, BTreeSet<Fact>>,
     /// Slots whose parts change or answer something.
     pub(super) acting: BTreeSet<Slot>,
+    /// What it does to limits.
+    pub(super) rooms: RoomPlan,
     /// What it did to stages.
     pub(super) stages: StageChange,
 }
@@ -57,6 +62,8 @@ pub(super) enum KeyOf {
     /// The files of a directory.
     Content(Ino),
     Inode(Ino),
+    /// What a shard has of a limit.
+    Room(Ino),
 }
 
 impl KeyOf {
@@ -67,6 +74,7 @@ impl KeyOf {
             KeyOf::FileName((ino, name)) => (3, ino, name),
             KeyOf::Content(ino) => (4, ino, 0),
             KeyOf::Inode(ino) => (5, ino, 0),
+            KeyOf::Room(ino) => (6, ino, 0),
         };
         let mixed = (ino.0 ^ u64::from(name) << 56 ^ kind << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // Few bits: some keys are equal by chance.
@@ -82,6 +90,7 @@ pub(super) const S: KeyAccess = KeyAccess::Shared;
 pub(super) struct PlanDraft {
     slots: BTreeMap<Slot, DraftPart>,
     trunk: Option<Vec<(KeyOf, KeyAccess)>>,
+    rooms: RoomPlan,
 }
 
 #[derive(Default)]
@@ -93,6 +102,11 @@ struct DraftPart {
 }
 
 impl PlanDraft {
+    /// Of so many shards.
+    pub(super) fn of(shards: u16) -> PlanDraft {
+        PlanDraft { rooms: RoomPlan { shards, ..RoomPlan::default() }, ..PlanDraft::default() }
+    }
+
     /// A part that says something.
     pub(super) fn asks(
         mut self,
@@ -137,8 +151,49 @@ impl PlanDraft {
             part.facts.insert(Fact::Staged(edit, slot));
         }
         part.keys.extend(here.into_iter().map(|directory| (KeyOf::Content(directory), X)));
-        part.keys.extend(stage.names.iter().map(|(directory, name, _)| (KeyOf::FileName((*directory, *name)), X)));
+        // Names need none: a change of one has a key of its directory's content, or comes over the directory's own.
         part.keys.extend(stage.inodes.iter().map(|ino| (KeyOf::Inode(*ino), X)));
+        self
+    }
+
+    /// Names of a directory come or go: the part of its slot counts them for limits.
+    pub(super) fn counts(mut self, directory: Ino, limits: &BTreeMap<Ino, u64>) -> PlanDraft {
+        let part = self.slots.entry(directory.slot()).or_default();
+        part.keys.extend(limits.keys().map(|limit| (KeyOf::Room(*limit), S)));
+        self.rooms.above.insert(directory, limits.keys().copied().collect());
+        self
+    }
+
+    /// A directory gets names, below limits that count them for the first time: its shard needs room, or all shards
+    /// say what they have.
+    pub(super) fn needs_room(mut self, directory: Ino, limits: BTreeMap<Ino, u64>, gathers: bool) -> PlanDraft {
+        let shards = self.rooms.shards;
+        let first = ShardId::of(directory.slot(), shards);
+        // One shard has all the room there is, and knows when it is used up.
+        let gathers = gathers || shards == 1;
+        for shard in (0..shards).map(ShardId).filter(|shard| gathers || *shard == first) {
+            for limit in limits.keys() {
+                let slot = slot_of(shard, directory, shards);
+                self = self.acts(slot, [(KeyOf::Room(*limit), X)]).asks(slot, [], Fact::Room(*limit, shard));
+            }
+        }
+        self.rooms = RoomPlan { needs: limits, first, gathers, ..self.rooms };
+        self
+    }
+
+    /// Directories come below limits, or leave them, with all their files.
+    pub(super) fn weighs(mut self, directories: BTreeSet<Ino>, loses: &BTreeMap<Ino, u64>) -> PlanDraft {
+        for directory in &directories {
+            let keys = loses.keys().map(|limit| (KeyOf::Room(*limit), S)).chain([(KeyOf::Content(*directory), X)]);
+            self = self.acts(directory.slot(), keys).asks(directory.slot(), [], Fact::Count(*directory));
+        }
+        self.rooms.weighed = directories;
+        self.loses(loses)
+    }
+
+    /// The limits above a tree that goes.
+    pub(super) fn loses(mut self, limits: &BTreeMap<Ino, u64>) -> PlanDraft {
+        self.rooms.loses = limits.keys().copied().collect();
         self
     }
 
@@ -155,6 +210,7 @@ impl PlanDraft {
             Some(CalvinBreak::KeysForgotten) => false,
             Some(CalvinBreak::InodesUnkeyed) => !matches!(key, KeyOf::Inode(_)),
             Some(CalvinBreak::ContentUnkeyed) => !matches!(key, KeyOf::Content(_)),
+            Some(CalvinBreak::RoomUnkeyed) => !matches!(key, KeyOf::Room(_)),
             Some(CalvinBreak::ParentsUnkeyed) => !matches!(key, KeyOf::Directory(_)) || *access == X,
             _ => true,
         };
@@ -171,6 +227,6 @@ impl PlanDraft {
         let plan = TxnPlan { slots: slots.collect(), trunk, ends: None };
         let acting = self.slots.iter().filter(|(_, part)| part.acts).map(|(slot, _)| *slot).collect();
         let facts = self.slots.into_iter().map(|(slot, part)| (slot, part.facts)).collect();
-        PreparedChange { action, plan, facts, acting, stages: StageChange::Nothing }
+        PreparedChange { action, plan, facts, acting, rooms: self.rooms, stages: StageChange::Nothing }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use frieze_base::SessionId;
-use frieze_calvin::Slot;
+use frieze_calvin::{ShardId, Slot};
 
 use super::op::{DirectoryName, Ino, Name};
 use super::stages::EditId;
@@ -19,6 +19,8 @@ pub(super) enum Fact {
     Count(Ino),
     /// 1 if what was staged of its directories is what is there.
     Staged(EditId, Slot),
+    /// Names that a shard has below a limit, and its room for more.
+    Room(Ino, ShardId),
 }
 
 impl Fact {
@@ -28,6 +30,7 @@ impl Fact {
             Fact::Links(ino) => [2, ino.0, 0, 0],
             Fact::Count(ino) => [3, ino.0, 0, 0],
             Fact::Staged(EditId { session, number }, slot) => [4, session.0, number, u64::from(slot.0)],
+            Fact::Room(limit, shard) => [5, limit.0, u64::from(shard.0), 0],
         }
     }
 
@@ -36,6 +39,7 @@ impl Fact {
             1 => Fact::Entry((Ino(first), second as Name)),
             2 => Fact::Links(Ino(first)),
             3 => Fact::Count(Ino(first)),
+            5 => Fact::Room(Ino(first), ShardId(second as u16)),
             _ => Fact::Staged(EditId { session: SessionId(first), number: second }, Slot(third as u16)),
         }
     }

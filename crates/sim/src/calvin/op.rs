@@ -69,6 +69,8 @@ pub(super) struct FileState {
 pub(super) struct TreeSettings {
     /// Stages of a session.
     pub(super) stages_max: usize,
+    /// Shards that the slots are divided into.
+    pub(super) shards: u16,
 }
 
 /// A change.
@@ -84,6 +86,8 @@ pub(super) enum TreeOp {
     Chmod(ChangePath, bool),
     Rename(ChangePath, ChangePath),
     Link(ChangePath, ChangePath),
+    /// Limits the names of files in a directory and below, or limits them no more.
+    Limit(ChangePath, Option<u64>),
     /// Keeps what a front-end finds in these ranges, as a part of an edit.
     Stage(EditId, u32, Vec<NameRange>),
     /// Makes an edit of so many parts, at one position, if what was staged is what is there.
@@ -121,6 +125,8 @@ pub(super) struct Body {
     pub(super) expects: [Option<Ino>; 2],
     /// Of a stage: what was in its ranges.
     pub(super) part: Vec<StagedRange>,
+    /// All shards are asked for room, for its own had none.
+    pub(super) gathers: bool,
 }
 
 /// What became of it.
@@ -141,6 +147,10 @@ pub(super) enum Answer {
     TooManyLinks,
     /// The names had other files than the front-end saw: nothing has changed, and it looks again.
     Superseded,
+    /// The shard has no room for another name below this limit: nothing has changed, and the front-end gathers.
+    NeedsRoom,
+    /// There are as many names as the limit says.
+    QuotaFull,
     /// Not all stages of the edit are there: nothing has changed, and the client sends those that are missing.
     StagesMissing,
     /// The session has as many stages as it may: it commits an edit, or drops one.

@@ -6,6 +6,7 @@ use frieze_base::SessionId;
 use frieze_calvin::{Position, ShardId, Slot};
 
 use super::op::{Answer, Body, ChangePath, EditChange, FileState, Ino, LINKS_MAX, Name, TreeOp, TreeSettings};
+use super::rooms::{ShardRoom, divide};
 use super::slots::ShardState;
 use super::stages::{EditId, SlotStage, StageId, StageRecord, StagedRange};
 
@@ -19,6 +20,12 @@ pub(super) struct Oracle {
     /// Numbers given: of directories, and of files by slot.
     pub(super) given: BTreeMap<Option<Slot>, u64>,
     pub(super) ended: BTreeSet<SessionId>,
+    /// Limits of the files below directories.
+    pub(super) limits: BTreeMap<Ino, u64>,
+    /// Room of shards, as the log has divided it.
+    rooms: BTreeMap<(Ino, ShardId), u64>,
+    /// Limits that were below what was used when they were divided.
+    closed: BTreeSet<Ino>,
     /// The parts of edits that are not committed.
     pub(super) stages: BTreeMap<StageId, Vec<StagedRange>>,
     settings: TreeSettings,
@@ -51,11 +58,123 @@ impl Oracle {
             names: names.map(|(place, ino)| (*place, *ino)).collect(),
             files: files.map(|(ino, file)| (*ino, *file)).collect(),
             staged: staged.collect(),
+            rooms: self
+                .limits
+                .keys()
+                .map(|limit| (*limit, self.room(*limit, shard)))
+                .filter(|(_, room)| *room != ShardRoom::default())
+                .collect(),
         }
     }
 
+    fn room(&self, limit: Ino, shard: ShardId) -> ShardRoom {
+        ShardRoom {
+            used: self.used(limit, Some(shard)) as i64,
+            room: self.rooms.get(&(limit, shard)).copied().unwrap_or_default() as i64,
+            closed: self.closed.contains(&limit),
+        }
+    }
+
+    /// Names of files below a directory: those in the directories of a shard, or all.
+    fn used(&self, limit: Ino, shard: Option<ShardId>) -> u64 {
+        let counts = |directory: Ino| {
+            self.is_within(directory, limit) && shard.is_none_or(|shard| self.shard_of(directory) == shard)
+        };
+        self.entries.iter().filter(|((directory, _), ino)| !ino.is_directory() && counts(*directory)).count() as u64
+    }
+
+    fn shard_of(&self, directory: Ino) -> ShardId {
+        ShardId::of(directory.slot(), self.settings.shards)
+    }
+
+    fn limits_above(&self, mut directory: Ino) -> BTreeSet<Ino> {
+        let mut found = BTreeSet::new();
+        loop {
+            found.extend(self.limits.contains_key(&directory).then_some(directory));
+            if directory == Ino::ROOT {
+                return found;
+            }
+            directory = self.directories[&directory].0;
+        }
+    }
+
+    /// Looks for room for one name.
+    fn check_room(&self, directory: Ino, limits: &BTreeSet<Ino>, gathers: bool) -> Result<(), Answer> {
+        for limit in limits {
+            if gathers || self.settings.shards == 1 {
+                if self.used(*limit, None) >= self.limits[limit] {
+                    return Err(Answer::QuotaFull);
+                }
+            } else if self.room(*limit, self.shard_of(directory)).room == 0 {
+                return Err(Answer::NeedsRoom);
+            }
+        }
+        Ok(())
+    }
+
+    /// A name has come, for which there was room.
+    fn take_room(&mut self, directory: Ino, limits: &BTreeSet<Ino>, gathers: bool) {
+        let shard = self.shard_of(directory);
+        for limit in limits {
+            if gathers || self.settings.shards == 1 {
+                self.divide(*limit, shard);
+            } else {
+                *self.rooms.get_mut(&(*limit, shard)).expect("there was room") -= 1;
+            }
+        }
+    }
+
+    /// What a change gathered is divided anew, whether it needed it or not.
+    fn divide_anew(&mut self, directory: Ino, limits: &BTreeSet<Ino>, gathers: bool) {
+        let divided = limits.iter().filter(|_| gathers || self.settings.shards == 1);
+        divided.copied().collect::<Vec<_>>().into_iter().for_each(|limit| self.divide(limit, self.shard_of(directory)));
+    }
+
+    /// Names were removed.
+    fn give_room(&mut self, directory: Ino, limits: &BTreeSet<Ino>, names: u64) {
+        let shard = self.shard_of(directory);
+        for limit in limits.iter().filter(|limit| names > 0 && !self.closed.contains(limit)) {
+            *self.rooms.entry((*limit, shard)).or_default() += names;
+        }
+    }
+
+    /// Divides what is left of a limit.
+    fn divide(&mut self, limit: Ino, first: ShardId) {
+        let left = self.limits[&limit].checked_sub(self.used(limit, None));
+        let shards = self.settings.shards;
+        for shard in (0..shards).map(ShardId) {
+            self.rooms.insert((limit, shard), divide(left.unwrap_or_default(), shard, first, shards));
+        }
+        if left.is_none() {
+            self.closed.insert(limit)
+        } else {
+            self.closed.remove(&limit)
+        };
+    }
+
+    fn drop_limit(&mut self, limit: Ino) {
+        self.limits.remove(&limit);
+        self.rooms.retain(|(of, _), _| *of != limit);
+        self.closed.remove(&limit);
+    }
+
+    fn remove_directory(&mut self, directory: Ino) {
+        self.directories.remove(&directory);
+        self.drop_limit(directory);
+    }
+
+    /// Limits whose rooms and names are not what they say, or more.
+    pub(super) fn check_limits(&self) -> Option<String> {
+        self.limits.iter().find_map(|(limit, max)| {
+            let room: u64 = self.rooms.iter().filter(|((of, _), _)| of == limit).map(|(_, room)| room).sum();
+            let (used, is_closed) = (self.used(*limit, None), self.closed.contains(limit));
+            let is_kept = if is_closed { room == 0 } else { used + room == *max };
+            (!is_kept).then(|| format!("limit {max} of {limit:?}: {used} names, room {room}, closed {is_closed}"))
+        })
+    }
+
     fn try_execute(&mut self, at: Position, body: &Body) -> Result<Answer, Answer> {
-        let Body { session, op, expects, part } = body;
+        let Body { session, op, expects, part, gathers } = body;
         if self.ended.contains(session) {
             return Err(Answer::UnknownSession);
         }
@@ -68,7 +187,10 @@ impl Oracle {
                 if self.entries.contains_key(&(directory, target.name)) {
                     return Err(Answer::Exists);
                 }
+                let limits = self.limits_above(directory);
+                self.check_room(directory, &limits, *gathers)?;
                 self.entries.insert((directory, target.name), ino);
+                self.take_room(directory, &limits, *gathers);
                 self.files.insert(ino, FileState { names: 1, changed: at, ..FileState::default() });
                 ino
             }
@@ -90,7 +212,7 @@ impl Oracle {
                     return Err(Answer::NotEmpty);
                 }
                 self.entries.remove(&place);
-                self.directories.remove(&ino);
+                self.remove_directory(ino);
                 ino
             }
             TreeOp::Chmod(target, open) => {
@@ -104,6 +226,7 @@ impl Oracle {
                 let ino = self.file_of(place, expects[0])?;
                 self.entries.remove(&place);
                 self.lose_name(ino, at);
+                self.give_room(place.0, &self.limits_above(place.0), 1);
                 ino
             }
             TreeOp::Set(target, value) => {
@@ -111,6 +234,18 @@ impl Oracle {
                 let ino = self.file_of(place, expects[0])?;
                 let file = self.files.get_mut(&ino).expect("it has a name");
                 (file.value, file.changed) = (*value, at);
+                ino
+            }
+            TreeOp::Limit(target, limit) => {
+                let place = (self.walk(target)?, target.name);
+                let ino = self.directory_of(place)?;
+                match limit {
+                    Some(limit) => {
+                        self.limits.insert(ino, *limit);
+                        self.divide(ino, self.shard_of(ino));
+                    }
+                    None => self.drop_limit(ino),
+                }
                 ino
             }
             TreeOp::Stage(edit, number, _) => {
@@ -150,12 +285,15 @@ impl Oracle {
                 if self.entries.contains_key(&to) {
                     return Err(Answer::Exists);
                 }
-                let file = self.files.get_mut(&ino).expect("it has a name");
-                if file.names >= LINKS_MAX {
+                if self.files[&ino].names >= LINKS_MAX {
                     return Err(Answer::TooManyLinks);
                 }
+                let limits = self.limits_above(to.0);
+                self.check_room(to.0, &limits, *gathers)?;
+                let file = self.files.get_mut(&ino).expect("it has a name");
                 (file.names, file.changed) = (file.names + 1, at);
                 self.entries.insert(to, ino);
+                self.take_room(to.0, &limits, *gathers);
                 ino
             }
             TreeOp::Rename(from, to) => {
@@ -164,7 +302,7 @@ impl Oracle {
                     (Some(moved), replaced) => self.move_directory(moved, from, to, replaced)?,
                     (None, Some(_)) if self.entries.contains_key(&from) => return Err(Answer::IsDirectory),
                     (None, Some(_)) => return Err(Answer::NotFound),
-                    (None, None) => self.move_file(from, to, *expects, at)?,
+                    (None, None) => self.move_file(from, to, body, at)?,
                 }
             }
         }))
@@ -188,12 +326,28 @@ impl Oracle {
                 return Err(Answer::NotEmpty);
             }
             None if self.entries.contains_key(&to) => return Err(Answer::NotDirectory),
-            Some(replaced) => drop(self.directories.remove(&replaced)),
-            None => {}
+            _ => {}
+        }
+        let (lost, gained) = (self.limits_above(from.0), self.limits_above(to.0));
+        let (lost, gained): (BTreeSet<Ino>, BTreeSet<Ino>) = (&lost - &gained, &gained - &lost);
+        let (directories, names) = self.tree(moved);
+        let weight = names.len() as u64;
+        if gained.iter().any(|limit| weight > 0 && self.used(*limit, None) + weight > self.limits[limit]) {
+            return Err(Answer::QuotaFull);
+        }
+        if let Some(replaced) = replaced {
+            self.remove_directory(replaced);
         }
         self.entries.remove(&from);
         self.entries.insert(to, moved);
         self.directories.get_mut(&moved).expect("it has a name").0 = to.0;
+        for limit in gained {
+            self.divide(limit, self.shard_of(to.0));
+        }
+        for (directory, _) in directories {
+            let names = names.iter().filter(|(parent, ..)| *parent == directory).count();
+            self.give_room(directory, &lost, names as u64);
+        }
         Ok(moved)
     }
 
@@ -201,7 +355,7 @@ impl Oracle {
         &mut self,
         from: (Ino, Name),
         to: (Ino, Name),
-        expects: [Option<Ino>; 2],
+        Body { expects, gathers, .. }: &Body,
         at: Position,
     ) -> Result<Ino, Answer> {
         if from == to {
@@ -215,11 +369,25 @@ impl Oracle {
         if replaced == Some(ino) {
             return Ok(ino);
         }
+        let (lost, gained) = (self.limits_above(from.0), self.limits_above(to.0));
         if let Some(replaced) = replaced {
             self.lose_name(replaced, at);
+        } else {
+            self.check_room(to.0, &(&gained - &lost), *gathers)?;
         }
         self.entries.remove(&from);
         self.entries.insert(to, ino);
+        match replaced {
+            // There is one name less, in the directory that it left.
+            Some(_) => {
+                self.give_room(from.0, &lost, 1);
+                self.divide_anew(to.0, &(&gained - &lost), *gathers);
+            }
+            None => {
+                self.give_room(from.0, &(&lost - &gained), 1);
+                self.take_room(to.0, &(&gained - &lost), *gathers);
+            }
+        }
         self.files.get_mut(&ino).expect("it has a name").changed = at;
         Ok(ino)
     }
@@ -288,8 +456,11 @@ impl Oracle {
         }
         match change {
             EditChange::Remove(_) => {
+                let limits = self.limits_above(place.0);
                 for (directory, _) in directories {
-                    self.directories.remove(&directory);
+                    let removed = names.iter().filter(|(parent, ..)| *parent == directory).count();
+                    self.give_room(directory, &limits, removed as u64);
+                    self.remove_directory(directory);
                     self.entries.retain(|(parent, _), _| *parent != directory);
                 }
                 names.into_iter().for_each(|(_, _, file)| self.lose_name(file, at));

@@ -61,6 +61,12 @@ pub struct CalvinCounts {
     pub overloaded: u64,
     /// Commits that came before their stages.
     pub stages_missing: u64,
+    /// Limits that were set.
+    pub limits: u64,
+    /// Changes that found no room in their shard.
+    pub gathers: u64,
+    /// Changes that a limit refused.
+    pub quota_full: u64,
     /// Sessions that have ended.
     pub sessions_ended: u64,
     /// Processes restarted.

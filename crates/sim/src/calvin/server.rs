@@ -271,7 +271,7 @@ impl NamesServer {
         values: &[(Slot, SlotValue)],
         reports: &mut Vec<Report>,
     ) -> SchedulerInput {
-        let PreparedChange { action, facts: asked, acting, .. } = self.prepared[&position].clone();
+        let PreparedChange { action, facts: asked, acting, rooms, .. } = self.prepared[&position].clone();
         let shards = self.settings.shards;
         let is_here = move |slot: Slot| place == ExecutionPlace::Shard(ShardId::of(slot, shards));
         if place != ExecutionPlace::Trunk && !acting.iter().any(|slot| is_here(*slot)) {
@@ -283,7 +283,7 @@ impl NamesServer {
         for fact in asked.iter().filter(|(slot, _)| is_here(**slot)).flat_map(|(_, facts)| facts) {
             facts.entry(*fact).or_insert_with(|| self.files.fact(*fact, position, false));
         }
-        let mut answer = decide(&action, &facts);
+        let mut answer = decide(&action, &rooms, &facts);
         if self.breakage == Some(CalvinBreak::TrunkAtExecution)
             && let TreeOp::Make(target) | TreeOp::Unlink(target) | TreeOp::Set(target, _) = &self.bodies[&position].op
             && self.trunk.look(target).is_none()
@@ -294,7 +294,10 @@ impl NamesServer {
         match place {
             ExecutionPlace::Trunk if answer.is_change() => self.trunk.apply(position, &action),
             ExecutionPlace::Trunk => {}
-            ExecutionPlace::Shard(_) => self.files.apply(position, (&action, answer), &facts, &is_here),
+            ExecutionPlace::Shard(shard) => {
+                self.files.apply_rooms(position, shard, (&action, answer), &rooms, &facts);
+                self.files.apply(position, (&action, answer), &facts, &is_here);
+            }
         }
         SchedulerInput::Done { position, place }
     }

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use frieze_base::LogIndex;
 use frieze_calvin::{Position, ShardId, Slot};
 
 use super::breakage::CalvinBreak;
 use super::draft::Action;
 use super::facts::{Fact, Facts};
 use super::op::{Answer, DirectoryName, FileState, Ino, LINKS_MAX, Name};
+use super::rooms::{RoomPlan, ShardRoom, divide};
 use super::stages::{EditId, SlotStage, StageChange, StageId, StageRecord, StagedRange};
-use super::versions::VersionedMap;
+use super::versions::{VersionedMap, VersionedSums};
 
 /// What a shard has at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub(super) struct ShardState {
     pub(super) names: BTreeMap<DirectoryName, Ino>,
     pub(super) files: BTreeMap<Ino, FileState>,
     pub(super) staged: BTreeMap<(StageId, Slot), SlotStage>,
+    /// Of each limit of which it has something.
+    pub(super) rooms: BTreeMap<Ino, ShardRoom>,
 }
 
 /// The files of all slots that a server has.
@@ -24,8 +28,12 @@ pub(super) struct ShardState {
 pub(super) struct SlotFiles {
     pub(super) names: VersionedMap<DirectoryName, Ino>,
     pub(super) files: VersionedMap<Ino, FileState>,
-    /// By directory: files that came or went, by when. Sums, for changes of other names may come in any order.
-    counts: BTreeMap<Ino, BTreeMap<Position, i64>>,
+    /// Names of files by directory. Sums, for changes of other names may come in any order.
+    counts: VersionedSums<Ino>,
+    /// By limit and shard: names below it, room for more, and whether the limit is closed.
+    used: VersionedSums<(Ino, ShardId)>,
+    room: VersionedSums<(Ino, ShardId)>,
+    closed: VersionedMap<(Ino, ShardId), ()>,
     /// What the slots have of staged edits.
     pub(super) staged: VersionedMap<(StageId, Slot), SlotStage>,
     /// Numbers given where a breakage gives them.
@@ -44,20 +52,25 @@ impl SlotFiles {
         self.names.cut(at);
         self.files.cut(at);
         self.staged.cut(at);
-        self.counts.values_mut().for_each(|counts| drop(counts.split_off(&at)));
+        self.counts.cut(at);
+        self.used.cut(at);
+        self.room.cut(at);
+        self.closed.cut(at);
     }
 
     /// A fact just below a position; `now`: as it is.
     pub(super) fn fact(&self, fact: Fact, at: Position, now: bool) -> u64 {
-        let at = if now { Position { index: frieze_base::LogIndex(u64::MAX), item: 0 } } else { at };
+        let at = if now { END } else { at };
         match fact {
             Fact::Entry(place) if self.breakage == Some(CalvinBreak::StagesVisible) && self.is_staged(place, at) => 0,
             Fact::Entry(place) => self.names.before(place, at).map_or(0, |ino| ino.0),
             Fact::Links(ino) => self.files.before(ino, at).map_or(0, |file| u64::from(file.names)),
             Fact::Staged(edit, slot) => u64::from(self.is_as_staged(edit, slot, at)),
-            Fact::Count(ino) => {
-                let counts = self.counts.get(&ino).into_iter().flatten();
-                counts.take_while(|(when, _)| **when < at).map(|(_, count)| count).sum::<i64>() as u64
+            Fact::Count(ino) => self.counts.before(ino, at) as u64,
+            Fact::Room(limit, shard) => {
+                let at = if self.breakage == Some(CalvinBreak::GatherOfNow) { END } else { at };
+                let ShardRoom { used, room, .. } = self.room_before(limit, shard, at);
+                (used as u64 & COUNT_MASK) << 32 | (room as u64 & COUNT_MASK)
             }
         }
     }
@@ -223,23 +236,166 @@ impl SlotFiles {
     fn set_name(&mut self, at: Position, place: DirectoryName, ino: Option<Ino>) {
         let before = i64::from(self.names.newest(place).is_some());
         let more = i64::from(ino.is_some()) - before;
-        *self.counts.entry(place.0).or_default().entry(at).or_default() += more;
+        self.counts.add(place.0, at, more);
         self.names.set(place, at, ino);
     }
 
-    /// What a shard has below a position.
-    pub(super) fn before(&self, at: Position, shard: ShardId, shards: u16) -> ShardState {
+    /// What a shard has below a position, of limits those that are there.
+    pub(super) fn before(&self, at: Position, shard: ShardId, shards: u16, limits: &BTreeMap<Ino, u64>) -> ShardState {
         let is_here = |ino: Ino| ShardId::of(ino.slot(), shards) == shard;
         let names = self.names.all_before(at).into_iter().filter(|((parent, _), _)| is_here(*parent)).collect();
         let files = self.files.all_before(at).into_iter().filter(|(ino, _)| is_here(*ino)).collect();
         let staged = self.staged.all_before(at).into_iter();
         let staged = staged.filter(|((_, slot), _)| ShardId::of(*slot, shards) == shard).collect();
-        ShardState { names, files, staged }
+        let rooms = self.used.keys_before(at).chain(self.room.keys_before(at));
+        let rooms = rooms.filter(|(limit, of)| *of == shard && limits.contains_key(limit));
+        let rooms = rooms.map(|(limit, _)| (limit, self.room_before(limit, shard, at)));
+        ShardState { names, files, staged, rooms: rooms.filter(|(_, room)| *room != ShardRoom::default()).collect() }
+    }
+
+    /// What a shard has of a limit below a position.
+    pub(super) fn room_before(&self, limit: Ino, shard: ShardId, at: Position) -> ShardRoom {
+        ShardRoom {
+            used: self.used.before((limit, shard), at),
+            room: self.room.before((limit, shard), at),
+            closed: self.closed.before((limit, shard), at).is_some(),
+        }
+    }
+
+    /// Counts names that came or went for limits, and takes or gives room, in one shard.
+    pub(super) fn apply_rooms(
+        &mut self,
+        at: Position,
+        shard: ShardId,
+        (action, answer): (&Action, Answer),
+        rooms: &RoomPlan,
+        facts: &Facts,
+    ) {
+        let Answer::Ok(ino) = answer else { return };
+        if let Action::Limit(limit, max) = *action {
+            return self.set_limit(at, shard, (limit, max), rooms, facts);
+        }
+        let names = match *action {
+            Action::RemoveTree(edit, ..) => {
+                let is_here = |slot: Slot| ShardId::of(slot, rooms.shards) == shard;
+                let names = self.staged_here(edit, at, &is_here).into_iter().flat_map(|stage| stage.names);
+                names.map(|(directory, ..)| (directory, 1)).collect()
+            }
+            _ => names_of(action, rooms, facts),
+        };
+        if names.is_empty() && matches!(action, Action::MoveFile(..)) {
+            return;
+        }
+        for limit in rooms.limits() {
+            let here = rooms.change(limit, &names, Some(shard));
+            let all = rooms.change(limit, &names, None);
+            let before = self.room_before(limit, shard, at);
+            self.used.add((limit, shard), at, here);
+            let gives_to_inode = self.breakage == Some(CalvinBreak::RoomToInode);
+            if let Some(max) = rooms.needs.get(&limit).filter(|_| rooms.gathers) {
+                self.divide(at, shard, (limit, *max), rooms, all, facts);
+            } else if rooms.needs.contains_key(&limit) && all >= 0 {
+                let takes = rooms.first == shard && (all > 0 || self.breakage == Some(CalvinBreak::RenameTakesRoom));
+                self.room.add((limit, shard), at, -i64::from(takes));
+            } else if all < 0 && (!before.closed || self.breakage == Some(CalvinBreak::ClosedGivesRoom)) {
+                let given = if gives_to_inode && matches!(action, Action::Unlink(..)) {
+                    -i64::from(ShardId::of(ino.slot(), rooms.shards) == shard)
+                } else {
+                    here
+                };
+                self.room.add((limit, shard), at, -given);
+            }
+        }
+    }
+
+    /// Divides what is left of a limit after so many more names.
+    fn divide(
+        &mut self,
+        at: Position,
+        shard: ShardId,
+        (limit, max): (Ino, u64),
+        rooms: &RoomPlan,
+        more: i64,
+        facts: &Facts,
+    ) {
+        let of = |shard: ShardId| facts[&Fact::Room(limit, shard)];
+        let used: u64 = (0..rooms.shards).map(|shard| of(ShardId(shard)) >> 32).sum();
+        let left = (max as i64) - (used as i64 + more);
+        if left < 0 && self.breakage == Some(CalvinBreak::LoweredLimitKeepsRoom) {
+            return;
+        }
+        if shard != rooms.first && self.breakage == Some(CalvinBreak::AllotmentTwice) {
+            return;
+        }
+        let room = divide(left.max(0) as u64, shard, rooms.first, rooms.shards);
+        self.room.add((limit, shard), at, room as i64 - (of(shard) & COUNT_MASK) as i64);
+        if (left < 0) != self.closed.newest((limit, shard)).is_some() {
+            self.closed.set((limit, shard), at, (left < 0).then_some(()));
+        }
+    }
+
+    fn set_limit(
+        &mut self,
+        at: Position,
+        shard: ShardId,
+        (limit, max): (Ino, Option<u64>),
+        rooms: &RoomPlan,
+        facts: &Facts,
+    ) {
+        let here = facts[&Fact::Room(limit, shard)];
+        let Some(max) = max else {
+            self.used.add((limit, shard), at, -((here >> 32) as i64));
+            self.room.add((limit, shard), at, -((here & COUNT_MASK) as i64));
+            return self.closed.set((limit, shard), at, None);
+        };
+        let names = names_of(&Action::Limit(limit, Some(max)), rooms, facts);
+        self.used.add((limit, shard), at, rooms.change(limit, &names, Some(shard)));
+        self.divide(at, shard, (limit, max), rooms, rooms.change(limit, &names, None), facts);
     }
 }
 
+/// Names that come to directories or go, by what all slots have said; of weighed directories all that they have.
+fn names_of(action: &Action, rooms: &RoomPlan, facts: &Facts) -> Vec<(Ino, i64)> {
+    match *action {
+        Action::Make(place, _) | Action::Link(_, place, _) => vec![(place.0, 1)],
+        Action::Unlink(place, _) => vec![(place.0, -1)],
+        Action::MoveFile(from, to, _) => match facts[&Fact::Entry(to)] {
+            0 => vec![(from.0, -1), (to.0, 1)],
+            replaced if replaced == facts[&Fact::Entry(from)] => Vec::new(),
+            _ => vec![(from.0, -1)],
+        },
+        _ => rooms.weighed.iter().map(|directory| (*directory, facts[&Fact::Count(*directory)] as i64)).collect(),
+    }
+}
+
+/// What a change finds of room for more names.
+fn check_room(action: &Action, rooms: &RoomPlan, facts: &Facts) -> Result<(), Answer> {
+    let names = names_of(action, rooms, facts);
+    for (limit, max) in &rooms.needs {
+        let more = rooms.change(*limit, &names, None);
+        let of = |shard: ShardId| facts[&Fact::Room(*limit, shard)];
+        if more <= 0 || matches!(action, Action::Limit(..)) {
+            continue;
+        }
+        if rooms.gathers {
+            let used: u64 = (0..rooms.shards).map(|shard| of(ShardId(shard)) >> 32).sum();
+            if used as i64 + more > *max as i64 {
+                return Err(Answer::QuotaFull);
+            }
+        } else if of(rooms.first) & COUNT_MASK == 0 {
+            return Err(Answer::NeedsRoom);
+        }
+    }
+    Ok(())
+}
+
+/// Behind all positions.
+const END: Position = Position { index: LogIndex(u64::MAX), item: 0 };
+/// One of the two counts that a fact about room has.
+const COUNT_MASK: u64 = u32::MAX as u64;
+
 /// What a change answers, by what all slots have said: the same at every part of it.
-pub(super) fn decide(action: &Action, facts: &Facts) -> Answer {
+pub(super) fn decide(action: &Action, rooms: &RoomPlan, facts: &Facts) -> Answer {
     let fact = |fact: Fact| facts.get(&fact).copied().unwrap_or_else(|| panic!("{fact:?} of {action:?} is not known"));
     let entry = |place: DirectoryName| Some(fact(Fact::Entry(place))).filter(|ino| *ino != 0).map(Ino);
     let expected = |place: DirectoryName, expect: Option<Ino>| match entry(place) {
@@ -292,7 +448,9 @@ pub(super) fn decide(action: &Action, facts: &Facts) -> Answer {
                 }
             }
             Action::MoveDirectory(moved, _, to, None) => entry(to).map_or(Ok(moved), |_| Err(Answer::NotDirectory)),
+            Action::Limit(directory, _) => Ok(directory),
         }
     };
-    decided().map_or_else(|answer| answer, Answer::Ok)
+    let decided = decided().and_then(|ino| check_room(action, rooms, facts).map(|()| ino));
+    decided.map_or_else(|answer| answer, Answer::Ok)
 }

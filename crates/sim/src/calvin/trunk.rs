@@ -1,6 +1,6 @@
 //! The trunk of the small file system: directories, and the trunk phase of each change.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::SessionId;
 use frieze_calvin::{KeyAccess, Position, Slot, TxnKey};
@@ -22,6 +22,8 @@ pub(super) struct Trunk {
     pub(super) given: VersionedMap<Option<Slot>, u64>,
     /// Sessions that have ended. The others are there from the beginning.
     pub(super) ended: VersionedMap<SessionId, ()>,
+    /// Limits of the files below directories.
+    pub(super) limits: VersionedMap<Ino, u64>,
     /// The parts of edits that are not committed.
     pub(super) stages: VersionedMap<StageId, StageRecord>,
     settings: TreeSettings,
@@ -55,6 +57,7 @@ impl Trunk {
         self.directories.cut(at);
         self.given.cut(at);
         self.ended.cut(at);
+        self.limits.cut(at);
         self.stages.cut(at);
     }
 
@@ -117,13 +120,13 @@ impl Trunk {
     fn try_prepare(
         &mut self,
         at: Position,
-        Body { session, op, expects, .. }: &Body,
+        Body { session, op, expects, gathers, .. }: &Body,
         files: &SlotFiles,
         parked: &dyn Fn(KeyOf, KeyAccess) -> bool,
         breakage: Option<CalvinBreak>,
     ) -> Result<(Action, PlanDraft), Stop> {
         let phase = TrunkReads { trunk: self, parked };
-        let draft = PlanDraft::default();
+        let draft = PlanDraft::of(self.settings.shards);
         let answer = |answer| Err(Stop::Answer(answer));
         if self.ended.newest(*session).is_some() {
             return answer(Answer::UnknownSession);
@@ -139,7 +142,9 @@ impl Trunk {
                 let slot = place.0.slot();
                 let ino = Ino::file(slot, self.give(Some(slot), at));
                 let keys = [(KeyOf::Inode(ino), X)].into_iter().chain(in_directory(place, X));
-                (Action::Make(place, ino), draft.acts(slot, keys).asks(slot, [], Fact::Entry(place)))
+                let limits = self.limits_above(place.0);
+                let draft = draft.acts(slot, keys).asks(slot, [], Fact::Entry(place)).counts(place.0, &limits);
+                (Action::Make(place, ino), draft.needs_room(place.0, limits, *gathers))
             }
             TreeOp::Mkdir(target) => {
                 let place = phase.place(target)?;
@@ -165,6 +170,13 @@ impl Trunk {
                 let keys = vec![(KeyOf::Name(place), X), (KeyOf::Directory(ino), X), (KeyOf::Directory(place.0), S)];
                 let draft = draft.asks(ino.slot(), [(KeyOf::Content(ino), X)], Fact::Count(ino));
                 (Action::Rmdir(place, ino), draft.trunk(keys))
+            }
+            TreeOp::Limit(target, limit) => {
+                let place = phase.place(target)?;
+                let Some(ino) = phase.directory_at(place)? else {
+                    return Ok(no_directory(place, Answer::NotDirectory));
+                };
+                return self.prepare_limit(ino, *limit, parked, breakage);
             }
             TreeOp::Stage(edit, part, _) => return answer(self.stage(StageId { edit: *edit, part: *part })),
             TreeOp::Commit(edit, parts, change) => {
@@ -201,13 +213,17 @@ impl Trunk {
                     return answer(Answer::IsDirectory);
                 }
                 let slot = place.0.slot();
-                let (action, keys) = match op {
+                let draft = draft.asks(slot, [], Fact::Entry(place)).inode(expects[0]);
+                match op {
                     TreeOp::Set(_, value) => {
-                        (Action::Set(place, expects[0], *value), vec![(KeyOf::FileName(place), S)])
+                        let action = Action::Set(place, expects[0], *value);
+                        (action, draft.acts(slot, [(KeyOf::FileName(place), S)]))
                     }
-                    _ => (Action::Unlink(place, expects[0]), in_directory(place, X).to_vec()),
-                };
-                (action, draft.acts(slot, keys).asks(slot, [], Fact::Entry(place)).inode(expects[0]))
+                    _ => {
+                        let draft = draft.acts(slot, in_directory(place, X));
+                        (Action::Unlink(place, expects[0]), draft.counts(place.0, &self.limits_above(place.0)))
+                    }
+                }
             }
             TreeOp::Link(from, to) => {
                 let (from, to) = (phase.place(from)?, phase.place(to)?);
@@ -217,10 +233,13 @@ impl Trunk {
                 if phase.directory_at(to)?.is_some() {
                     return answer(Answer::Exists);
                 }
+                let limits = self.limits_above(to.0);
                 let mut draft = draft
                     .asks(from.0.slot(), [(KeyOf::FileName(from), S)], Fact::Entry(from))
                     .acts(to.0.slot(), in_directory(to, X))
-                    .asks(to.0.slot(), [], Fact::Entry(to));
+                    .asks(to.0.slot(), [], Fact::Entry(to))
+                    .counts(to.0, &limits)
+                    .needs_room(to.0, limits, *gathers);
                 if let Some(ino) = expects[0] {
                     draft = draft.inode(Some(ino)).asks(ino.slot(), [], Fact::Links(ino));
                 }
@@ -240,11 +259,19 @@ impl Trunk {
                         (Action::Stay(from), draft)
                     }
                     (None, None) => {
+                        let (lost, limits) = (self.limits_above(from.0), self.limits_above(to.0));
+                        let mut gained = limits.clone();
+                        if breakage != Some(CalvinBreak::RenameTakesRoom) {
+                            gained.retain(|limit, _| !lost.contains_key(limit));
+                        }
                         let draft = draft
                             .acts(from.0.slot(), in_directory(from, X))
                             .asks(from.0.slot(), [], Fact::Entry(from))
                             .acts(to.0.slot(), in_directory(to, X))
-                            .asks(to.0.slot(), [], Fact::Entry(to));
+                            .asks(to.0.slot(), [], Fact::Entry(to))
+                            .counts(from.0, &lost)
+                            .counts(to.0, &limits)
+                            .needs_room(to.0, gained, *gathers);
                         (Action::MoveFile(from, to, *expects), draft.inode(expects[0]).inode(expects[1]))
                     }
                 }
@@ -297,7 +324,7 @@ impl Trunk {
         }
         let directories: BTreeSet<Ino> = found.iter().map(|(directory, _)| *directory).collect();
         let slots: BTreeSet<Slot> = records.iter().flat_map(|(_, record)| record.slots.iter().copied()).collect();
-        let draft = slots.into_iter().fold(PlanDraft::default(), |draft, slot| {
+        let mut draft = slots.into_iter().fold(PlanDraft::of(self.settings.shards), |draft, slot| {
             // Of slots of other servers nothing is known but that they take part.
             let stage = match breakage {
                 Some(CalvinBreak::StagedUnkeyed) => SlotStage::default(),
@@ -307,7 +334,14 @@ impl Trunk {
         });
         let action = match change {
             EditChange::Remove(_) if found.iter().any(|(_, open)| !open) => return Err(Stop::Answer(Answer::Denied)),
-            EditChange::Remove(_) => Action::RemoveTree(edit, top, place, directories),
+            EditChange::Remove(_) => {
+                let limits = self.limits_above(place.0);
+                for directory in &directories {
+                    draft = draft.acts(directory.slot(), limits.keys().map(|limit| (KeyOf::Room(*limit), S)));
+                }
+                draft = draft.loses(&limits);
+                Action::RemoveTree(edit, top, place, directories)
+            }
             EditChange::Chmod(_, open) => Action::ChmodTree(edit, top, directories, *open),
         };
         Ok((action, draft.trunk(keys)))
@@ -343,11 +377,76 @@ impl Trunk {
                     return Err(Stop::Answer(Answer::NotEmpty));
                 }
                 keys.push((KeyOf::Directory(replaced), X));
-                PlanDraft::default().asks(replaced.slot(), [(KeyOf::Content(replaced), X)], Fact::Count(replaced))
+                PlanDraft::of(self.settings.shards).asks(
+                    replaced.slot(),
+                    [(KeyOf::Content(replaced), X)],
+                    Fact::Count(replaced),
+                )
             }
-            None => PlanDraft::default().asks(to.0.slot(), [(KeyOf::FileName(to), S)], Fact::Entry(to)),
+            None => PlanDraft::of(self.settings.shards).asks(to.0.slot(), [(KeyOf::FileName(to), S)], Fact::Entry(to)),
         };
+        let (mut lost, mut gained) = (self.limits_above(from.0), self.limits_above(to.0));
+        let kept: BTreeSet<Ino> = lost.keys().copied().filter(|limit| gained.contains_key(limit)).collect();
+        lost.retain(|limit, _| !kept.contains(limit));
+        gained.retain(|limit, _| !kept.contains(limit));
+        if lost.is_empty() && gained.is_empty() {
+            return Ok((Action::MoveDirectory(moved, from, to, replaced), draft.trunk(keys)));
+        }
+        // What is below it stays as it is: trunk phases that go there climb over this directory, and meet its key.
+        let directories = match breakage {
+            Some(CalvinBreak::MoveUnweighed) => BTreeSet::new(),
+            _ => self.subtree(moved, parked)?,
+        };
+        let draft = draft.weighs(directories, &lost).needs_room(to.0, gained, true);
         Ok((Action::MoveDirectory(moved, from, to, replaced), draft.trunk(keys)))
+    }
+
+    /// A limit is a part of every shard, and a new one weighs its directory.
+    fn prepare_limit(
+        &self,
+        directory: Ino,
+        limit: Option<u64>,
+        parked: &dyn Fn(KeyOf, KeyAccess) -> bool,
+        breakage: Option<CalvinBreak>,
+    ) -> Result<(Action, PlanDraft), Stop> {
+        let phase = TrunkReads { trunk: self, parked };
+        phase.check_free(KeyOf::Directory(directory), X)?;
+        let is_new = self.limits.newest(directory).is_none();
+        if is_new && limit.is_none() {
+            return Err(Stop::Answer(Answer::Ok(directory)));
+        }
+        let mut draft = PlanDraft::of(self.settings.shards);
+        if is_new && breakage != Some(CalvinBreak::LimitUnweighed) {
+            draft = draft.weighs(self.subtree(directory, parked)?, &BTreeMap::new());
+        }
+        let limits = BTreeMap::from([(directory, limit.unwrap_or_default())]);
+        let draft = draft.needs_room(directory, limits, true);
+        Ok((Action::Limit(directory, limit), draft.trunk(vec![(KeyOf::Directory(directory), X)])))
+    }
+
+    /// A directory and all below it, whose directories no unfinished part changes.
+    fn subtree(&self, top: Ino, parked: &dyn Fn(KeyOf, KeyAccess) -> bool) -> Result<BTreeSet<Ino>, Stop> {
+        let phase = TrunkReads { trunk: self, parked };
+        let (mut found, mut todo) = (BTreeSet::new(), vec![top]);
+        while let Some(directory) = todo.pop() {
+            phase.check_free(KeyOf::Directory(directory), X)?;
+            found.insert(directory);
+            todo.extend(self.names.all().filter(|((parent, _), _)| *parent == directory).map(|(_, ino)| ino));
+        }
+        Ok(found)
+    }
+
+    /// The limits of a directory and of those above it. A trunk phase that comes here has met none of their keys.
+    fn limits_above(&self, mut directory: Ino) -> BTreeMap<Ino, u64> {
+        let mut found = BTreeMap::new();
+        for _ in 0..DEPTH_MAX {
+            found.extend(self.limits.newest(directory).map(|limit| (directory, limit)));
+            if directory == Ino::ROOT {
+                break;
+            }
+            directory = self.directories.newest(directory).unwrap_or(UNKNOWN).0;
+        }
+        found
     }
 
     /// Makes the change of a trunk part.
@@ -359,13 +458,13 @@ impl Trunk {
             }
             Action::Rmdir(place, ino) => {
                 self.names.set(place, at, None);
-                self.directories.set(ino, at, None);
+                self.remove_directory(ino, at);
             }
             Action::RemoveTree(_, _, place, ref directories) => {
                 let below = self.names.all().filter(|((parent, _), _)| directories.contains(parent));
                 let below: Vec<DirectoryName> = below.map(|(name, _)| name).chain([place]).collect();
                 below.into_iter().for_each(|name| self.names.set(name, at, None));
-                directories.iter().for_each(|directory| self.directories.set(*directory, at, None));
+                directories.iter().for_each(|directory| self.remove_directory(*directory, at));
             }
             Action::ChmodTree(_, _, ref directories, open) => {
                 for directory in directories {
@@ -375,14 +474,23 @@ impl Trunk {
             }
             Action::MoveDirectory(moved, from, to, replaced) => {
                 if let Some(replaced) = replaced {
-                    self.directories.set(replaced, at, None);
+                    self.remove_directory(replaced, at);
                 }
                 self.names.set(from, at, None);
                 self.names.set(to, at, Some(moved));
                 let (_, open) = self.directories.newest(moved).unwrap_or(UNKNOWN);
                 self.directories.set(moved, at, Some((to.0, open)));
             }
+            Action::Limit(directory, limit) => self.limits.set(directory, at, limit),
             _ => unreachable!("{action:?} changes no directory"),
+        }
+    }
+
+    /// A directory goes with its limit. What shards have of the limit means nothing any more.
+    fn remove_directory(&mut self, directory: Ino, at: Position) {
+        self.directories.set(directory, at, None);
+        if self.limits.newest(directory).is_some() {
+            self.limits.set(directory, at, None);
         }
     }
 

@@ -85,7 +85,7 @@ impl CalvinWorld {
                 place.insert(shard);
             });
         }
-        let tree = TreeSettings { stages_max: *rng.choose(&[3, 8, 1024]) };
+        let tree = TreeSettings { stages_max: *rng.choose(&[3, 8, 1024]), shards };
         let servers =
             places.into_iter().map(|place| NamesServer::new(settings.clone(), tree, place, plan.breakage)).collect();
         let sessions = rng.between(1, 4);
@@ -157,7 +157,7 @@ impl CalvinWorld {
         match self.rng.below(if self.faults { 99 } else { 96 }) {
             0..8 => self.ask_or_go_on(),
             8..16 => self.repeat(),
-            16..26 => self.order(),
+            16..26 => self.order()?,
             26..40 => self.feed(which)?,
             40..76 => self.run_task(which)?,
             76..90 => self.deliver()?,
@@ -180,9 +180,9 @@ impl CalvinWorld {
     }
 
     /// The log orders what was proposed; the judge executes it.
-    fn order(&mut self) {
+    fn order(&mut self) -> Verdict {
         if self.proposed.is_empty() {
-            return;
+            return Ok(());
         }
         let count = self.rng.between(1, 4).min(self.proposed.len() as u64);
         let mut entry = Vec::new();
@@ -201,6 +201,10 @@ impl CalvinWorld {
         }
         self.log.push(entry);
         self.states.push(self.oracle.clone());
+        match self.oracle.check_limits() {
+            Some(wrong) => broken(Rule::Tree, format!("the judge's own tree after {index} entries: {wrong}")),
+            None => Ok(()),
+        }
     }
 
     fn execute(&mut self, at: Position, envelope: &TxnEnvelope, body: &Body) {
@@ -235,8 +239,11 @@ impl CalvinWorld {
             Fate::Runs(Answer::Superseded) => self.counts.superseded += 1,
             Fate::Runs(Answer::Ok(_)) => {
                 self.counts.changes += 1;
+                self.counts.limits += u64::from(matches!(body.op, TreeOp::Limit(..)));
                 self.counts.edits += u64::from(matches!(body.op, TreeOp::Commit(..)));
             }
+            Fate::Runs(Answer::NeedsRoom) => self.counts.gathers += 1,
+            Fate::Runs(Answer::QuotaFull) => self.counts.quota_full += 1,
             Fate::Runs(Answer::StagesMissing) => self.counts.stages_missing += 1,
             Fate::Runs(Answer::Done) => self.counts.stages += u64::from(matches!(body.op, TreeOp::Stage(..))),
             _ => {}
@@ -276,16 +283,18 @@ impl CalvinWorld {
         self.judge(which, reports)
     }
 
+    /// Some of the messages that are on their way arrive: more of many, for questions for values that do not come in
+    /// time would be asked faster than they are carried.
     fn deliver(&mut self) -> Verdict {
-        if self.network.is_empty() {
-            return Ok(());
+        for _ in 0..self.network.len().div_ceil(DELIVERED_OF) {
+            let which = self.rng.below(self.network.len() as u64) as usize;
+            let (from, to, message) = self.network.remove(which).expect("it was counted");
+            let now = self.now();
+            let mut reports = Vec::new();
+            self.servers[to].receive(now, from, message, &mut reports);
+            self.judge(to, reports)?;
         }
-        let which = self.rng.below(self.network.len() as u64) as usize;
-        let (from, to, message) = self.network.remove(which).expect("it was counted");
-        let now = self.now();
-        let mut reports = Vec::new();
-        self.servers[to].receive(now, from, message, &mut reports);
-        self.judge(to, reports)
+        Ok(())
     }
 
     fn judge(&mut self, which: usize, reports: Vec<Report>) -> Verdict {
@@ -347,7 +356,33 @@ impl CalvinWorld {
             return Ok(());
         }
         let entries = self.rng.between(1, mark.index.0 - 1);
-        self.compare_at(which, place, entries)
+        self.compare_at(which, place, entries)?;
+        let entries = (0..self.shards).map(|shard| self.furthest(ShardId(shard)).0).min().unwrap_or_default();
+        self.compare_limits(entries)
+    }
+
+    /// How many entries a shard has executed, and the server that says so.
+    fn furthest(&self, shard: ShardId) -> (u64, &NamesServer) {
+        let with = self.servers.iter().filter(|server| server.shards().any(|other| other == shard));
+        let marks =
+            with.map(|server| (server.watermark(ExecutionPlace::Shard(shard)).index.0.saturating_sub(1), server));
+        marks.max_by_key(|(entries, _)| *entries).expect("each shard has a server")
+    }
+
+    /// No limit is exceeded by names and the room that shards have, whatever the judge's tree has: names and room are
+    /// what servers say.
+    fn compare_limits(&self, entries: u64) -> Verdict {
+        let at = Position { index: LogIndex(entries + 1), item: 0 };
+        for (limit, max) in &self.states[entries as usize].limits {
+            let of = |shard| self.furthest(ShardId(shard)).1.files.room_before(*limit, ShardId(shard), at);
+            let (used, room) =
+                (0..self.shards).map(of).fold((0, 0), |(used, room), shard| (used + shard.used, room + shard.room));
+            if used + room > *max as i64 && room > 0 {
+                let wrong = format!("limit {max} of {limit:?} after {entries} entries: {used} names, room for {room}");
+                return broken(Rule::Tree, wrong);
+            }
+        }
+        Ok(())
     }
 
     /// After so many entries.
@@ -363,10 +398,11 @@ impl CalvinWorld {
                     && server.trunk.directories.all_before(at) == oracle.directories
                     && server.trunk.given.all_before(at) == oracle.given
                     && server.trunk.ended.all_before(at).into_keys().eq(oracle.ended.iter().copied())
+                    && server.trunk.limits.all_before(at) == oracle.limits
                     && server.trunk.stages.all_before(at).into_iter().eq(records)
             }
             ExecutionPlace::Shard(shard) => {
-                server.files.before(at, shard, self.shards) == oracle.shard(shard, self.shards)
+                server.files.before(at, shard, self.shards, &oracle.limits) == oracle.shard(shard, self.shards)
             }
         };
         if is_same {
@@ -397,6 +433,8 @@ impl CalvinWorld {
 
 /// Of the steps that may restart a server, so many do not.
 const RESTART_ONE_IN: u64 = 12;
+/// Of so many messages on their way, one more arrives at a time.
+const DELIVERED_OF: usize = 16;
 /// Steps with faults; clients then ask no more.
 const STEPS_MAX: usize = 100_000;
 /// Steps in which all is done once faults have stopped.
