@@ -39,6 +39,7 @@ fn servers_agree_with_one_tree_under_the_first_seeds() {
     often("limits", 1_500, |counts| counts.limits);
     often("changes without room in their shard", 500, |counts| counts.gathers);
     often("changes without room", 500, |counts| counts.quota_full);
+    often("slots without a number", 500, |counts| counts.numbers_used_up);
     often("sessions ended", 500, |counts| counts.sessions_ended);
 }
 

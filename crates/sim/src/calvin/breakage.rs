@@ -37,6 +37,10 @@ pub enum CalvinBreak {
     StageTwice,
     /// Stages stay when their session ends.
     StagesOutliveSession,
+    /// Stages stay when their edit is committed.
+    StagesOutliveCommit,
+    /// A request that comes after the end of its session runs.
+    EndedSessionRuns,
     /// A commit runs with the stages that are there.
     CommitIncomplete,
     /// A commit looks whether its first part is what is there, and not at the others.
@@ -59,6 +63,10 @@ pub enum CalvinBreak {
     RoomUnkeyed,
     /// A directory that comes below a limit is taken to be empty.
     MoveUnweighed,
+    /// A directory that leaves a limit gives no room back.
+    MoveKeepsRoom,
+    /// What is weighed may have directories that come or go meanwhile.
+    WeighedUnchecked,
     /// A new limit takes its directory to be empty.
     LimitUnweighed,
     /// A limit that is lowered below what is used leaves shards their room.
@@ -67,6 +75,8 @@ pub enum CalvinBreak {
     ClosedGivesRoom,
     /// A file that stays below a limit takes room of it in its new directory's shard.
     RenameTakesRoom,
+    /// A slot that has given its last number gives the first one again.
+    NumbersWrap,
 }
 
 impl CalvinBreak {
@@ -89,6 +99,8 @@ impl CalvinBreak {
         CalvinBreak::RetryIsNew,
         CalvinBreak::StageTwice,
         CalvinBreak::StagesOutliveSession,
+        CalvinBreak::StagesOutliveCommit,
+        CalvinBreak::EndedSessionRuns,
         CalvinBreak::CommitIncomplete,
         CalvinBreak::CommitFirstPart,
         CalvinBreak::StagedRightsUnchecked,
@@ -100,9 +112,12 @@ impl CalvinBreak {
         CalvinBreak::GatherOfNow,
         CalvinBreak::RoomUnkeyed,
         CalvinBreak::MoveUnweighed,
+        CalvinBreak::MoveKeepsRoom,
+        CalvinBreak::WeighedUnchecked,
         CalvinBreak::LimitUnweighed,
         CalvinBreak::LoweredLimitKeepsRoom,
         CalvinBreak::ClosedGivesRoom,
         CalvinBreak::RenameTakesRoom,
+        CalvinBreak::NumbersWrap,
     ];
 }

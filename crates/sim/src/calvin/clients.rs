@@ -71,7 +71,19 @@ impl CalvinWorld {
             } else {
                 let op = self.draw_op();
                 self.clients.get_mut(&session).expect("it was chosen").ends = op == TreeOp::EndSession;
+                // A limit above the new place of a directory has to wait until it is there.
+                let limit = match &op {
+                    TreeOp::Rename(_, to) if self.rng.chance(LIMIT_ONE_IN) => self.above(to.base),
+                    _ => None,
+                };
                 self.ask(session, op);
+                if let Some(target) = limit {
+                    // A limit that is there already goes, so that the next one is new.
+                    let place = (target.base, target.name);
+                    let is_there =
+                        self.oracle.entries.get(&place).is_some_and(|ino| self.oracle.limits.contains_key(ino));
+                    self.ask(session, TreeOp::Limit(target, (!is_there).then_some(LIMIT_MAX)));
+                }
             }
         }
     }
@@ -237,7 +249,8 @@ impl CalvinWorld {
                 TreeOp::Limit(self.named(true), limit)
             }
             13 => TreeOp::Chmod(self.named(true), !self.rng.chance(4)),
-            14..17 => TreeOp::Rename(self.named(true), self.inside()),
+            14 => TreeOp::Rename(self.named(true), self.inside()),
+            15 | 16 => TreeOp::Rename(self.with_files(), self.inside()),
             17 => TreeOp::Rename(self.named(false), self.target()),
             _ => TreeOp::Link(self.named(false), self.target()),
         }
@@ -261,6 +274,32 @@ impl CalvinWorld {
     fn inside(&mut self) -> ChangePath {
         let known: Vec<Ino> = self.oracle.directories.keys().copied().collect();
         ChangePath { base: *self.rng.choose(&known), way: Vec::new(), name: self.rng.below(NAMES) as Name }
+    }
+
+    /// A directory that is above another one.
+    fn above(&mut self, mut directory: Ino) -> Option<ChangePath> {
+        let mut above = Vec::new();
+        while let Some((parent, _)) = self.oracle.directories.get(&directory).filter(|_| directory != Ino::ROOT) {
+            above.push(directory);
+            directory = *parent;
+        }
+        let directory = *above.get(self.rng.below(above.len().max(1) as u64) as usize)?;
+        let found = self.oracle.entries.iter().find(|(_, ino)| **ino == directory);
+        let (base, name) = *found.expect("each directory but the root has a name").0;
+        Some(ChangePath { base, way: Vec::new(), name })
+    }
+
+    /// The name of a directory that has files, as a rule.
+    fn with_files(&mut self) -> ChangePath {
+        let parents: BTreeSet<Ino> =
+            self.oracle.entries.iter().filter(|(_, ino)| !ino.is_directory()).map(|((parent, _), _)| *parent).collect();
+        let entries = self.oracle.entries.iter().filter(|(_, ino)| parents.contains(ino));
+        let known: Vec<(Ino, Name)> = entries.map(|(place, _)| *place).collect();
+        if known.is_empty() {
+            return self.named(true);
+        }
+        let (base, name) = *self.rng.choose(&known);
+        ChangePath { base, way: Vec::new(), name }
     }
 
     /// A name that a directory or a file has, as a rule.
@@ -345,6 +384,8 @@ const REPEAT_MS: u64 = 60;
 const REPEATS_COUNTED: u32 = 4;
 /// Limits are lower.
 const LIMIT_MAX: u64 = 6;
+/// Of renames, so many come with a limit above their new place.
+const LIMIT_ONE_IN: u64 = 4;
 /// Requests of a client without an answer.
 const OPEN_MAX: usize = 6;
 /// Of what clients ask for, so many are one edit.

@@ -40,6 +40,14 @@ impl Ino {
 }
 
 const DIRECTORY: u64 = 1 << 39;
+/// The last number of a file in a slot.
+pub(super) const NUMBER_MAX: u64 = DIRECTORY - 1;
+
+impl Default for TreeSettings {
+    fn default() -> TreeSettings {
+        TreeSettings { stages_max: 1024, numbers_max: NUMBER_MAX, shards: 1 }
+    }
+}
 
 /// A name of one directory.
 pub(super) type DirectoryName = (Ino, Name);
@@ -65,10 +73,12 @@ pub(super) struct FileState {
 }
 
 /// Bounds of the file system, the same on every server.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct TreeSettings {
     /// Stages of a session.
     pub(super) stages_max: usize,
+    /// Numbers of files that a slot has.
+    pub(super) numbers_max: u64,
     /// Shards that the slots are divided into.
     pub(super) shards: u16,
 }
@@ -151,6 +161,8 @@ pub(super) enum Answer {
     NeedsRoom,
     /// There are as many names as the limit says.
     QuotaFull,
+    /// The slot of the directory has no number for another file: other directories have other slots.
+    NumbersUsedUp,
     /// Not all stages of the edit are there: nothing has changed, and the client sends those that are missing.
     StagesMissing,
     /// The session has as many stages as it may: it commits an edit, or drops one.

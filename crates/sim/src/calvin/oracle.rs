@@ -183,6 +183,9 @@ impl Oracle {
                 let directory = self.walk(target)?;
                 self.check_no_directory((directory, target.name), Answer::Exists)?;
                 let slot = directory.slot();
+                if self.given.get(&Some(slot)).is_some_and(|given| *given >= self.settings.numbers_max) {
+                    return Err(Answer::NumbersUsedUp);
+                }
                 let ino = Ino::file(slot, self.give(Some(slot)));
                 if self.entries.contains_key(&(directory, target.name)) {
                     return Err(Answer::Exists);

@@ -67,6 +67,8 @@ pub struct CalvinCounts {
     pub gathers: u64,
     /// Changes that a limit refused.
     pub quota_full: u64,
+    /// Files that were not made, for their slot had no number left.
+    pub numbers_used_up: u64,
     /// Sessions that have ended.
     pub sessions_ended: u64,
     /// Processes restarted.

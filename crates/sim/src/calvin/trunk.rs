@@ -102,6 +102,7 @@ impl Trunk {
                 StageChange::Keep(StageId { edit: *edit, part: *part })
             }
             (TreeOp::Commit(..), Some(Answer::StagesMissing)) => StageChange::Nothing,
+            (TreeOp::Commit(..), _) if breakage == Some(CalvinBreak::StagesOutliveCommit) => StageChange::Nothing,
             (TreeOp::Commit(edit, ..) | TreeOp::DropEdit(edit), _) => StageChange::Drop(*edit),
             (TreeOp::EndSession, _) if breakage == Some(CalvinBreak::StagesOutliveSession) => StageChange::Nothing,
             (TreeOp::EndSession, _) => StageChange::DropAll(body.session),
@@ -128,7 +129,7 @@ impl Trunk {
         let phase = TrunkReads { trunk: self, parked };
         let draft = PlanDraft::of(self.settings.shards);
         let answer = |answer| Err(Stop::Answer(answer));
-        if self.ended.newest(*session).is_some() {
+        if self.ended.newest(*session).is_some() && breakage != Some(CalvinBreak::EndedSessionRuns) {
             return answer(Answer::UnknownSession);
         }
         let in_directory =
@@ -140,7 +141,10 @@ impl Trunk {
                     return answer(Answer::Exists);
                 }
                 let slot = place.0.slot();
-                let ino = Ino::file(slot, self.give(Some(slot), at));
+                let Some(number) = self.give_file(slot, at, breakage) else {
+                    return answer(Answer::NumbersUsedUp);
+                };
+                let ino = Ino::file(slot, number);
                 let keys = [(KeyOf::Inode(ino), X)].into_iter().chain(in_directory(place, X));
                 let limits = self.limits_above(place.0);
                 let draft = draft.acts(slot, keys).asks(slot, [], Fact::Entry(place)).counts(place.0, &limits);
@@ -387,7 +391,7 @@ impl Trunk {
         };
         let (mut lost, mut gained) = (self.limits_above(from.0), self.limits_above(to.0));
         let kept: BTreeSet<Ino> = lost.keys().copied().filter(|limit| gained.contains_key(limit)).collect();
-        lost.retain(|limit, _| !kept.contains(limit));
+        lost.retain(|limit, _| !kept.contains(limit) && breakage != Some(CalvinBreak::MoveKeepsRoom));
         gained.retain(|limit, _| !kept.contains(limit));
         if lost.is_empty() && gained.is_empty() {
             return Ok((Action::MoveDirectory(moved, from, to, replaced), draft.trunk(keys)));
@@ -395,7 +399,7 @@ impl Trunk {
         // What is below it stays as it is: trunk phases that go there climb over this directory, and meet its key.
         let directories = match breakage {
             Some(CalvinBreak::MoveUnweighed) => BTreeSet::new(),
-            _ => self.subtree(moved, parked)?,
+            _ => self.subtree(moved, parked, breakage)?,
         };
         let draft = draft.weighs(directories, &lost).needs_room(to.0, gained, true);
         Ok((Action::MoveDirectory(moved, from, to, replaced), draft.trunk(keys)))
@@ -417,7 +421,7 @@ impl Trunk {
         }
         let mut draft = PlanDraft::of(self.settings.shards);
         if is_new && breakage != Some(CalvinBreak::LimitUnweighed) {
-            draft = draft.weighs(self.subtree(directory, parked)?, &BTreeMap::new());
+            draft = draft.weighs(self.subtree(directory, parked, breakage)?, &BTreeMap::new());
         }
         let limits = BTreeMap::from([(directory, limit.unwrap_or_default())]);
         let draft = draft.needs_room(directory, limits, true);
@@ -425,11 +429,18 @@ impl Trunk {
     }
 
     /// A directory and all below it, whose directories no unfinished part changes.
-    fn subtree(&self, top: Ino, parked: &dyn Fn(KeyOf, KeyAccess) -> bool) -> Result<BTreeSet<Ino>, Stop> {
+    fn subtree(
+        &self,
+        top: Ino,
+        parked: &dyn Fn(KeyOf, KeyAccess) -> bool,
+        breakage: Option<CalvinBreak>,
+    ) -> Result<BTreeSet<Ino>, Stop> {
         let phase = TrunkReads { trunk: self, parked };
         let (mut found, mut todo) = (BTreeSet::new(), vec![top]);
         while let Some(directory) = todo.pop() {
-            phase.check_free(KeyOf::Directory(directory), X)?;
+            if breakage != Some(CalvinBreak::WeighedUnchecked) {
+                phase.check_free(KeyOf::Directory(directory), X)?;
+            }
             found.insert(directory);
             todo.extend(self.names.all().filter(|((parent, _), _)| *parent == directory).map(|(_, ino)| ino));
         }
@@ -492,6 +503,17 @@ impl Trunk {
         if self.limits.newest(directory).is_some() {
             self.limits.set(directory, at, None);
         }
+    }
+
+    /// The number of a file, whether it will be made or not; none if the slot has given its last one.
+    fn give_file(&mut self, slot: Slot, at: Position, breakage: Option<CalvinBreak>) -> Option<u64> {
+        if self.given.newest(Some(slot)).unwrap_or_default() < self.settings.numbers_max {
+            return Some(self.give(Some(slot), at));
+        }
+        (breakage == Some(CalvinBreak::NumbersWrap)).then(|| {
+            self.given.set(Some(slot), at, Some(1));
+            1
+        })
     }
 
     /// The number after the last one given.

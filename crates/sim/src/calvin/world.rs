@@ -7,7 +7,7 @@ use frieze_calvin::{ExecutionPlace, Position, RequestName, SchedulerSettings, Sh
 
 use super::breakage::CalvinBreak;
 use super::clients::NamesClient;
-use super::op::{Answer, Body, TreeOp, TreeSettings};
+use super::op::{Answer, Body, NUMBER_MAX, TreeOp, TreeSettings};
 use super::oracle::Oracle;
 use super::plan::{CalvinCounts, CalvinOutcome, CalvinPlan};
 use super::server::{NamesServer, Report, ValueMessage};
@@ -85,7 +85,8 @@ impl CalvinWorld {
                 place.insert(shard);
             });
         }
-        let tree = TreeSettings { stages_max: *rng.choose(&[3, 8, 1024]), shards };
+        let numbers_max = *rng.choose(&[2, 6, NUMBER_MAX, NUMBER_MAX, NUMBER_MAX]);
+        let tree = TreeSettings { stages_max: *rng.choose(&[3, 8, 1024]), numbers_max, shards };
         let servers =
             places.into_iter().map(|place| NamesServer::new(settings.clone(), tree, place, plan.breakage)).collect();
         let sessions = rng.between(1, 4);
@@ -243,6 +244,7 @@ impl CalvinWorld {
                 self.counts.edits += u64::from(matches!(body.op, TreeOp::Commit(..)));
             }
             Fate::Runs(Answer::NeedsRoom) => self.counts.gathers += 1,
+            Fate::Runs(Answer::NumbersUsedUp) => self.counts.numbers_used_up += 1,
             Fate::Runs(Answer::QuotaFull) => self.counts.quota_full += 1,
             Fate::Runs(Answer::StagesMissing) => self.counts.stages_missing += 1,
             Fate::Runs(Answer::Done) => self.counts.stages += u64::from(matches!(body.op, TreeOp::Stage(..))),
