@@ -188,21 +188,19 @@ impl Scheduler {
     /// Gives each place of this server its part.
     fn dispatch(&mut self, now: MonoTime, position: Position, plan: TxnPlan, out: &mut Vec<SchedulerEffect>) {
         let early = self.early.take(position);
-        let parts = parts::of_plan(&plan, self.settings.shards);
-        let is_elsewhere = |place: &ExecutionPlace| match place {
-            // Every server has the trunk, and waits for what its part needs.
-            ExecutionPlace::Trunk => true,
-            ExecutionPlace::Shard(shard) => !self.shards.contains_key(shard),
-        };
-        let goes_out = parts.keys().any(is_elsewhere);
+        let shards = self.settings.shards;
+        let is_here = |shard: ShardId| self.shards.contains_key(&shard);
+        let parts = parts::of_plan(&plan, shards, is_here);
+        // Every server has the trunk, and waits for what its part needs.
+        let goes_out = plan.trunk.is_some() || plan.slots.iter().any(|part| !is_here(ShardId::of(part.slot, shards)));
         let mut txn = OpenTxn { values: early, goes_out, parts: BTreeMap::new() };
         let mut free = Vec::new();
         for (place, (part, keys)) in parts {
-            let Some(lane) = self.lane(place) else { continue };
+            let lane = self.lane(place).expect("it is a place of this server");
             if lane.add(position, keys) {
                 free.push(place);
             }
-            txn.parts.insert(place, part);
+            txn.add_part(place, part);
         }
         if txn.parts.is_empty() {
             out.push(SchedulerEffect::Finished { position });
@@ -248,7 +246,7 @@ impl Scheduler {
         if part.state != PartState::Waiting {
             return;
         }
-        if part.needs.iter().any(|slot| !txn.values.contains_key(slot)) {
+        if part.missing > 0 {
             self.waiting.entry((position, place)).or_insert(now);
             return;
         }
@@ -274,7 +272,7 @@ impl Scheduler {
             if txn.goes_out {
                 out.push(SchedulerEffect::Push { position, slot, value: value.clone() });
             }
-            if *txn.values.entry(slot).or_insert_with(|| value.clone()) != value {
+            if !txn.note_value(slot, &value) {
                 out.push(SchedulerEffect::Diverged { position, slot });
             }
         }
@@ -292,7 +290,7 @@ impl Scheduler {
         if position >= self.prepared_to {
             self.early.add(position, slot, value, self.settings.early_max);
         } else if let Some(txn) = self.txns.get_mut(&position) {
-            if *txn.values.entry(slot).or_insert_with(|| value.clone()) != value {
+            if !txn.note_value(slot, &value) {
                 out.push(SchedulerEffect::Diverged { position, slot });
             }
             self.run_ready(now, position, out);

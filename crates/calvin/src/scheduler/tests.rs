@@ -152,6 +152,21 @@ fn a_value_that_comes_before_its_transaction_is_kept() {
 }
 
 #[test]
+fn a_part_waits_for_what_did_not_come_early_and_counts_each_value_once() {
+    let mut desk = Desk::of(&[0]);
+    let heard = |slot| SchedulerInput::Received { position: at(1), slot: Slot(slot), value: vec![9] };
+    desk.put(heard(HALF));
+    desk.entry(1);
+    let others = [part(HALF, 2, true, &[]), part(HALF + 1, 3, true, &[]), part(HALF + 2, 4, true, &[])];
+    let needy = part(0, 1, false, &[HALF, HALF + 1, HALF + 2]);
+    assert_eq!(desk.prepared(1, plan(others.into_iter().chain([needy]).collect())), []);
+    assert_eq!(desk.put(heard(HALF)), [], "it came early");
+    assert_eq!(desk.put(heard(HALF + 1)), []);
+    assert_eq!(desk.put(heard(HALF + 1)), [], "it came before");
+    assert_eq!(desk.put(heard(HALF + 2)), [run(1, shard(0), &[(HALF, 9), (HALF + 1, 9), (HALF + 2, 9)])]);
+}
+
+#[test]
 fn a_late_value_is_asked_for_again_and_again() {
     let mut desk = Desk::of(&[0]);
     desk.entry(1);
