@@ -71,7 +71,7 @@ impl CalvinWorld {
             } else {
                 let op = self.draw_op();
                 self.clients.get_mut(&session).expect("it was chosen").ends = op == TreeOp::EndSession;
-                // A limit above the new place of a directory has to wait until it is there.
+                // A limit above the new place of a directory waits until the directory is there.
                 let limit = match &op {
                     TreeOp::Rename(_, to) if self.rng.chance(LIMIT_ONE_IN) => self.above(to.base),
                     _ => None,
@@ -352,7 +352,8 @@ impl CalvinWorld {
     fn answer_edit(&mut self, session: SessionId, op: TreeOp, answer: Answer) {
         let (TreeOp::Stage(id, ..) | TreeOp::Commit(id, ..) | TreeOp::DropEdit(id)) = &op else { return };
         let edits = &mut self.clients.get_mut(&session).expect("it has an answer").edits;
-        let edit = edits.get_mut(&id.number).expect("it goes on until its commit is answered");
+        // An edit goes on until its commit is answered, but a broken client has a second one on its way.
+        let Some(edit) = edits.get_mut(&id.number) else { return };
         match (&op, answer) {
             (TreeOp::Stage(..), answer) => {
                 edit.answered += 1;

@@ -420,7 +420,12 @@ impl CalvinWorld {
         if let Some(found) = of_server.filter(|found| *found != sessions).max() {
             return broken(Rule::Once, format!("a registry has requests of {found} sessions, not of {sessions}"));
         }
+        // All edits are committed or given up.
+        if let Some(stage) = self.oracle.stages.keys().next() {
+            return broken(Rule::Live, format!("{stage:?} is kept, and no edit will commit it"));
+        }
         let entries = self.log.len() as u64;
+        self.compare_limits(entries)?;
         for which in 0..self.servers.len() {
             let shards: Vec<_> = self.servers[which].shards().map(ExecutionPlace::Shard).collect();
             for place in shards.into_iter().chain([ExecutionPlace::Trunk]) {
