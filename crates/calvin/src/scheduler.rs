@@ -1,6 +1,9 @@
 //! The scheduler: its state, its `step`, and its queries.
 
 mod parts;
+/// Each question for a value comes after twice the time of the one before, up to eight times the first.
+const DOUBLINGS_MAX: u32 = 3;
+
 #[cfg(test)]
 mod tests;
 
@@ -36,7 +39,7 @@ pub struct Scheduler {
     shards: BTreeMap<ShardId, PartLane>,
     early: EarlyValues,
     /// Parts that have waited for a value of another server since.
-    waiting: BTreeMap<(Position, ExecutionPlace), MonoTime>,
+    waiting: BTreeMap<(Position, ExecutionPlace), LateValues>,
 }
 
 #[derive(Debug)]
@@ -45,6 +48,14 @@ struct OpenTrunkPhase {
     envelope: TxnEnvelope,
     /// The parked key that it met: it begins again when the key is free.
     blocked: Option<TxnKey>,
+}
+
+/// What a part that waits for values has asked for.
+#[derive(Clone, Copy, Debug)]
+struct LateValues {
+    /// When it began to wait, or last asked.
+    since: MonoTime,
+    asks: u32,
 }
 
 impl Scheduler {
@@ -247,7 +258,7 @@ impl Scheduler {
             return;
         }
         if part.missing > 0 {
-            self.waiting.entry((position, place)).or_insert(now);
+            self.waiting.entry((position, place)).or_insert(LateValues { since: now, asks: 0 });
             return;
         }
         part.state = PartState::Running;
@@ -317,11 +328,12 @@ impl Scheduler {
 
     fn ask_for_late(&mut self, now: MonoTime, out: &mut Vec<SchedulerEffect>) {
         let mut late = BTreeSet::new();
-        for ((position, place), since) in &mut self.waiting {
-            if now.since_ns(*since) < self.settings.ask_after_ns {
+        for ((position, place), LateValues { since, asks }) in &mut self.waiting {
+            // Questions that come faster than answers would keep a server that is behind where it is.
+            if now.since_ns(*since) < self.settings.ask_after_ns << (*asks).min(DOUBLINGS_MAX) {
                 continue;
             }
-            *since = now;
+            (*since, *asks) = (now, asks.saturating_add(1));
             let txn = &self.txns[position];
             let missing = txn.parts[place].needs.iter().filter(|slot| !txn.values.contains_key(slot));
             late.extend(missing.map(|slot| (*position, *slot)));

@@ -173,8 +173,11 @@ fn a_late_value_is_asked_for_again_and_again() {
     desk.prepared(1, plan(vec![part(0, 1, false, &[HALF]), part(HALF, 2, true, &[])]));
     assert_eq!(desk.put(SchedulerInput::Tick), []);
     let ask = SchedulerEffect::Ask { position: at(1), slot: Slot(HALF) };
-    for _ in 0..2 {
-        desk.now += SchedulerSettings::default().ask_after_ns;
+    // Twice as long each time, and eight times as long at last.
+    for times in [1, 2, 4, 8, 8] {
+        desk.now += SchedulerSettings::default().ask_after_ns * times - 1;
+        assert_eq!(desk.put(SchedulerInput::Tick), []);
+        desk.now += 1;
         assert_eq!(desk.put(SchedulerInput::Tick), std::slice::from_ref(&ask));
         assert_eq!(desk.put(SchedulerInput::Tick), []);
     }
