@@ -9,10 +9,10 @@
 //!
 //! A run is its base, an entry with its length (1), and names. A name is the number of bytes that it shares with the
 //! name before (1), the number of the others (1), the length of what it stands for (1), the others, then a varint of
-//! the difference between its inode's row ([`super::row`]) and that of the base, shifted left by 3, and its kind, and the difference
-//! of its stamp. The first name of a run shares nothing: a search finds the run by the first names, and reads that run
-//! alone. A base stays when the name goes that it came with, so a change of a name leaves all others as they are, but
-//! for what the one after it shares.
+//! the difference between its inode's row ([`super::row`]) and that of the base, shifted left by 3, and its kind, and
+//! the difference of its stamp; a base has its inode's number in place of the first difference. The first name of a run
+//! shares nothing: a search finds the run by the first names, and reads that run alone. A base stays when the name goes
+//! that it came with, so a change of a name leaves all others as they are, but for what the one after it shares.
 //!
 //! The shared bytes are always all that two names have in common, so the search compares each byte of the sought name
 //! once: a name that shares more with its predecessor than the sought one does is on the same side.
