@@ -42,6 +42,15 @@ macro_rules! number_id {
 
 number_id!(
     /// A file, directory or symbolic link. Never reused; 1 is the root directory, 0 is none.
+    ///
+    /// | number | of |
+    /// |---|---|
+    /// | 2 * count + 1 | a directory: its count among all directories, 0 for the root |
+    /// | 8192 * count + 2 * slot | anything else: the slot, and its count there, from 1 |
+    ///
+    /// It says for ever in which slot it lies: a file in that of the directory in which it was made, a directory in one
+    /// that follows from its count, so that directories spread over all slots. A double holds every number, and one
+    /// that is made later has a larger one, more or less.
     InodeId(u64), "an inode id");
 number_id!(
     /// A chain of replicas.
@@ -71,6 +80,55 @@ number_id!(
 impl InodeId {
     /// The root directory.
     pub const ROOT: InodeId = InodeId(1);
+    /// Largest number.
+    pub const MAX: InodeId = InodeId((1 << 52) - 1);
+    /// Slots of the namespace. Fixed for ever.
+    pub const SLOTS: u16 = 4096;
+    /// Largest count of files in a slot, and of directories.
+    pub const COUNT_MAX: u64 = (1 << 39) - 1;
+    const FILE_SHIFT: u32 = 1 + Self::SLOTS.ilog2();
+
+    /// The file of this count in a slot.
+    ///
+    /// # Panics
+    /// If there is no such slot or count.
+    pub fn file(slot: u16, count: u64) -> InodeId {
+        assert!(slot < Self::SLOTS && count <= Self::COUNT_MAX, "file {count} of slot {slot}");
+        InodeId(count << Self::FILE_SHIFT | u64::from(slot) << 1)
+    }
+
+    /// The directory of this count.
+    ///
+    /// # Panics
+    /// If there is no such count.
+    pub fn directory(count: u64) -> InodeId {
+        assert!(count <= Self::COUNT_MAX, "directory {count}");
+        InodeId(count << 1 | 1)
+    }
+
+    /// Where it lies.
+    pub fn slot(self) -> u16 {
+        match self.is_directory() {
+            // Fibonacci hashing: the highest bits of the product spread consecutive counts evenly.
+            true => (self.count().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - Self::SLOTS.ilog2())) as u16,
+            false => (self.0 >> 1) as u16 & (Self::SLOTS - 1),
+        }
+    }
+
+    /// Which one it is of the files of its slot, or of all directories.
+    pub fn count(self) -> u64 {
+        if self.is_directory() { self.0 >> 1 } else { self.0 >> Self::FILE_SHIFT }
+    }
+
+    /// True for a directory, by the number alone.
+    pub fn is_directory(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// True for a number that an inode can have.
+    pub fn is_valid(self) -> bool {
+        self.0 != 0 && self <= InodeId::MAX && self.count() <= Self::COUNT_MAX
+    }
 }
 
 /// A piece of a file of fixed size: the unit of placement and replication.
@@ -141,6 +199,21 @@ mod tests {
         let cluster = ClusterId(0xfeed);
         assert_eq!(cluster.to_string().parse(), Ok(cluster));
         assert_eq!("12".parse(), Ok(SessionId(12)));
+    }
+
+    #[test]
+    fn the_slot_of_an_inode_stays_what_it_was() {
+        // Stored data depends on it.
+        assert_eq!((InodeId::ROOT, InodeId::ROOT.slot()), (InodeId::directory(0), 0));
+        assert_eq!([1, 2, 3, 500].map(|count| InodeId::directory(count).slot()), [2531, 966, 3498, 69]);
+        for (slot, count) in [(0, 1), (0, InodeId::COUNT_MAX), (4095, 1), (4095, InodeId::COUNT_MAX)] {
+            let id = InodeId::file(slot, count);
+            assert_eq!((id.slot(), id.count(), id.is_directory()), (slot, count, false));
+            assert!(id.is_valid() && InodeId::directory(count).is_valid());
+        }
+        assert_eq!(InodeId::file(7, 3), InodeId(3 * 8192 + 14));
+        assert_eq!(InodeId::file(4095, InodeId::COUNT_MAX), InodeId(InodeId::MAX.0 - 1));
+        assert!(![0, 1 << 41 | 1, 1 << 52].map(InodeId).iter().any(|id| id.is_valid()));
     }
 
     #[test]

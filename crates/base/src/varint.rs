@@ -31,7 +31,7 @@ pub fn put_difference(bytes: &mut impl VarintSink, last: u64, value: u64) {
     put(bytes, (difference << 1 ^ difference >> 63) as u64);
 }
 
-/// Takes an integer off the front; `None` if there is none.
+/// Takes an integer off the front; `None` if there is none, or in more bytes than it needs: each integer has one form.
 #[inline]
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (mut value, mut shift) = (0u64, 0);
@@ -40,7 +40,8 @@ pub fn take(bytes: &mut &[u8]) -> Option<u64> {
         *bytes = rest;
         value |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
-            return Some(value);
+            let is_shortest = (byte != 0 || shift == 0) && (shift < 63 || byte == 1);
+            return is_shortest.then_some(value);
         }
         shift += 7;
         if shift > 63 {
@@ -91,6 +92,9 @@ mod tests {
         }
         assert_eq!(take(&mut &[0xff; 11][..]), None, "more than 64 bits");
         assert_eq!(take(&mut &[0x80][..]), None, "cut off");
+        assert_eq!(take(&mut &[0x81, 0][..]), None, "a byte more than it needs");
+        let beyond = [&[0xff; 9][..], &[2]].concat();
+        assert_eq!(take(&mut &*beyond), None, "more than 64 bits");
     }
 
     #[test]

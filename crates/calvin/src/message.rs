@@ -31,7 +31,7 @@ pub struct TxnPlan {
     pub ends: Option<SessionId>,
 }
 
-/// A part in a slot.
+/// A part in a slot. On a server that does not have the slot, keys and needs mean nothing, and may be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotPart {
     /// The slot.

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use frieze_base::LogIndex;
+use frieze_base::{InodeId, LogIndex};
 
 /// Slots of the namespace, the unit of placement: fixed for ever, for a number of an inode says its slot.
-pub const SLOTS: u16 = 4096;
+pub const SLOTS: u16 = InodeId::SLOTS;
 
 /// A transaction's place in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

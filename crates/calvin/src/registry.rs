@@ -102,6 +102,10 @@ impl Registry {
         if seq == 0 {
             return;
         }
+        // A late request of a session that has ended may be refused. What was remembered of it would stay for ever.
+        if runs_at.is_none() && !self.sessions.contains_key(&session) {
+            return;
+        }
         let requests = self.sessions.entry(session).or_default();
         // An acknowledgement counts whatever becomes of the request that brought it.
         requests.acked = requests.acked.max(envelope.acked.0).max(1);
@@ -176,6 +180,20 @@ mod tests {
         let old = RegistryError::TooOld { session: SessionId(7), seq: 3, acked: 4 };
         assert_eq!(admit(&mut registry, &envelope(3, 1, 1), at(8)), Err(old));
         registry.end_session(SessionId(7));
+        assert_eq!(registry, Registry::default());
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_a_session_that_has_ended() {
+        let mut registry = Registry::default();
+        assert_eq!(admit(&mut registry, &envelope(1, 1, 1), at(1)), Ok(TxnAdmission::Run));
+        registry.end_session(SessionId(7));
+        // Late ones, which are refused: a second attempt, and one that was acknowledged.
+        assert!(matches!(
+            admit(&mut registry, &envelope(2, 2, 1), at(2)),
+            Err(RegistryError::AttemptSkipped { last: 0, .. })
+        ));
+        assert!(matches!(admit(&mut registry, &envelope(1, 1, 2), at(3)), Err(RegistryError::TooOld { .. })));
         assert_eq!(registry, Registry::default());
     }
 

@@ -1,6 +1,9 @@
 //! The scheduler: its state, its `step`, and its queries.
 
 mod parts;
+/// Each question for a value comes after twice the time of the one before, up to eight times the first.
+const DOUBLINGS_MAX: u32 = 3;
+
 #[cfg(test)]
 mod tests;
 
@@ -36,7 +39,7 @@ pub struct Scheduler {
     shards: BTreeMap<ShardId, PartLane>,
     early: EarlyValues,
     /// Parts that have waited for a value of another server since.
-    waiting: BTreeMap<(Position, ExecutionPlace), MonoTime>,
+    waiting: BTreeMap<(Position, ExecutionPlace), LateValues>,
 }
 
 #[derive(Debug)]
@@ -45,6 +48,14 @@ struct OpenTrunkPhase {
     envelope: TxnEnvelope,
     /// The parked key that it met: it begins again when the key is free.
     blocked: Option<TxnKey>,
+}
+
+/// What a part that waits for values has asked for.
+#[derive(Clone, Copy, Debug)]
+struct LateValues {
+    /// When it began to wait, or last asked.
+    since: MonoTime,
+    asks: u32,
 }
 
 impl Scheduler {
@@ -188,21 +199,19 @@ impl Scheduler {
     /// Gives each place of this server its part.
     fn dispatch(&mut self, now: MonoTime, position: Position, plan: TxnPlan, out: &mut Vec<SchedulerEffect>) {
         let early = self.early.take(position);
-        let parts = parts::of_plan(&plan, self.settings.shards);
-        let is_elsewhere = |place: &ExecutionPlace| match place {
-            // Every server has the trunk, and waits for what its part needs.
-            ExecutionPlace::Trunk => true,
-            ExecutionPlace::Shard(shard) => !self.shards.contains_key(shard),
-        };
-        let goes_out = parts.keys().any(is_elsewhere);
+        let shards = self.settings.shards;
+        let is_here = |shard: ShardId| self.shards.contains_key(&shard);
+        let parts = parts::of_plan(&plan, shards, is_here);
+        // Every server has the trunk, and waits for what its part needs.
+        let goes_out = plan.trunk.is_some() || plan.slots.iter().any(|part| !is_here(ShardId::of(part.slot, shards)));
         let mut txn = OpenTxn { values: early, goes_out, parts: BTreeMap::new() };
         let mut free = Vec::new();
         for (place, (part, keys)) in parts {
-            let Some(lane) = self.lane(place) else { continue };
+            let lane = self.lane(place).expect("it is a place of this server");
             if lane.add(position, keys) {
                 free.push(place);
             }
-            txn.parts.insert(place, part);
+            txn.add_part(place, part);
         }
         if txn.parts.is_empty() {
             out.push(SchedulerEffect::Finished { position });
@@ -248,8 +257,8 @@ impl Scheduler {
         if part.state != PartState::Waiting {
             return;
         }
-        if part.needs.iter().any(|slot| !txn.values.contains_key(slot)) {
-            self.waiting.entry((position, place)).or_insert(now);
+        if part.missing > 0 {
+            self.waiting.entry((position, place)).or_insert(LateValues { since: now, asks: 0 });
             return;
         }
         part.state = PartState::Running;
@@ -274,7 +283,7 @@ impl Scheduler {
             if txn.goes_out {
                 out.push(SchedulerEffect::Push { position, slot, value: value.clone() });
             }
-            if *txn.values.entry(slot).or_insert_with(|| value.clone()) != value {
+            if !txn.note_value(slot, &value) {
                 out.push(SchedulerEffect::Diverged { position, slot });
             }
         }
@@ -292,7 +301,7 @@ impl Scheduler {
         if position >= self.prepared_to {
             self.early.add(position, slot, value, self.settings.early_max);
         } else if let Some(txn) = self.txns.get_mut(&position) {
-            if *txn.values.entry(slot).or_insert_with(|| value.clone()) != value {
+            if !txn.note_value(slot, &value) {
                 out.push(SchedulerEffect::Diverged { position, slot });
             }
             self.run_ready(now, position, out);
@@ -319,11 +328,12 @@ impl Scheduler {
 
     fn ask_for_late(&mut self, now: MonoTime, out: &mut Vec<SchedulerEffect>) {
         let mut late = BTreeSet::new();
-        for ((position, place), since) in &mut self.waiting {
-            if now.since_ns(*since) < self.settings.ask_after_ns {
+        for ((position, place), LateValues { since, asks }) in &mut self.waiting {
+            // Questions that come faster than answers would keep a server that is behind where it is.
+            if now.since_ns(*since) < self.settings.ask_after_ns << (*asks).min(DOUBLINGS_MAX) {
                 continue;
             }
-            *since = now;
+            (*since, *asks) = (now, asks.saturating_add(1));
             let txn = &self.txns[position];
             let missing = txn.parts[place].needs.iter().filter(|slot| !txn.values.contains_key(slot));
             late.extend(missing.map(|slot| (*position, *slot)));

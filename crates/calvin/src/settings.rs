@@ -14,8 +14,9 @@ pub struct SchedulerSettings {
     pub early_max: usize,
     /// Requests of one session without an acknowledgement, beside the oldest. Beyond it one is refused.
     pub unacknowledged_max: usize,
-    /// Nanoseconds after which a late value is asked for. More: fewer questions while another server is slow. Less: a
-    /// lost message delays less.
+    /// Nanoseconds after which a late value is asked for; each question after it comes after twice the time of the one
+    /// before, up to eight times this. More: fewer questions while another server is slow. Less: a lost message delays
+    /// less.
     pub ask_after_ns: u64,
 }
 

@@ -34,7 +34,7 @@ mod writer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use frieze_base::{Fault, InodeId, LogIndex, Reason};
+use frieze_base::{Fault, LogIndex, Reason};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, levels};
@@ -94,7 +94,6 @@ pub(crate) struct TakenPresent {
     pub(crate) index: LogIndex,
     /// Of the newest change in it, as the index of time has it.
     pub(crate) stamp: Hlc,
-    pub(crate) last_id: InodeId,
     /// Name of the state that was received last.
     pub(crate) state: Option<Vec<u8>>,
 }
@@ -103,7 +102,6 @@ pub(crate) struct TakenPresent {
 pub(crate) struct LoadedPresent {
     pub(crate) inodes: PackedInodes,
     pub(crate) names: PackedNames,
-    pub(crate) last_id: InodeId,
     /// Changes that came since, as far as the index of time names them.
     pub(crate) changes: u64,
 }
@@ -247,7 +245,6 @@ impl Checkpoints {
         let header = Header {
             index: taken.index,
             stamp: taken.stamp,
-            last_id: taken.last_id,
             taken_us,
             state: state_digest(taken.state.as_deref()),
             inodes,
@@ -411,7 +408,7 @@ fn bring_up_by(
         inodes.keep_to_bound();
         names.keep_to_bound();
         if !is_full {
-            return Ok(LoadedPresent { inodes, names, last_id: header.last_id, changes });
+            return Ok(LoadedPresent { inodes, names, changes });
         }
         after = last;
     }

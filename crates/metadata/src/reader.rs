@@ -216,7 +216,7 @@ impl Metadata {
         let namespace = self.state.read();
         let history = self.state.versions.digest()?;
         let counts = namespace.counts();
-        let ids = namespace.last_id().0 ^ counts.inodes << 20 ^ counts.sessions << 40;
+        let ids = namespace.numbers().given() ^ counts.inodes << 20 ^ counts.sessions << 40;
         let mut control = 0;
         self.state.look_at_control(&mut |state| control = frieze_base::crc32c(&state.encode()).into());
         Ok((self.appended(), history.rotate_left(17) ^ ids ^ control))

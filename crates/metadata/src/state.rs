@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
+use frieze_base::{Fault, LogIndex, Reason, Seq, SessionId};
 use frieze_disk::Disk;
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, RwLock, RwLockReadGuard, levels};
@@ -182,7 +182,7 @@ impl AppliedState {
     ) -> Vec<Outcome> {
         let mut changes: Vec<KeyVersion> = Vec::new();
         let grants = batch.decisions.iter().any(|decision| decision.loses_names());
-        namespace.lose(Loss { ids_upto: InodeId(batch.ids_above), grants }, stamp, &mut changes);
+        namespace.lose(Loss { counts_upto: batch.ids_above, grants }, stamp, &mut changes);
         let outcomes = batch
             .transactions
             .iter()
@@ -226,9 +226,9 @@ impl AppliedState {
         // Nothing is executed while the lock is held, so that all of this is of one entry.
         let namespace = self.read();
         let (index, stamp) = self.versions.seal_last();
-        let (present, last_id, state) = (namespace.present(), namespace.last_id(), self.versions.name()?);
+        let (present, state) = (namespace.present(), self.versions.name()?);
         let unsaved = self.unsaved_changes.load(Ordering::Relaxed);
-        Ok((TakenPresent { present, index, stamp, last_id, state }, unsaved))
+        Ok((TakenPresent { present, index, stamp, state }, unsaved))
     }
 
     /// The present gets its places in a checkpoint that was published: what has not changed since the snapshot that it
@@ -328,11 +328,10 @@ impl LoadedState {
     /// The same by names and inodes of a checkpoint, brought to where the store is. What comes before inodes is the
     /// store's.
     fn by_checkpoint(versions: &NameVersions, present: LoadedPresent) -> Result<LoadedState, Fault> {
-        let LoadedPresent { inodes, names, last_id, .. } = present;
+        let LoadedPresent { inodes, names, .. } = present;
         let mut begun = LoadedState::default().load(|load| versions.load(&LoadPart::First(vec![INODES]), load))?;
         begun.namespace.take_present(inodes, names);
         // Inodes that are not in memory any more had numbers, too.
-        begun.namespace.skip_ids(last_id);
         Ok(begun)
     }
 

@@ -23,6 +23,7 @@ mod format;
 mod io;
 mod key;
 mod merge;
+mod newest;
 mod piece;
 
 pub use build::RunBuilder;
@@ -33,3 +34,4 @@ pub use io::{RunSink, RunSource};
 pub use key::RunKey;
 pub(crate) use merge::read_contents;
 pub use merge::{RunMerge, check_index_run};
+pub(crate) use newest::NewestFiles;

@@ -11,7 +11,7 @@ use crate::discarded::Discards;
 use crate::entry::{FooterEntry, RecordSpan};
 use crate::header::{self, LogPosition, SegmentHeader, SegmentLink};
 use crate::index::{FileIndex, RecordPlace, Tail, TimeRuns, UserCut, WriterKey, WriterTable};
-use crate::index_run::IndexRun;
+use crate::index_run::{IndexRun, NewestFiles};
 use crate::numbers;
 use crate::plan::{Piece, Planner};
 use crate::record::RecordHeader;
@@ -96,8 +96,8 @@ pub struct MultiLog {
     pub(crate) index_runs: Vec<IndexRun>,
     /// Segments before this position are indexed.
     pub(crate) indexed: usize,
-    /// The largest file in an index run: larger ones are in memory.
-    pub(crate) indexed_inode: InodeId,
+    /// Files that an index run may have: all others are in memory.
+    pub(crate) indexed_newest: NewestFiles,
     /// Files of which all is dead.
     pub(crate) gone: DeadFiles,
     /// Records in it that their chains do not have, by chain.
@@ -134,7 +134,7 @@ impl MultiLog {
             files_bytes: 0,
             index_runs: Vec::new(),
             indexed: 0,
-            indexed_inode: InodeId(0),
+            indexed_newest: NewestFiles::default(),
             gone: DeadFiles::default(),
             discarded: Vec::new(),
             discards: 0,
@@ -461,7 +461,7 @@ impl MultiLog {
 
     /// True if an index run may say something of a file.
     pub(crate) fn may_be_indexed(&self, inode: InodeId) -> bool {
-        self.indexed > 0 && inode <= self.indexed_inode
+        self.indexed > 0 && self.indexed_newest.may_have(inode)
     }
 
     /// What is known of a file, if there is anything.

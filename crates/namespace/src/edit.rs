@@ -57,13 +57,21 @@ pub(crate) struct Tally {
 pub(crate) struct Draft<'a> {
     cause: VersionKind,
     brought: BTreeMap<InodeId, (Inode, Xattrs)>,
-    first_new: u64,
     new: Vec<(Inode, &'a NewInode)>,
+    numbers: NewNumbers,
     names: Vec<NameEdit<'a>>,
     tallies: BTreeMap<InodeId, Tally>,
     states: Vec<(InodeId, &'a SetState, Vec<Patch>)>,
     /// Directories that are made keep their times over the names they get.
     keeps_times: bool,
+}
+
+/// The numbers of the inodes that an edit makes.
+#[derive(Default)]
+struct NewNumbers {
+    ids: Vec<InodeId>,
+    /// Which inode has a number.
+    of: FastMap<InodeId, usize>,
 }
 
 impl Draft<'_> {
@@ -86,7 +94,7 @@ impl Draft<'_> {
 impl Namespace {
     pub(crate) fn edit_tree(&mut self, run: &mut TxnRun<'_>, op: &Edit) -> Result<OpResult, Error> {
         let draft = self.draft(run, op)?;
-        let first = draft.new.first().map_or(InodeId(0), |_| InodeId(draft.first_new));
+        let first = draft.numbers.ids.first().copied().unwrap_or_default();
         self.apply_edit(run, draft);
         Ok(OpResult::with(first))
     }
@@ -115,8 +123,8 @@ impl Namespace {
         let mut draft = Draft {
             cause,
             brought: BTreeMap::new(),
-            first_new: self.last_id + 1,
             new: Vec::with_capacity(op.new.len()),
+            numbers: self.number_new(op)?,
             names: Vec::with_capacity(op.names.len()),
             tallies: BTreeMap::new(),
             states: Vec::with_capacity(op.states.len()),
@@ -128,7 +136,7 @@ impl Namespace {
                 continue;
             }
             let (inode, _) = StoredInode::read(Hlc(brought.from), &brought.value, Arc::new)?;
-            if inode.orphaned().is_none() || id.0 == 0 || id.0 > self.last_id {
+            if inode.orphaned().is_none() || !self.numbers.was_given(id) {
                 return Err(Error::InvalidArgument { why: "only an inode without a name is brought back" });
             }
             let some = |xattr: &Xattr| Some((xattr.name.as_slice().into(), xattr.value.as_deref()?.into()));
@@ -193,17 +201,52 @@ impl Namespace {
     /// An inode as it is before the edit, or as the edit makes or brings it.
     pub(crate) fn drafted<'a>(&'a self, draft: &'a Draft<'_>, id: InodeId) -> Result<Cow<'a, Inode>, Error> {
         self.kept(id, None)?;
-        let new = || draft.new.get(usize::try_from(id.0.checked_sub(draft.first_new)?).ok()?).map(|(inode, _)| inode);
+        let new = || draft.numbers.of.get(&id).map(|index| &draft.new[*index].0);
         let brought = || draft.brought.get(&id).map(|(inode, _)| inode);
         let found = self.inodes.get(id).or_else(|| brought().or_else(new).map(Cow::Borrowed));
         found.ok_or(Error::StaleHandle { inode: id })
     }
 
+    /// The numbers of the inodes that an edit makes: directories by their order, and files by the slots of the
+    /// directories in which they get their first names.
+    fn number_new(&self, op: &Edit) -> Result<NewNumbers, Error> {
+        let mut numbers = NewNumbers::default();
+        let mut directories = 0;
+        for new in &op.new {
+            let is_directory = new.kind == FileKind::Directory as i32;
+            numbers.ids.push(if is_directory { self.numbers.next_directory(directories)? } else { InodeId(0) });
+            directories += u64::from(is_directory);
+        }
+        let mut files: FastMap<u16, u64> = FastMap::default();
+        let numbered = |number: u64, ids: &[InodeId]| match number & NEW {
+            0 => Some(InodeId(number)),
+            _ => ids.get(usize::try_from(number & !NEW).ok()?).copied(),
+        };
+        for set in op.names.iter().filter(|set| set.inode & NEW != 0) {
+            let index = usize::try_from(set.inode & !NEW).unwrap_or(usize::MAX);
+            // What names no inode, or no directory, is refused with the names.
+            if let (Some(InodeId(0)), Some(directory)) = (numbers.ids.get(index), numbered(set.directory, &numbers.ids))
+            {
+                let ahead = files.entry(directory.slot()).or_default();
+                numbers.ids[index] = self.numbers.next_file(directory, *ahead)?;
+                *ahead += 1;
+            }
+        }
+        if numbers.ids.contains(&InodeId(0)) {
+            return Err(Error::InvalidArgument { why: "an edit makes an inode and gives it no name" });
+        }
+        numbers.of = (0..).zip(&numbers.ids).map(|(index, id)| (*id, index)).collect();
+        Ok(numbers)
+    }
+
     fn draft_names<'a>(&self, draft: &mut Draft<'a>, op: &'a Edit) -> Result<(), Error> {
         let number = |number: u64, draft: &Draft<'_>| match number & NEW {
             0 => Ok(InodeId(number)),
-            _ if (number & !NEW) < draft.new.len() as u64 => Ok(InodeId(draft.first_new + (number & !NEW))),
-            _ => Err(Error::InvalidArgument { why: "an edit names an inode that it does not make" }),
+            _ => usize::try_from(number & !NEW)
+                .ok()
+                .and_then(|index| draft.numbers.ids.get(index))
+                .copied()
+                .ok_or(Error::InvalidArgument { why: "an edit names an inode that it does not make" }),
         };
         let mut seen = BTreeSet::new();
         for set in &op.names {
@@ -253,7 +296,7 @@ impl Namespace {
     pub(crate) fn names_after(&self, draft: &Draft<'_>, id: InodeId) -> Result<usize, Error> {
         let inode = self.drafted(draft, id)?;
         let now = match inode.is_directory() {
-            _ if id.0 >= draft.first_new => 0,
+            _ if draft.numbers.of.contains_key(&id) => 0,
             true => usize::from(inode.links > 0),
             false => inode.links as usize,
         };
@@ -268,8 +311,7 @@ impl Namespace {
             let change = i64::from(naming.new.is_some()) - i64::from(naming.old.is_some());
             *children.entry(naming.directory).or_default() += change;
         }
-        let made = (0..draft.new.len() as u64).map(|index| InodeId(draft.first_new + index));
-        for id in made.chain(draft.brought.keys().copied()) {
+        for id in draft.numbers.ids.iter().copied().chain(draft.brought.keys().copied()) {
             if self.names_after(draft, id)? == 0 {
                 return Err(Error::InvalidArgument { why: "an edit makes or brings an inode and gives it no name" });
             }
@@ -325,7 +367,7 @@ impl Namespace {
         let mut checked = BTreeSet::new();
         for naming in &draft.names {
             let directory = self.drafted(draft, naming.directory)?;
-            if checked.insert(naming.directory) && naming.directory.0 < draft.first_new {
+            if checked.insert(naming.directory) && !draft.numbers.of.contains_key(&naming.directory) {
                 // One that comes back is the caller's to fill, or lets him.
                 let back = directory.links == 0 && directory.uid == caller.uid;
                 if !back && !allows(&directory, caller, MAY_WRITE | MAY_EXECUTE) {

@@ -88,6 +88,12 @@ pub enum Error {
         /// The link at which the walk ended.
         name: String,
     },
+    /// All numbers that files of a slot, or directories, can have were given.
+    #[error("{}", used_up(*slot))]
+    NumbersUsedUp {
+        /// The slot; `None`: directories.
+        slot: Option<u16>,
+    },
     /// The file has all the names it can have.
     #[error("inode {inode} has {links} names: no more are allowed")]
     TooManyLinks {
@@ -280,6 +286,7 @@ impl Error {
             Error::NameTooLong { .. } | Error::PathTooLong { .. } => Reason::NameTooLong,
             Error::SymlinkLoop { .. } => Reason::SymlinkLoop,
             Error::TooManyLinks { .. } => Reason::TooManyLinks,
+            Error::NumbersUsedUp { .. } => Reason::NoSpace,
             Error::AccessDenied { .. } => Reason::AccessDenied,
             Error::NotPermitted { .. } => Reason::NotPermitted,
             Error::InvalidArgument { .. } => Reason::InvalidArgument,
@@ -336,6 +343,17 @@ impl Error {
 
     pub(crate) fn denied(what: &str, name: &[u8]) -> Error {
         Error::AccessDenied { what: format!("{what} {:?}", String::from_utf8_lossy(name)) }
+    }
+}
+
+fn used_up(slot: Option<u16>) -> String {
+    let count = InodeId::COUNT_MAX;
+    match slot {
+        Some(slot) => format!(
+            "slot {slot}, where the directory lies, has given all its {count} inode numbers: make the file in another \
+             directory"
+        ),
+        None => format!("all {count} inode numbers of directories were given: no directory can be made any more"),
     }
 }
 

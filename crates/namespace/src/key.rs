@@ -3,7 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | `C` | nodes and chains of the cluster, which are not the namespace's: only the newest is kept |
-//! | `D` | losses: the inode number (8) up to which all are left out, and the stamp (8) up to which grants may be lost |
+//! | `D` | losses: the count (8) up to which inode numbers are left out, and the stamp (8) up to which grants may be lost |
 //! | `E` parent (8) name | a directory entry |
 //! | `F` | the format |
 //! | `H` stamp (8) page (4) | what was forgotten by the transaction of that stamp: page 0, then lists of its inodes |

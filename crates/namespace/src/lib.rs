@@ -37,6 +37,7 @@ mod memory;
 mod model;
 mod names;
 mod namespace;
+mod numbers;
 mod past_session;
 mod patch;
 mod present;
@@ -76,6 +77,7 @@ pub use model::NameEntry;
 pub use model::{NamedInstant, Resolved, SessionState};
 pub use names::LINKS_MAX;
 pub use namespace::{Loss, Namespace, NamespaceCounts, ORPHANS_KEPT_MAX};
+pub use numbers::InodeNumbers;
 pub use past_session::PastSession;
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
 pub use present::{

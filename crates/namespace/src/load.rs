@@ -11,7 +11,7 @@ use crate::inode::{FileLayout, Inode};
 use crate::key::VersionKey;
 use crate::model::{NamedInstant, SessionState};
 use crate::namespace::Namespace;
-use crate::present::{DirectoryBuilder, DirectoryTable, FileLayouts, INODE_ID_MAX, InodeTable};
+use crate::present::{DirectoryBuilder, DirectoryTable, FileLayouts, InodeTable};
 use crate::stored::{
     StoredFormat, StoredInode, StoredOutcome, StoredSession, StoredSnapshot, StoredXattr, decode, read_entry, read_loss,
 };
@@ -74,8 +74,8 @@ impl Namespace {
         match VersionKey::decode(key).ok_or(Error::Corrupt { what: "key" })? {
             VersionKey::Entry(..) => return Err(Error::Corrupt { what: "key, which is one of an entry" }.into()),
             VersionKey::Loss => {
-                let (last, upto) = read_loss(value)?;
-                self.skip_ids(last);
+                let (counts_upto, upto) = read_loss(value)?;
+                self.numbers.skip(counts_upto);
                 self.lost_upto = upto;
             }
             VersionKey::Format => {
@@ -129,8 +129,7 @@ impl Namespace {
     pub fn take_apart(&mut self, mut apart: LoadedNames) {
         apart.end_directory();
         self.directories = apart.directories;
-        let (packed, last) = apart.inodes.packed_count();
-        self.count_packed(packed, last);
+        self.count_all_packed(&apart.inodes);
         for (id, mut inode) in self.inodes.take(&apart.inodes) {
             inode.layout = self.share(FileLayout::clone(&inode.layout));
             self.put_loaded(id, inode);
@@ -159,22 +158,23 @@ impl Namespace {
     fn put_loaded(&mut self, id: InodeId, inode: Inode) {
         let plain = inode.extra.is_none();
         if plain {
-            self.count_packed(1, id.0);
+            self.alive += 1;
+            self.numbers.note(id);
             return self.inodes.insert_packed(id, inode);
         }
         self.inodes.insert(id, inode.clone());
         self.count_loaded(id, &inode);
     }
 
-    /// Notes what the state has of packed inodes beside them: how many there are, and the largest number.
-    pub(crate) fn count_packed(&mut self, packed: u64, last: u64) {
-        self.alive += packed;
-        self.last_id = self.last_id.max(last);
+    /// Notes what the state has of packed inodes beside them: how many there are, and their numbers.
+    pub(crate) fn count_all_packed(&mut self, inodes: &InodeTable) {
+        let numbers = &mut self.numbers;
+        self.alive += inodes.packed_count(&mut |last| numbers.note(last));
     }
 
     /// Notes what the state has of an inode beside the inode, which is in memory.
     pub(crate) fn count_loaded(&mut self, id: InodeId, inode: &Inode) {
-        self.last_id = self.last_id.max(id.0);
+        self.numbers.note(id);
         for grant in inode.grants() {
             self.granted.entry(grant.session).or_default().insert(id);
         }
@@ -189,7 +189,7 @@ impl Namespace {
 
 /// The inode that a version stamped `stamp` has.
 pub(crate) fn read_inode(id: InodeId, stamp: Hlc, value: &[u8], layouts: &mut FileLayouts) -> Result<Inode, Error> {
-    if id.0 == 0 || id.0 > INODE_ID_MAX {
+    if !id.is_valid() {
         return Err(Error::Corrupt { what: "inode number" });
     }
     StoredInode::read(stamp, value, |layout| layouts.share(layout)).map(|(inode, _)| inode)

@@ -81,11 +81,6 @@ impl NameEntry {
         NameEntry { packed: inode.0 | (kind as u64) << Self::KIND_SHIFT, from }
     }
 
-    /// The same of a number that may be too large: `None` then.
-    pub(crate) fn checked(inode: u64, kind: FileKind, from: Hlc) -> Option<NameEntry> {
-        (inode >> Self::KIND_SHIFT == 0).then(|| NameEntry::new(InodeId(inode), kind, from))
-    }
-
     /// The inode.
     pub fn inode(self) -> InodeId {
         InodeId(self.packed & ((1 << Self::KIND_SHIFT) - 1))

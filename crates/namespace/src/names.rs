@@ -57,6 +57,10 @@ impl Namespace {
         };
         let (kind, mode, mut extra) = new_inode(run, kind, op.mode)?;
         let mode = self.inherit((place.parent, &parent), (kind, mode, op.umask), &mut extra);
+        let id = match kind {
+            FileKind::Directory => self.numbers.next_directory(0)?,
+            _ => self.numbers.next_file(place.parent, 0)?,
+        };
         let takes_over = replaced.and_then(|id| self.inodes.get(id)).is_some_and(|old| old.links == 1);
         self.check_room(place.parent, TreeUsage { files: u64::from(!takes_over), bytes: 0 }, None)?;
         if !extra.grants.is_empty() {
@@ -86,8 +90,7 @@ impl Namespace {
             inherit_group(&mut inode, parent.gid, parent.mode & SET_GID != 0, run.caller);
         }
         let opened = !inode.grants().is_empty();
-        self.last_id += 1;
-        let id = InodeId(self.last_id);
+        self.numbers.note(id);
         self.count_made(id);
         self.inodes.insert(id, inode);
         self.alive += 1;
@@ -125,6 +128,7 @@ impl Namespace {
         if like.kind() != FileKind::File {
             return Err(Error::InvalidArgument { why: "only beside a regular file is one made without a name" });
         }
+        let id = self.numbers.next_file(beside, 0)?;
         // What it holds is looked at by a plug-in where it goes.
         let layout = FileLayout { plugin: String::new(), ..FileLayout::clone(&like.layout) };
         let (kind, mode, extra) = new_inode(run, &MakeKind::File(true), 0o600)?;
@@ -147,8 +151,7 @@ impl Namespace {
             kind: kind as u8,
             extra: Some(Box::new(Extra { orphaned: run.stamp, ..extra })),
         };
-        self.last_id += 1;
-        let id = InodeId(self.last_id);
+        self.numbers.note(id);
         self.count_made(id);
         self.inodes.insert(id, inode);
         self.granted.entry(run.session).or_default().insert(id);

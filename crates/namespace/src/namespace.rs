@@ -16,6 +16,7 @@ use crate::horizons::Expiries;
 use crate::inode::{FileLayout, Inode, WriteGrant, allows};
 use crate::key::VersionKey;
 use crate::model::{NameEntry, NamedInstant, Replies, SessionState, Xattrs};
+use crate::numbers::InodeNumbers;
 use crate::present::{DirectoryTable, EvictionHand, InodeTable, PieceLoads};
 use crate::quotas::Quotas;
 use crate::stored::{StoredInode, read_entry};
@@ -37,8 +38,8 @@ pub struct NamespaceCounts {
 /// What a loss of power took of the names, at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// Inode numbers up to it are left out: clients may know them.
-    pub ids_upto: InodeId,
+    /// Inode numbers with a count up to it are left out: clients may know them.
+    pub counts_upto: u64,
     /// Write grants may be lost, and records that were written under them kept. A server that is alone cuts those off.
     pub grants: bool,
 }
@@ -63,8 +64,7 @@ pub struct Namespace {
     pub(crate) horizons: Expiries,
     pub(crate) quotas: Quotas,
     pub(crate) format: Option<Format>,
-    /// Largest inode id given so far.
-    pub(crate) last_id: u64,
+    pub(crate) numbers: InodeNumbers,
     /// Changes stamped up to it may have been lost while records of chains were kept; ZERO if none ever was.
     pub(crate) lost_upto: Hlc,
     pub(crate) alive: u64,
@@ -153,9 +153,9 @@ impl Namespace {
         self.format.as_ref()
     }
 
-    /// Largest inode number given so far.
-    pub fn last_id(&self) -> InodeId {
-        InodeId(self.last_id)
+    /// The numbers given so far.
+    pub fn numbers(&self) -> &InodeNumbers {
+        &self.numbers
     }
 
     /// Takes account of a loss of changes of names, declared at `stamp`. A change of the state: what is executed again
@@ -164,16 +164,16 @@ impl Namespace {
     /// # Cost
     /// If grants may be lost, a version of each file on which a session has a grant.
     pub fn lose(&mut self, loss: Loss, stamp: Hlc, changes: &mut Vec<KeyVersion>) {
-        let Loss { ids_upto, grants } = loss;
-        if ids_upto.0 <= self.last_id && !grants {
+        let Loss { counts_upto, grants } = loss;
+        if counts_upto <= self.numbers.floor() && !grants {
             return;
         }
-        self.skip_ids(ids_upto);
+        self.numbers.skip(counts_upto);
         if grants {
             self.lost_upto = stamp;
             self.hide_ungranted(stamp, changes);
         }
-        let value = Some([self.last_id.to_le_bytes(), self.lost_upto.0.to_le_bytes()].concat());
+        let value = Some([self.numbers.floor().to_le_bytes(), self.lost_upto.0.to_le_bytes()].concat());
         changes.push(KeyVersion { key: VersionKey::Loss.encode(), stamp, value });
     }
 
@@ -197,11 +197,6 @@ impl Namespace {
     /// Changes stamped up to this may have been lost while records that depend on them were not; ZERO if none ever was.
     pub fn lost_upto(&self) -> Hlc {
         self.lost_upto
-    }
-
-    /// Notes that inode numbers up to `last` are given, or left out.
-    pub fn skip_ids(&mut self, last: InodeId) {
-        self.last_id = self.last_id.max(last.0);
     }
 
     /// How much there is.
@@ -318,6 +313,7 @@ impl PartialEq for Namespace {
             && self.snapshots == other.snapshots
             && self.horizons == other.horizons
             && self.format == other.format
-            && (self.last_id, self.alive, self.lost_upto) == (other.last_id, other.alive, other.lost_upto)
+            && self.numbers == other.numbers
+            && (self.alive, self.lost_upto) == (other.alive, other.lost_upto)
     }
 }

@@ -29,6 +29,7 @@ mod memory_pieces;
 mod name_block;
 mod place;
 mod relocation;
+mod row;
 mod snapshot;
 
 pub use directories::DirectoryTable;
@@ -36,7 +37,6 @@ pub(crate) use directory::DirectoryBuilder;
 pub use directory::{DirectoryNames, NameCursor};
 pub(crate) use eviction::EvictionHand;
 pub use eviction::NamesMemory;
-pub(crate) use inode_table::INODE_ID_MAX;
 pub use inode_table::InodeTable;
 pub(crate) use layouts::FileLayouts;
 pub use memory_pieces::MemoryPieces;

@@ -73,7 +73,6 @@ impl Namespace {
             extra: None,
         };
         self.inodes.insert(InodeId::ROOT, root);
-        self.last_id = InodeId::ROOT.0;
         self.alive = 1;
         run.note_cause(InodeId::ROOT, VersionKind::Make, b"/");
         let Format { chunk_bytes, chain_count, uid, gid, mode } = *op;

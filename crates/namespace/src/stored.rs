@@ -17,7 +17,6 @@ use crate::horizons::{Expiry, Pins};
 use crate::inode::{Extra, FileLayout, Inode, VersionAuthor, WriteGrant};
 use crate::model::{NameEntry, SessionState};
 use crate::patch::{Patch, PatchSource, lay};
-use crate::present::INODE_ID_MAX;
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct StoredEntry {
@@ -307,10 +306,10 @@ impl StoredForgotten {
 }
 
 /// Inode numbers that are left out after losses, and up to which stamp grants may be lost.
-pub(crate) fn read_loss(value: &[u8]) -> Result<(InodeId, Hlc), Error> {
+pub(crate) fn read_loss(value: &[u8]) -> Result<(u64, Hlc), Error> {
     let numbers = value.split_first_chunk().and_then(|(last, rest)| Some((last, rest.try_into().ok()?)));
     let (last, upto) = numbers.ok_or(Error::Corrupt { what: "what losses took" })?;
-    Ok((InodeId(u64::from_le_bytes(*last)), Hlc(u64::from_le_bytes(upto))))
+    Ok((u64::from_le_bytes(*last), Hlc(u64::from_le_bytes(upto))))
 }
 
 /// The entry that a version stamped `from` holds.
@@ -318,7 +317,7 @@ pub(crate) fn read_entry(from: Hlc, value: &[u8]) -> Result<NameEntry, Error> {
     let corrupt = Error::Corrupt { what: "directory entry" };
     let stored: StoredEntry = decode(value, "directory entry")?;
     let kind = FileKind::try_from(stored.kind).map_err(|_| corrupt.clone())?;
-    if stored.inode > INODE_ID_MAX {
+    if !InodeId(stored.inode).is_valid() {
         return Err(corrupt);
     }
     Ok(NameEntry::new(InodeId(stored.inode), kind, from))

@@ -55,7 +55,7 @@ fn walk(world: &NamespaceWorld) -> BTreeMap<InodeId, Vec<InodeId>> {
 fn check_tree(world: &NamespaceWorld) {
     let found = walk(world);
     let mut alive = 0;
-    for id in (1..=world.ns.last_id().0).map(InodeId) {
+    for id in world.inodes() {
         let Some(inode) = world.ns.current(id) else { continue };
         let Some(places) = found.get(&id) else {
             assert_eq!(inode.links, 0, "{id} has no name");
@@ -289,16 +289,17 @@ fn an_evicted_inode_is_loaded_from_the_history() {
 
 /// A random edit, mostly on what is so.
 fn any_edit(world: &NamespaceWorld, rng: &mut Rng) -> Edit {
-    let last = world.ns.last_id().0;
+    let all = world.inodes();
     let count = if rng.chance(3) { rng.below(3) } else { 0 };
     let new: Vec<NewInode> =
         (0..count).map(|_| new_inode(if rng.chance(2) { FileKind::File } else { FileKind::Directory })).collect();
     let any_inode = |rng: &mut Rng| match rng.below(4) {
         0 if !new.is_empty() => InodeId(NEW | rng.below(new.len() as u64)),
-        _ => InodeId(rng.between(1, last)),
+        _ => all[rng.below(all.len() as u64) as usize],
     };
-    let directories: Vec<InodeId> = (1..=last)
-        .map(InodeId)
+    let directories: Vec<InodeId> = all
+        .iter()
+        .copied()
         .filter(|&id| world.ns.current(id).is_some_and(|inode| inode.is_directory() && inode.links > 0))
         .collect();
     let mut used = BTreeSet::new();

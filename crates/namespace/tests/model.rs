@@ -37,7 +37,8 @@ struct ModelInode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ModelTree {
     nodes: BTreeMap<u64, ModelInode>,
-    last: u64,
+    /// Counts of directories (`None`), and of files by slot.
+    counts: BTreeMap<Option<u16>, u64>,
 }
 
 type ModelResult = Result<u64, Reason>;
@@ -45,7 +46,15 @@ type ModelResult = Result<u64, Reason>;
 impl ModelTree {
     fn new(stamp: Hlc) -> ModelTree {
         let root = node(FileKind::Directory, 0o755, stamp, "");
-        ModelTree { nodes: BTreeMap::from([(1, root)]), last: 1 }
+        ModelTree { nodes: BTreeMap::from([(1, root)]), counts: BTreeMap::new() }
+    }
+
+    /// The number of what is made in a directory.
+    fn number(&mut self, parent: u64, is_directory: bool) -> u64 {
+        let slot = InodeId(parent).slot();
+        let count = self.counts.entry((!is_directory).then_some(slot)).or_default();
+        *count += 1;
+        if is_directory { InodeId::directory(*count).0 } else { InodeId::file(slot, *count).0 }
     }
 
     /// The directory and the last name of a path without links in it.
@@ -136,8 +145,7 @@ impl ModelTree {
                         _ => Err(Reason::Exists),
                     };
                 }
-                self.last += 1;
-                let id = self.last;
+                let id = self.number(parent, *kind == FileKind::Directory);
                 let target = if *kind == FileKind::Symlink { LINK_TARGET } else { "" };
                 self.nodes.insert(id, node(*kind, 0o644, stamp, target));
                 self.names_changed(parent, stamp).entries.insert(name, id);
@@ -149,8 +157,7 @@ impl ModelTree {
                 if old.is_some_and(|old| self.is_directory(old)) {
                     return Err(Reason::IsDirectory);
                 }
-                self.last += 1;
-                let id = self.last;
+                let id = self.number(parent, false);
                 self.nodes.insert(id, node(FileKind::File, 0o644, stamp, ""));
                 self.names_changed(parent, stamp).entries.insert(name, id);
                 if let Some(old) = old {

@@ -311,8 +311,9 @@ proptest! {
         for _ in 0..200 {
             let asked = world.log.len();
             change(&mut world, &mut rng);
-            let now: Vec<_> = (1..=world.ns.last_id().0)
-                .map(InodeId)
+            let now: Vec<_> = world
+                .inodes()
+                .into_iter()
                 .filter(|id| world.ns.current(*id).is_some_and(|inode| inode.links > 0))
                 .filter_map(|id| Some((id, world.ns.quota(id)?)))
                 .collect();

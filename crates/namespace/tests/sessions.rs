@@ -9,7 +9,7 @@ use frieze_base::{InodeId, Reason, Rng, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
     ENDED_SESSIONS_MAX, MemoryHistory, NamedInstant, Namespace, NoReadSet, OUTCOMES_REMEMBERED_MAX, PastSession, Patch,
-    VersionHistory, author, names_at, visit_authors,
+    VersionHistory, author, inode_key, names_at, visit_authors,
 };
 use frieze_wire::edit::{Edit, EditKind, SetState, Share};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
@@ -292,8 +292,7 @@ fn a_made_file_is_open_for_writing_and_settles_to_its_length() {
     // An fsync without anything new makes no version.
     let versions = world.history.clone();
     world.run(&root(), Op::Settle(settle(file, written, 100, true))).unwrap();
-    let of_inode =
-        |history: &MemoryHistory| history.current().find(|(key, ..)| key[0] == b'I' && key[8] == 2).unwrap().1;
+    let of_inode = |history: &MemoryHistory| history.current().find(|(key, ..)| **key == *inode_key(file)).unwrap().1;
     assert_eq!(of_inode(&versions), of_inode(&world.history));
     world.run(&root(), Op::Settle(settle(file, written, 100, false))).unwrap();
     assert!(!world.ns.has_grant(session, file, 0));

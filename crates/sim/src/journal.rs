@@ -130,7 +130,7 @@ impl Journal {
                 Act::Format { mode } => model = Model::format(effect.stamp, *mode),
                 Act::Txn(op) => {
                     if effect.made != 0 {
-                        model.tree.next_id(effect.made);
+                        model.tree.expect_number(op, effect.made);
                     }
                     model.run(effect.session, effect.seq, effect.acked, op, effect.stamp);
                 }

@@ -469,8 +469,8 @@ pub struct Batch {
     /// The transactions in order.
     #[prost(message, repeated, tag = "1")]
     pub transactions: Vec<Transaction>,
-    /// Inodes created from here on have larger numbers: a power loss may have taken inodes with these, and a client
-    /// that still knows them must not meet another file.
+    /// Inodes made from here on have numbers with larger counts: a power loss may have taken inodes with these, and a
+    /// client that still knows them must not meet another file.
     #[prost(uint64, tag = "2")]
     pub ids_above: u64,
     /// Decisions of the control plane, executed after the transactions, in order.

@@ -24,6 +24,8 @@ pub(super) struct TxnPart {
     pub(super) gives: bool,
     /// Slots of other places whose values it needs.
     pub(super) needs: BTreeSet<Slot>,
+    /// How many of these values are not there yet.
+    pub(super) missing: usize,
 }
 
 /// How far a part is.
@@ -39,15 +41,45 @@ pub(super) enum PartState {
     Running,
 }
 
+impl OpenTxn {
+    /// Adds a part; it misses what has not come early.
+    pub(super) fn add_part(&mut self, place: ExecutionPlace, mut part: TxnPart) {
+        part.missing = part.needs.iter().filter(|slot| !self.values.contains_key(slot)).count();
+        self.parts.insert(place, part);
+    }
+
+    /// Notes the value of a slot, and counts it for the parts that need it. False if another one is known.
+    ///
+    /// # Cost
+    /// O(log n) a part for n values that it needs: a transaction over many shards has many parts and many values.
+    pub(super) fn note_value(&mut self, slot: Slot, value: &SlotValue) -> bool {
+        if let Some(known) = self.values.get(&slot) {
+            return known == value;
+        }
+        self.values.insert(slot, value.clone());
+        for part in self.parts.values_mut().filter(|part| part.needs.contains(&slot)) {
+            part.missing -= 1;
+        }
+        true
+    }
+}
+
 /// A part, and its keys.
 pub(super) type KeyedPart = (TxnPart, Vec<(TxnKey, KeyAccess)>);
 
-/// The parts of a plan by place: slots of one shard are executed together.
-pub(super) fn of_plan(plan: &TxnPlan, shards: u16) -> BTreeMap<ExecutionPlace, KeyedPart> {
+/// The parts of a plan that this server has, by place: slots of one shard are executed together.
+pub(super) fn of_plan(
+    plan: &TxnPlan,
+    shards: u16,
+    is_here: impl Fn(ShardId) -> bool,
+) -> BTreeMap<ExecutionPlace, KeyedPart> {
     let mut parts: BTreeMap<ExecutionPlace, KeyedPart> = BTreeMap::new();
-    let empty = || (TxnPart { state: PartState::Parked, gives: false, needs: BTreeSet::new() }, Vec::new());
+    let empty = || (TxnPart { state: PartState::Parked, gives: false, needs: BTreeSet::new(), missing: 0 }, Vec::new());
     for part in &plan.slots {
         let shard = ShardId::of(part.slot, shards);
+        if !is_here(shard) {
+            continue;
+        }
         let (whole, keys) = parts.entry(ExecutionPlace::Shard(shard)).or_insert_with(empty);
         whole.gives |= part.gives;
         // What lies in the same shard is read with the part itself.

@@ -152,14 +152,32 @@ fn a_value_that_comes_before_its_transaction_is_kept() {
 }
 
 #[test]
+fn a_part_waits_for_what_did_not_come_early_and_counts_each_value_once() {
+    let mut desk = Desk::of(&[0]);
+    let heard = |slot| SchedulerInput::Received { position: at(1), slot: Slot(slot), value: vec![9] };
+    desk.put(heard(HALF));
+    desk.entry(1);
+    let others = [part(HALF, 2, true, &[]), part(HALF + 1, 3, true, &[]), part(HALF + 2, 4, true, &[])];
+    let needy = part(0, 1, false, &[HALF, HALF + 1, HALF + 2]);
+    assert_eq!(desk.prepared(1, plan(others.into_iter().chain([needy]).collect())), []);
+    assert_eq!(desk.put(heard(HALF)), [], "it came early");
+    assert_eq!(desk.put(heard(HALF + 1)), []);
+    assert_eq!(desk.put(heard(HALF + 1)), [], "it came before");
+    assert_eq!(desk.put(heard(HALF + 2)), [run(1, shard(0), &[(HALF, 9), (HALF + 1, 9), (HALF + 2, 9)])]);
+}
+
+#[test]
 fn a_late_value_is_asked_for_again_and_again() {
     let mut desk = Desk::of(&[0]);
     desk.entry(1);
     desk.prepared(1, plan(vec![part(0, 1, false, &[HALF]), part(HALF, 2, true, &[])]));
     assert_eq!(desk.put(SchedulerInput::Tick), []);
     let ask = SchedulerEffect::Ask { position: at(1), slot: Slot(HALF) };
-    for _ in 0..2 {
-        desk.now += SchedulerSettings::default().ask_after_ns;
+    // Twice as long each time, and eight times as long at last.
+    for times in [1, 2, 4, 8, 8] {
+        desk.now += SchedulerSettings::default().ask_after_ns * times - 1;
+        assert_eq!(desk.put(SchedulerInput::Tick), []);
+        desk.now += 1;
         assert_eq!(desk.put(SchedulerInput::Tick), std::slice::from_ref(&ask));
         assert_eq!(desk.put(SchedulerInput::Tick), []);
     }

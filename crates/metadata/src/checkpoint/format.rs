@@ -7,14 +7,13 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `FRZCHECK` |
 //! | 8 | 4 | version, 1 |
-//! | 12 | 4 | CRC32C of bytes 16..96 |
+//! | 12 | 4 | CRC32C of bytes 16..88 |
 //! | 16 | 8 | index of the last entry of the metalog that it contains |
 //! | 24 | 8 | stamp of the newest change that it contains, as in the index of time |
-//! | 32 | 8 | the largest inode number given |
-//! | 40 | 8 | when it was taken, microseconds since 1970 |
-//! | 48 | 16 | the first bytes of BLAKE3 of the name of the state that was received last; zeros if none was |
-//! | 64 | 8, 8 | pieces of inodes, and bytes of their section |
-//! | 80 | 8, 8 | pieces of names, and bytes of their section |
+//! | 32 | 8 | when it was taken, microseconds since 1970 |
+//! | 40 | 16 | the first bytes of BLAKE3 of the name of the state that was received last; zeros if none was |
+//! | 56 | 8, 8 | pieces of inodes, and bytes of their section |
+//! | 72 | 8, 8 | pieces of names, and bytes of their section |
 //!
 //! The section of inodes follows, then that of names: length (4), CRC32C (4) and bytes of each piece
 //! ([`frieze_namespace::PresentSnapshot`]). The last 32 bytes are the footer:
@@ -30,7 +29,7 @@
 //! The checksum of a section begins with 0 and becomes, with each piece, the CRC32C of itself, the length and the
 //! CRC32C of the piece. So each byte has a checksum, and so has the order of the pieces.
 
-use frieze_base::{InodeId, LogIndex, crc32c};
+use frieze_base::{LogIndex, crc32c};
 use frieze_hlc::Hlc;
 
 /// A checkpoint in the making.
@@ -39,7 +38,7 @@ pub(super) const UNFINISHED: &str = "checkpoint-unfinished";
 const MAGIC: [u8; 8] = *b"FRZCHECK";
 const END_MAGIC: [u8; 8] = *b"FRZCKEND";
 const VERSION: u32 = 1;
-pub(super) const HEADER_BYTES: usize = 96;
+pub(super) const HEADER_BYTES: usize = 88;
 pub(super) const FOOTER_BYTES: usize = 32;
 /// Length and checksum of a piece.
 pub(super) const PIECE_HEAD_BYTES: usize = 8;
@@ -52,7 +51,6 @@ pub(super) type StateDigest = [u8; 16];
 pub(super) struct Header {
     pub(super) index: LogIndex,
     pub(super) stamp: Hlc,
-    pub(super) last_id: InodeId,
     pub(super) taken_us: u64,
     pub(super) state: StateDigest,
     pub(super) inodes: Section,
@@ -81,11 +79,11 @@ impl Header {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         let (inodes, names) = (self.inodes, self.names);
-        let before = [self.index.0, self.stamp.0, self.last_id.0, self.taken_us];
+        let before = [self.index.0, self.stamp.0, self.taken_us];
         let behind = [inodes.pieces, inodes.bytes, names.pieces, names.bytes];
-        put_fields(&mut bytes[16..48], before);
-        bytes[48..64].copy_from_slice(&self.state);
-        put_fields(&mut bytes[64..], behind);
+        put_fields(&mut bytes[16..40], before);
+        bytes[40..56].copy_from_slice(&self.state);
+        put_fields(&mut bytes[56..], behind);
         let crc = crc32c(&bytes[16..]);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -103,16 +101,15 @@ impl Header {
             return Err("the checksum of its header");
         }
         let mut state = StateDigest::default();
-        state.copy_from_slice(&bytes[48..64]);
+        state.copy_from_slice(&bytes[40..56]);
         let section = |at| Section { pieces: field(bytes, at), bytes: field(bytes, at + 8) };
         Ok(Header {
             index: LogIndex(field(bytes, 16)),
             stamp: Hlc(field(bytes, 24)),
-            last_id: InodeId(field(bytes, 32)),
-            taken_us: field(bytes, 40),
+            taken_us: field(bytes, 32),
             state,
-            inodes: section(64),
-            names: section(80),
+            inodes: section(56),
+            names: section(72),
         })
     }
 
@@ -191,7 +188,6 @@ mod tests {
         Header {
             index: LogIndex(0x0102),
             stamp: Hlc(0x0304),
-            last_id: InodeId(5),
             taken_us: 6,
             state: state_digest(None),
             inodes: Section { pieces: 7, bytes: 8 },
@@ -202,8 +198,7 @@ mod tests {
     #[test]
     fn golden_bytes_of_header_and_footer() {
         let header = Header { state: *b"0123456789abcdef", ..header() };
-        let expected =
-            b"FRZCHECK\x01\0\0\0CRCC\x02\x01\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\
+        let expected = b"FRZCHECK\x01\0\0\0CRCC\x02\x01\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\
             0123456789abcdef\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x0a\0\0\0\0\0\0\0";
         let mut bytes = header.encode();
         assert_eq!(u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]), crc32c(&expected[16..]));

@@ -151,7 +151,7 @@ pub(super) fn check_start(machine: &LoneMachine, live: Option<&Namespace>) -> (L
     assert_eq!(alone.checkpoint_status().index, LogIndex(0));
     let alone = take_namespace(&alone);
     assert!(alone == by_checkpoint, "starts from the checkpoint of entry {index} and from the store differ");
-    assert_eq!((alone.counts(), alone.last_id()), (by_checkpoint.counts(), by_checkpoint.last_id()));
+    assert_eq!((alone.counts(), alone.numbers()), (by_checkpoint.counts(), by_checkpoint.numbers()));
     saved.iter().for_each(|(bytes, name)| rewrite(&machine.disk, name, bytes));
     (index, notes)
 }

@@ -89,7 +89,7 @@ impl RaftDriver {
     pub(super) fn declare_loss(&self, core: &mut RaftCore, state: &AppliedState) -> Result<(), Fault> {
         let Some(after) = core.lost_after.filter(|_| self.leads()) else { return Err(self.not_leader()) };
         let stamp = self.stamp(core, 1)?;
-        let ids_above = state.read().last_id().0 + IDS_LEFT_OUT;
+        let ids_above = state.read().numbers().newest() + IDS_LEFT_OUT;
         let lost = LostInterval { from: after.0, to: stamp.0 };
         // Without a cluster there are no chains in the log: the gap is in the identity of the directory.
         let mut is_founded = false;

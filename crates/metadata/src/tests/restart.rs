@@ -155,7 +155,7 @@ fn check_damaged_record(has_later: bool) {
     let machine = LoneMachine::new(1);
     let metadata = machine.serve();
     make_directories(&metadata, open_session(&metadata, 7, false), &["/first", "/second", "/third"]);
-    let last_id = metadata.state.read().last_id();
+    let newest = metadata.state.read().numbers().newest();
     metadata.sync(metadata.mark()).expect("the journal is flushed");
     if has_later {
         // Its record says that those before it were on stable storage.
@@ -180,7 +180,7 @@ fn check_damaged_record(has_later: bool) {
     let after = metadata.lost_after().expect("names are lost");
     assert_eq!(Some(after), metadata.birth_stamp(id_of(&metadata, "/first")));
     make_directories(&metadata, open_session(&metadata, 7, false), &["/again"]);
-    assert!(metadata.state.read().last_id() > last_id, "no lost inode number is given again");
+    assert!(metadata.state.read().numbers().newest() > newest, "no lost inode number is given again");
     let aside = |name: &String| name.starts_with("lost-raft-");
     assert_eq!(machine.disk.list().expect("it works").iter().filter(|name| aside(name)).count(), whole.len());
 
@@ -197,7 +197,7 @@ fn what_is_lost_with_a_damaged_journal_is_known_after_a_crash_right_behind() {
     let machine = LoneMachine::new(1);
     let metadata = machine.serve();
     make_directories(&metadata, open_session(&metadata, 7, false), &["/first", "/second", "/third"]);
-    let last_id = metadata.state.read().last_id();
+    let newest = metadata.state.read().numbers().newest();
     metadata.sync(metadata.mark()).expect("the journal is flushed");
     drop(metadata);
     machine.crash(CrashKind::Process);
@@ -213,7 +213,7 @@ fn what_is_lost_with_a_damaged_journal_is_known_after_a_crash_right_behind() {
     let gaps: Vec<_> = metadata.host.keeper.with(|identity| identity.gaps().collect());
     assert!(matches!(gaps[..], [(from, _)] if from == after), "{gaps:?}");
     make_directories(&metadata, open_session(&metadata, 7, false), &["/again"]);
-    assert!(metadata.state.read().last_id() > last_id, "no lost inode number is given again");
+    assert!(metadata.state.read().numbers().newest() > newest, "no lost inode number is given again");
 }
 
 #[test]

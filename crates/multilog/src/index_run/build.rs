@@ -9,6 +9,7 @@ use frieze_hlc::Hlc;
 use super::format::{BLOCK_BYTES, ChainTip, HEAD_BYTES, IndexRun, RunBlock, RunContents, RunHead, SegmentFacts};
 use super::io::RunSink;
 use super::key::RunKey;
+use super::newest::NewestFiles;
 use super::piece::{self, RunRecord};
 use crate::discarded::{Discards, is_discarded};
 use crate::entry::{FooterEntries, FooterRecord};
@@ -105,14 +106,14 @@ pub(super) struct RunWriter<'a> {
     blocks: Vec<RunBlock>,
     open: Vec<u8>,
     open_first: InodeId,
-    last_inode: InodeId,
+    newest: NewestFiles,
     offset: u64,
 }
 
 impl<'a> RunWriter<'a> {
     pub(super) fn new(sink: &'a mut RunSink<'a>) -> RunWriter<'a> {
-        let (open_first, last_inode) = (InodeId(0), InodeId(0));
-        RunWriter { sink, blocks: Vec::new(), open: Vec::new(), open_first, last_inode, offset: HEAD_BYTES as u64 }
+        let (open_first, newest) = (InodeId(0), NewestFiles::default());
+        RunWriter { sink, blocks: Vec::new(), open: Vec::new(), open_first, newest, offset: HEAD_BYTES as u64 }
     }
 
     /// Adds the pieces of the next file.
@@ -120,7 +121,7 @@ impl<'a> RunWriter<'a> {
         if self.open.is_empty() {
             self.open_first = inode;
         }
-        self.last_inode = inode;
+        self.newest.add(inode);
         let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.len() + 5).sum());
         for piece in pieces {
             put(&mut all, piece.len() as u64);
@@ -146,7 +147,7 @@ impl<'a> RunWriter<'a> {
         if !self.open.is_empty() {
             self.close_block()?;
         }
-        let bytes = contents.encode(&self.blocks, self.last_inode);
+        let bytes = contents.encode(&self.blocks, &self.newest);
         let of = |facts: Option<&SegmentFacts>| facts.expect("a index_run has segments").header.id;
         let head = RunHead {
             key: RunKey { first: of(contents.facts.first()), last: of(contents.facts.last()) },
@@ -163,7 +164,7 @@ impl<'a> RunWriter<'a> {
             key: head.key,
             segments: contents.facts.len(),
             records: head.records,
-            last_inode: self.last_inode,
+            newest: self.newest,
             blocks: self.blocks,
             blocks_bytes: head.blocks_bytes,
             contents_bytes: head.contents_bytes,

@@ -109,7 +109,10 @@ impl MultiLog {
     pub fn fetch(&self, inode: InodeId) -> IndexFetch {
         let reads = self.index_runs.iter().filter_map(|index_run| {
             let at = index_run.blocks.partition_point(|block| block.first <= inode).checked_sub(1)?;
-            (inode <= index_run.last_inode).then(|| BlockRead { index_run: index_run.key, block: index_run.blocks[at] })
+            index_run
+                .newest
+                .may_have(inode)
+                .then(|| BlockRead { index_run: index_run.key, block: index_run.blocks[at] })
         });
         let (reads, indexed, discards) = (reads.collect(), self.indexed, self.discards);
         let (records, numbers, file) = (Vec::new(), Vec::new(), FileIndex::default());
@@ -263,7 +266,7 @@ impl MultiLog {
         let last = self.segments.get(self.indexed + index_run.segments - 1).map(|segment| segment.header.id);
         assert_eq!(last, Some(index_run.key.last), "a index_run of other segments");
         self.indexed += index_run.segments;
-        self.indexed_inode = self.indexed_inode.max(index_run.last_inode);
+        self.indexed_newest.merge(&index_run.newest);
         self.index_runs.push(index_run);
     }
 

@@ -20,10 +20,11 @@
 //!
 //! A block holds whole files, sorted: inode (v), length of its pieces (v), the pieces; a piece is its length (v) and
 //! entries ([`super::piece`]). The contents: of each segment its header, end (8), stamp of its last record (8), number
-//! of its records (8), bytes of their entries in the footer (8), before them their count (v); of each block first inode
-//! (v, as difference), length (v), CRC32C (4), before them their count (v) and the largest inode (v); sessions (count
-//! v) with the stamp of their newest record (v, v, by session); chains (count v) with their last record (chain, epoch,
-//! n, stamp, session, seq, each v); the index of time (length v); and what the driver gave to be kept (the rest).
+//! of its records (8), bytes of their entries in the footer (8), before them their count (v); of each slot with files
+//! the largest inode (v), before them their count (v); of each block first inode (v, as difference),
+//! length (v), CRC32C (4), before them their count (v); sessions (count v) with the stamp of their newest record (v, v,
+//! by session); chains (count v) with their last record (chain, epoch, n, stamp, session, seq, each v); the index of
+//! time (length v); and what the driver gave to be kept (the rest).
 
 use std::mem::size_of;
 
@@ -32,6 +33,7 @@ use frieze_base::{ChainEpoch, ChainId, InodeId, SegmentId, Seq, SessionId, crc32
 use frieze_hlc::Hlc;
 
 use super::key::RunKey;
+use super::newest::NewestFiles;
 use crate::discarded::{Discards, of_chain};
 use crate::error::Error;
 use crate::header::{LogPosition, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -63,7 +65,7 @@ pub struct IndexRun {
     pub(super) key: RunKey,
     pub(super) segments: usize,
     pub(super) records: u64,
-    pub(super) last_inode: InodeId,
+    pub(super) newest: NewestFiles,
     pub(super) blocks: Vec<RunBlock>,
     pub(super) blocks_bytes: u64,
     pub(super) contents_bytes: u64,
@@ -96,7 +98,7 @@ impl IndexRun {
 
     /// Memory held, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.blocks.capacity() * size_of::<RunBlock>()
+        self.blocks.capacity() * size_of::<RunBlock>() + self.newest.heap_bytes()
     }
 
     pub(crate) fn segments(&self) -> usize {
@@ -206,7 +208,8 @@ pub(crate) fn open(head: &RunHead, bytes: &[u8]) -> Option<(IndexRun, RunContent
         end.checked_add(entries_bytes)?.checked_add(TRAILER_BYTES as u64).filter(|upto| *upto <= header.bytes)?;
         contents.facts.push(SegmentFacts { header, end, stamp, records, entries_bytes });
     }
-    let (count, last_inode) = (take(rest)?, InodeId(take(rest)?));
+    let newest = NewestFiles::decode(rest)?;
+    let count = take(rest)?;
     let (mut blocks, mut first, mut offset) = (Vec::new(), 0, HEAD_BYTES as u64);
     for _ in 0..count {
         first = take_difference(rest, first)?;
@@ -235,7 +238,7 @@ pub(crate) fn open(head: &RunHead, bytes: &[u8]) -> Option<(IndexRun, RunContent
         key: head.key,
         segments: contents.facts.len(),
         records: head.records,
-        last_inode,
+        newest,
         blocks,
         blocks_bytes: head.blocks_bytes,
         contents_bytes: head.contents_bytes,
@@ -258,7 +261,7 @@ impl RunContents {
         self.chains.retain(|tip| !is_gone(tip));
     }
 
-    pub(super) fn encode(&self, blocks: &[RunBlock], last_inode: InodeId) -> Vec<u8> {
+    pub(super) fn encode(&self, blocks: &[RunBlock], newest: &NewestFiles) -> Vec<u8> {
         let mut bytes = Vec::new();
         put(&mut bytes, self.facts.len() as u64);
         for SegmentFacts { header, end, stamp, records, entries_bytes } in &self.facts {
@@ -267,8 +270,8 @@ impl RunContents {
                 bytes.extend_from_slice(&value.to_le_bytes());
             }
         }
+        newest.encode(&mut bytes);
         put(&mut bytes, blocks.len() as u64);
-        put(&mut bytes, last_inode.0);
         let mut before = 0;
         for block in blocks {
             put_difference(&mut bytes, before, block.first.0);

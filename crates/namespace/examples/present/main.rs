@@ -19,7 +19,8 @@ use std::hint::black_box;
 use frieze_base::{InodeId, Rng};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    DirectoryTable, Inode, InodeTable, NameEntry, Namespace, NoReadSet, PackedInodes, PackedNames, PresentSnapshot,
+    DirectoryTable, Inode, InodeNumbers, InodeTable, NameEntry, Namespace, NoReadSet, PackedInodes, PackedNames,
+    PresentSnapshot,
 };
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, Format, Make, MakeKind, Op, OpenSession, Target, Transaction};
@@ -276,9 +277,11 @@ fn measure_packed(load: &Load) -> Result<(), Box<dyn Error>> {
     let mut present = PackedPresent::default();
     measure(load, &mut present)?;
     let start = cpu_ns()?;
-    (0..SNAPSHOTS).for_each(|_| drop(black_box(PresentSnapshot::of(&present.inodes, &present.directories))));
+    (0..SNAPSHOTS).for_each(|_| {
+        drop(black_box(PresentSnapshot::of(&InodeNumbers::default(), &present.inodes, &present.directories)))
+    });
     report("snapshot, ms", (cpu_ns()? - start) as f64 / 1e6 / f64::from(SNAPSHOTS));
-    let snapshot = PresentSnapshot::of(&present.inodes, &present.directories);
+    let snapshot = PresentSnapshot::of(&InodeNumbers::default(), &present.inodes, &present.directories);
     let (mut pieces, mut bytes) = (Vec::new(), 0);
     let start = cpu_ns()?;
     snapshot.inode_pieces(&mut |piece| {

@@ -21,7 +21,7 @@ use crate::stored::StoredXattr;
 impl Namespace {
     /// Everything is checked: nothing fails any more.
     pub(super) fn apply_edit(&mut self, run: &mut TxnRun<'_>, draft: Draft<'_>) {
-        let Draft { cause, brought, first_new, new, names, tallies, states, keeps_times } = draft;
+        let Draft { cause, brought, new, numbers, names, tallies, states, keeps_times } = draft;
         let stamp = run.stamp;
         for (id, (mut inode, xattrs)) in brought {
             inode.layout = self.share(FileLayout::clone(&inode.layout));
@@ -33,14 +33,14 @@ impl Namespace {
             }
         }
         let mut times: Vec<(InodeId, i64)> = Vec::new();
-        for (id, (mut inode, asked)) in (first_new..).map(InodeId).zip(new) {
+        for (id, (mut inode, asked)) in numbers.ids.into_iter().zip(new) {
             if keeps_times && inode.is_directory() {
                 times.push((id, inode.mtime_ns));
             }
             inode.layout = self.share(FileLayout::clone(&inode.layout));
             self.count_made(id);
             self.inodes.insert(id, inode);
-            self.last_id = id.0;
+            self.numbers.note(id);
             self.alive += 1;
             self.change_xattrs(run, id, &asked.xattrs);
         }

@@ -3,10 +3,12 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use frieze_base::InodeId;
 use frieze_base::varint;
 use frieze_wire::message::FileKind;
 
 use super::bytes::{put_stamp, take_stamp};
+use super::row::{ROWS_END, id_at, row_of};
 use crate::model::NameEntry;
 
 pub(super) const HEADER_BYTES: usize = 4;
@@ -239,9 +241,13 @@ pub(super) fn take_value(value: &[u8], base: NameEntry) -> Option<NameEntry> {
     let head = varint::take(rest)?;
     let kind = FileKind::try_from((head & ((1 << KIND_BITS) - 1)) as i32).ok()?;
     let zigzag = head >> KIND_BITS;
-    let inode = base.inode().0.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg());
+    let number = number_in(base, base.inode()).wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg());
+    let inode = match base.inode() {
+        InodeId(0) => Some(InodeId(number)).filter(|id| *id <= InodeId::MAX)?,
+        _ => (number < ROWS_END).then(|| id_at(number))?,
+    };
     let from = take_stamp(rest, base.from)?;
-    NameEntry::checked(inode, kind, from).filter(|_| rest.is_empty())
+    rest.is_empty().then(|| NameEntry::new(inode, kind, from))
 }
 
 /// Appends the base of a run, which its first name follows.
@@ -269,8 +275,15 @@ pub(super) fn put_name(names: &mut Vec<u8>, shared: usize, rest: &[&[u8]], value
     names.extend_from_slice(value);
 }
 
+/// What is written of an inode: of a base its number, which is shorter, and of others the row, for those of neighbours
+/// differ less.
+#[inline]
+fn number_in(base: NameEntry, id: InodeId) -> u64 {
+    if base.inode() == InodeId(0) { id.0 } else { row_of(id) }
+}
+
 fn put_value(names: &mut Vec<u8>, base: NameEntry, entry: NameEntry) {
-    let difference = entry.inode().0.wrapping_sub(base.inode().0) as i64;
+    let difference = number_in(base, entry.inode()).wrapping_sub(number_in(base, base.inode())) as i64;
     let zigzag = (difference << 1 ^ difference >> 63) as u64;
     varint::put(names, zigzag << KIND_BITS | entry.kind() as u64);
     put_stamp(names, base.from, entry.from);

@@ -8,9 +8,10 @@ use frieze_base::{FastMap, InodeId};
 
 use super::directory::DirectoryNames;
 use super::name_block::BlockScratch;
+use super::row::{id_at, row_of};
 use crate::model::NameEntry;
 
-/// Consecutive numbers of a leaf. A snapshot shares each leaf, so that it has few handles.
+/// Consecutive rows of a leaf. A snapshot shares each leaf, so that it has few handles.
 pub(super) const LEAF_INODES: u64 = 1024;
 
 /// The directories that hold something.
@@ -23,7 +24,7 @@ pub struct DirectoryTable {
     evicted_bytes: i64,
 }
 
-/// The directories of 1,024 consecutive numbers.
+/// The directories of 1,024 consecutive rows.
 pub(super) type DirectoryLeaf = BTreeMap<u16, DirectoryNames>;
 
 impl DirectoryTable {
@@ -74,7 +75,7 @@ impl DirectoryTable {
         before.is_none()
     }
 
-    /// The directories in order of their numbers.
+    /// The directories in the order of their rows.
     pub fn iter(&self) -> impl Iterator<Item = (InodeId, &DirectoryNames)> {
         let mut leaves: Vec<(&u64, &Arc<DirectoryLeaf>)> = self.leaves.iter().collect();
         leaves.sort_unstable_by_key(|(leaf, _)| **leaf);
@@ -122,6 +123,11 @@ impl DirectoryTable {
         }
     }
 
+    /// Numbers of the leaves, in no order.
+    pub(super) fn leaf_numbers(&self) -> impl Iterator<Item = u64> {
+        self.leaves.keys().copied()
+    }
+
     /// All leaves, by number.
     pub(super) fn leaves(&self) -> Vec<(u64, Arc<DirectoryLeaf>)> {
         let mut leaves: Vec<_> = self.leaves.iter().map(|(leaf, names)| (*leaf, Arc::clone(names))).collect();
@@ -137,15 +143,15 @@ pub(super) fn in_leaf(leaf: u64, directories: &DirectoryLeaf) -> impl Iterator<I
 
 /// The number of a directory of a leaf.
 pub(super) fn id_of(leaf: u64, index: u16) -> InodeId {
-    InodeId(leaf * LEAF_INODES + u64::from(index))
+    id_at(leaf * LEAF_INODES + u64::from(index))
 }
 
 fn leaf_of(id: InodeId) -> u64 {
-    id.0 / LEAF_INODES
+    row_of(id) / LEAF_INODES
 }
 
 fn index_of(id: InodeId) -> u16 {
-    (id.0 % LEAF_INODES) as u16
+    (row_of(id) % LEAF_INODES) as u16
 }
 
 impl PartialEq for DirectoryTable {

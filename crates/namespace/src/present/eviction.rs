@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use super::directories::{self, DirectoryTable};
-use super::inode_table::{self, InodeTable};
+use super::directories::DirectoryTable;
+use super::inode_table::InodeTable;
 use super::place::PieceLoads;
 use crate::namespace::Namespace;
 
 /// Pages and blocks that one call looks at: less than 1 ms.
 const BITE_PIECES: usize = 1024;
-/// Leaves without anything that one call looks for.
+/// Leaves that one call looks at.
 const BITE_LEAVES: usize = 4096;
 /// Ends of names after which a pass gives up. Two ends evict all that is not being used, for the first one takes
 /// marks away, and the hand begins in the middle.
@@ -31,15 +31,23 @@ pub struct NamesMemory {
 }
 
 /// The hand of the clock.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct EvictionHand {
     /// True: it is among the names; false: among the inodes.
     is_in_names: bool,
-    leaf: u64,
+    /// Leaves of this round that are left, the next one last.
+    leaves: Vec<u64>,
     /// The directory in the leaf, and the group of its blocks.
     at: (u16, usize),
     /// Ends of names that this pass has come to.
     ends: u8,
+}
+
+impl Default for EvictionHand {
+    /// At the end of the names, before the inodes.
+    fn default() -> EvictionHand {
+        EvictionHand { is_in_names: true, leaves: Vec::new(), at: (0, 0), ends: 0 }
+    }
 }
 
 /// Memory of these tables.
@@ -71,30 +79,36 @@ impl Namespace {
     /// looked at twice. True if there is more to do: call it again, after others had the lock.
     ///
     /// # Cost
-    /// Less than 1 ms.
+    /// Less than 1 ms; 3 ns more for each 1,024 numbers of inodes when it comes round.
     pub fn evict(&mut self, bytes_max: u64) -> bool {
         let (mut pieces, mut leaves) = (BITE_PIECES, BITE_LEAVES);
-        let mut hand = self.hand;
+        let mut hand = std::mem::take(&mut self.hand);
         while hand.ends < ENDS_MAX && self.names_memory().bytes > bytes_max && pieces > 0 && leaves > 0 {
             leaves -= 1;
-            if !hand.is_in_names {
-                self.inodes.evict(hand.leaf, &mut pieces);
-                hand.leaf += 1;
-                if hand.leaf > self.last_id / inode_table::LEAF_INODES {
-                    hand = EvictionHand { is_in_names: true, ends: hand.ends, ..EvictionHand::default() };
+            let Some(&leaf) = hand.leaves.last() else {
+                hand.is_in_names = !hand.is_in_names;
+                match hand.is_in_names {
+                    true => hand.leaves.extend(self.directories.leaf_numbers()),
+                    false => hand.leaves.extend(self.inodes.leaf_numbers()),
                 }
                 continue;
-            }
-            match self.directories.evict(hand.leaf, hand.at, &mut pieces) {
-                Some(at) => hand.at = at,
-                None => (hand.leaf, hand.at) = (hand.leaf + 1, (0, 0)),
-            }
-            if hand.leaf > self.last_id / directories::LEAF_INODES {
-                hand = EvictionHand { ends: hand.ends + 1, ..EvictionHand::default() };
+            };
+            let next = match hand.is_in_names {
+                true => self.directories.evict(leaf, hand.at, &mut pieces),
+                false => {
+                    self.inodes.evict(leaf, &mut pieces);
+                    None
+                }
+            };
+            hand.at = next.unwrap_or_default();
+            if next.is_none() {
+                hand.leaves.pop();
+                hand.ends += u8::from(hand.is_in_names && hand.leaves.is_empty());
             }
         }
+        let has_more = hand.ends < ENDS_MAX && self.names_memory().bytes > bytes_max;
         self.hand = hand;
-        hand.ends < ENDS_MAX && self.names_memory().bytes > bytes_max
+        has_more
     }
 }
 

@@ -1,7 +1,8 @@
 //! The inodes in memory, by number.
 //!
-//! The table finds the 1,024 numbers around a number by a hash, then the page by the number itself. A snapshot shares
-//! each such leaf, and the first change of a leaf after a snapshot copies the handles of its pages, not the pages.
+//! Each number has a row ([`super::row`]). The table finds the 1,024 rows around it by a hash, then the page by the
+//! row. A snapshot shares each such leaf, and the first change of a leaf after a snapshot copies the handles of its
+//! pages, not the pages.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,10 +13,9 @@ use frieze_base::{FastMap, InodeId};
 use super::bytes::PackedBytes;
 use super::inode_page::{InodePage, PAGE_INODES, PlainInode, bits, rank};
 use super::layouts::{FileLayouts, NumberedLayouts};
+use super::row::{ROWS_END, id_at, row_of};
 use crate::inode::{FileLayout, Inode};
 
-/// Larger ids are damage, not a file system.
-pub(crate) const INODE_ID_MAX: u64 = 1 << 40;
 /// Pages of a leaf: 896 bytes of handles.
 const LEAF_PAGES: usize = 16;
 pub(super) const LEAF_INODES: u64 = LEAF_PAGES as u64 * PAGE_INODES;
@@ -33,7 +33,7 @@ pub struct InodeTable {
     evicted_bytes: i64,
 }
 
-/// The inodes of 1,024 consecutive numbers.
+/// The inodes of 1,024 consecutive rows.
 #[derive(Clone)]
 pub(super) struct InodeLeaf {
     pages: [InodeSlot; LEAF_PAGES],
@@ -41,7 +41,7 @@ pub(super) struct InodeLeaf {
     count: u16,
 }
 
-/// The inodes of 64 consecutive numbers: each is in one of the two, or in none.
+/// The inodes of 64 consecutive rows: each is in one of the two, or in none.
 #[derive(Clone, Default)]
 struct InodeSlot {
     packed: Option<InodePage>,
@@ -51,9 +51,9 @@ struct InodeSlot {
 /// Inodes with what few inodes have, and directories.
 #[derive(Clone, Default)]
 struct UnpackedPage {
-    /// A bit for each number that is here.
+    /// A bit for each row that is here.
     present: u64,
-    /// By number.
+    /// By row.
     inodes: Vec<Inode>,
 }
 
@@ -180,38 +180,41 @@ impl InodeTable {
         &mut self.layouts
     }
 
-    /// All inodes in order of id.
+    /// All inodes in the order of their rows.
     pub fn iter(&self) -> impl Iterator<Item = (InodeId, Cow<'_, Inode>)> {
         let mut leaves: Vec<(&u64, &Arc<InodeLeaf>)> = self.leaves.iter().collect();
         leaves.sort_unstable_by_key(|(first, _)| **first);
         let slots = leaves.into_iter().flat_map(|(leaf, inodes)| inodes.slots(*leaf));
         slots.flat_map(move |(first, slot)| {
             bits(slot.present()).map(move |index| {
-                let id = InodeId(first + u64::from(index));
+                let id = id_at(first + u64::from(index));
                 (id, self.get(id).expect("its bit is set"))
             })
         })
     }
 
-    /// The layouts that packed inodes have and all leaves, both by number.
+    /// The layouts that packed inodes have, by number, and all leaves, by row.
     pub(super) fn leaves(&self) -> (NumberedLayouts, Vec<(u64, Arc<InodeLeaf>)>) {
         let mut leaves: Vec<_> = self.leaves.iter().map(|(leaf, inodes)| (*leaf, Arc::clone(inodes))).collect();
         leaves.sort_unstable_by_key(|(leaf, _)| *leaf);
         (self.layouts.numbered(), leaves)
     }
 
-    /// Takes a page of which the first number would be `first`; false if that is none, or another is there.
-    pub(super) fn insert_page(&mut self, first: InodeId, page: InodePage) -> bool {
+    /// Takes the page of the rows from `first` on; false if that is none, or another is there.
+    pub(super) fn insert_page(&mut self, first: u64, page: InodePage) -> bool {
         let present = page.present();
-        let is_first = first.0.is_multiple_of(PAGE_INODES) && first.0 <= INODE_ID_MAX - PAGE_INODES;
-        if !is_first || first.0 == 0 && present & 1 != 0 || self.slot(first).is_some_and(|slot| slot.present() != 0) {
+        let is_first = first.is_multiple_of(PAGE_INODES) && first <= ROWS_END - PAGE_INODES;
+        if !is_first || !bits(present).all(|index| id_at(first + u64::from(index)).is_valid()) {
+            return false;
+        }
+        if self.slot_at(first).is_some_and(|slot| slot.present() != 0) {
             return false;
         }
         bits(present).for_each(|index| self.layouts.count_packed(page.get(index).owner.layout));
         self.page_bytes += page.bytes().memory_bytes();
-        let leaf = self.leaf_mut(first);
+        let leaf = Arc::make_mut(self.leaves.entry(first / LEAF_INODES).or_default());
         leaf.count += present.count_ones() as u16;
-        leaf.slot_mut(first).packed = Some(page);
+        leaf.pages[page_of(first)].packed = Some(page);
         true
     }
 
@@ -224,7 +227,7 @@ impl InodeTable {
                 if ours.is_none_or(|ours| !self.insert_page(first, ours)) {
                     for index in bits(page.present()) {
                         let inode = other.unpack(page.get(index));
-                        self.insert_packed(InodeId(first.0 + u64::from(index)), inode);
+                        self.insert_packed(id_at(first + u64::from(index)), inode);
                     }
                 }
             }
@@ -233,12 +236,13 @@ impl InodeTable {
         unpacked
     }
 
-    /// How many inodes are packed, and the largest of their numbers.
-    pub(crate) fn packed_count(&self) -> (u64, u64) {
+    /// How many inodes are packed. `visit` is called with the last number of each page.
+    pub(crate) fn packed_count(&self, visit: &mut dyn FnMut(InodeId)) -> u64 {
         let pages = self.leaves.iter().flat_map(|(leaf, inodes)| inodes.packed(*leaf));
-        pages.fold((0, 0), |(count, last), (first, page)| {
+        pages.fold(0, |count, (first, page)| {
             let present = page.present();
-            (count + u64::from(present.count_ones()), last.max(first.0 + u64::from(present.ilog2())))
+            visit(id_at(first + u64::from(present.ilog2())));
+            count + u64::from(present.count_ones())
         })
     }
 
@@ -247,18 +251,18 @@ impl InodeTable {
         (self.page_bytes, self.evicted_bytes)
     }
 
-    /// The page of which the first number would be `first`.
-    pub(super) fn page(&self, first: InodeId) -> Option<&InodePage> {
-        self.slot(first)?.packed.as_ref()
+    /// The page of the rows from `first` on.
+    pub(super) fn page(&self, first: u64) -> Option<&InodePage> {
+        self.slot_at(first)?.packed.as_ref()
     }
 
     /// The same, to be placed.
-    pub(super) fn page_mut(&mut self, first: InodeId) -> Option<&mut InodePage> {
-        Arc::make_mut(self.leaves.get_mut(&leaf_of(first))?).slot_mut(first).packed.as_mut()
+    pub(super) fn page_mut(&mut self, first: u64) -> Option<&mut InodePage> {
+        Arc::make_mut(self.leaves.get_mut(&(first / LEAF_INODES))?).pages[page_of(first)].packed.as_mut()
     }
 
     /// Places a page, which is there, by `place`. That returns how much memory it gives back.
-    pub(super) fn place(&mut self, first: InodeId, place: impl FnOnce(&mut PackedBytes) -> i64) {
+    pub(super) fn place(&mut self, first: u64, place: impl FnOnce(&mut PackedBytes) -> i64) {
         let page = self.page_mut(first).expect("it was put there");
         let evicted = place(page.bytes_mut());
         self.evicted_bytes += evicted;
@@ -278,18 +282,27 @@ impl InodeTable {
         self.evicted_bytes += idle.map(|page| page.bytes_mut().evict()).sum::<i64>();
     }
 
-    /// The numbers of unpacked inodes, in order.
+    /// The numbers of unpacked inodes, in the order of their rows.
     pub(super) fn unpacked_ids(&self) -> impl Iterator<Item = InodeId> {
         let (_, leaves) = self.leaves();
         leaves.into_iter().flat_map(|(leaf, inodes)| inodes.unpacked(leaf).map(|(id, _)| id).collect::<Vec<InodeId>>())
     }
 
     fn slot(&self, id: InodeId) -> Option<&InodeSlot> {
-        Some(&self.leaves.get(&leaf_of(id))?.pages[page_of(id)])
+        self.slot_at(row_of(id))
+    }
+
+    fn slot_at(&self, row: u64) -> Option<&InodeSlot> {
+        Some(&self.leaves.get(&(row / LEAF_INODES))?.pages[page_of(row)])
+    }
+
+    /// Numbers of the leaves, in no order.
+    pub(super) fn leaf_numbers(&self) -> impl Iterator<Item = u64> {
+        self.leaves.keys().copied()
     }
 
     fn leaf_mut(&mut self, id: InodeId) -> &mut InodeLeaf {
-        assert!(id.0 <= INODE_ID_MAX, "inode id {id} is beyond {INODE_ID_MAX}");
+        assert!(id.is_valid() || id.0 == 0, "{id} is no inode number");
         Arc::make_mut(self.leaves.entry(leaf_of(id)).or_default())
     }
 
@@ -309,15 +322,15 @@ impl Default for InodeLeaf {
 }
 
 impl InodeLeaf {
-    /// The packed pages of the leaf with this number, each with the number that its first inode would have.
-    pub(super) fn packed(&self, leaf: u64) -> impl Iterator<Item = (InodeId, &InodePage)> {
-        self.slots(leaf).filter_map(|(first, slot)| Some((InodeId(first), slot.packed.as_ref()?)))
+    /// The packed pages of the leaf with this number, each with its first row.
+    pub(super) fn packed(&self, leaf: u64) -> impl Iterator<Item = (u64, &InodePage)> {
+        self.slots(leaf).filter_map(|(first, slot)| Some((first, slot.packed.as_ref()?)))
     }
 
     /// The unpacked inodes of the leaf with this number.
     pub(super) fn unpacked(&self, leaf: u64) -> impl Iterator<Item = (InodeId, &Inode)> {
         self.slots(leaf).filter_map(|(first, slot)| Some((first, slot.unpacked.as_ref()?))).flat_map(|(first, page)| {
-            bits(page.present).zip(&page.inodes).map(move |(index, inode)| (InodeId(first + u64::from(index)), inode))
+            bits(page.present).zip(&page.inodes).map(move |(index, inode)| (id_at(first + u64::from(index)), inode))
         })
     }
 
@@ -326,7 +339,7 @@ impl InodeLeaf {
     }
 
     fn slot_mut(&mut self, id: InodeId) -> &mut InodeSlot {
-        &mut self.pages[page_of(id)]
+        &mut self.pages[page_of(row_of(id))]
     }
 }
 
@@ -376,15 +389,15 @@ impl UnpackedPage {
 }
 
 fn leaf_of(id: InodeId) -> u64 {
-    id.0 / LEAF_INODES
+    row_of(id) / LEAF_INODES
 }
 
-fn page_of(id: InodeId) -> usize {
-    (id.0 / PAGE_INODES) as usize % LEAF_PAGES
+fn page_of(row: u64) -> usize {
+    (row / PAGE_INODES) as usize % LEAF_PAGES
 }
 
 fn index_of(id: InodeId) -> u32 {
-    (id.0 % PAGE_INODES) as u32
+    (row_of(id) % PAGE_INODES) as u32
 }
 
 impl PartialEq for InodeTable {

@@ -9,10 +9,10 @@
 //!
 //! A run is its base, an entry with its length (1), and names. A name is the number of bytes that it shares with the
 //! name before (1), the number of the others (1), the length of what it stands for (1), the others, then a varint of
-//! the difference between its inode's number and that of the base, shifted left by 3, and its kind, and the difference
-//! of its stamp. The first name of a run shares nothing: a search finds the run by the first names, and reads that run
-//! alone. A base stays when the name goes that it came with, so a change of a name leaves all others as they are, but
-//! for what the one after it shares.
+//! the difference between its inode's row ([`super::row`]) and that of the base, shifted left by 3, and its kind, and
+//! the difference of its stamp; a base has its inode's number in place of the first difference. The first name of a run
+//! shares nothing: a search finds the run by the first names, and reads that run alone. A base stays when the name goes
+//! that it came with, so a change of a name leaves all others as they are, but for what the one after it shares.
 //!
 //! The shared bytes are always all that two names have in common, so the search compares each byte of the sought name
 //! once: a name that shares more with its predecessor than the sought one does is on the same side.
@@ -21,14 +21,13 @@
 //! Front coding with restart points as in tables of LevelDB; the comparison is that of Bayer and Unterauer, Prefix
 //! B-trees (TODS 1977), section 4.
 
-use frieze_base::NAME_BYTES_MAX;
+use frieze_base::{InodeId, NAME_BYTES_MAX};
 
 use super::block_parts::{
     BlockParts, HEADER_BYTES, RUN_BYTES, RUN_BYTES_MAX, RUN_NAMES_MAX, RunWalk, RunsChange, common, put_base,
     put_entry, put_header, put_name, run_row, take_value,
 };
 use super::bytes::PackedBytes;
-use super::inode_table::INODE_ID_MAX;
 use crate::model::NameEntry;
 
 /// Content of a block, bytes, before it is split.
@@ -291,7 +290,7 @@ impl NameBlock {
                 let entry = take_value(coded.value, walk.base)?;
                 let name = [last.as_ref().map_or(Some(&[][..]), |last| last.get(..coded.shared))?, coded.rest].concat();
                 let in_order = last.as_ref().is_none_or(|last| *last < name);
-                if !in_order || name.len() > NAME_BYTES_MAX || entry.inode().0 > INODE_ID_MAX {
+                if !in_order || name.len() > NAME_BYTES_MAX || entry.inode() > InodeId::MAX {
                     return None;
                 }
                 let common = last.as_ref().filter(|_| names > 0).map_or(0, |last| common(last, &name));

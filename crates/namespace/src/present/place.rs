@@ -15,11 +15,11 @@ pub(super) const USED: u64 = 1 << 63;
 
 const OFFSET_BITS: u32 = 40;
 const LENGTH_BITS: u32 = 13;
-const HEAD_BITS: u32 = 3;
+const HEAD_BITS: u32 = 4;
 const LENGTH_SHIFT: u32 = OFFSET_BITS;
 const HEAD_SHIFT: u32 = LENGTH_SHIFT + LENGTH_BITS;
 const NUMBER_SHIFT: u32 = HEAD_SHIFT + HEAD_BITS;
-const NUMBER_MASK: u64 = 0x7f;
+const NUMBER_MASK: u64 = 0x3f;
 /// Bytes that are read at once if pieces are read in their order.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 

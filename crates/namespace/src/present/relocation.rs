@@ -12,7 +12,8 @@ use super::inode_page::InodePage;
 use super::inode_table::InodeLeaf;
 use super::name_block::NameBlock;
 use super::place::{ColdFile, PiecePlace};
-use super::snapshot::{NAMES, PAGE, PresentSnapshot, begin, put_inode, put_layout};
+use super::row::row_of;
+use super::snapshot::{NAMES, PAGE, PresentSnapshot, begin, put_inode, put_layout, put_numbers};
 use crate::namespace::Namespace;
 
 /// Pieces of one call: less than 1 ms.
@@ -50,6 +51,8 @@ impl PresentSnapshot {
     pub fn relocate(self, file: Arc<ColdFile>, offsets: PieceOffsets) -> Relocation {
         let PieceOffsets { inodes: mut inodes_at, names: names_at, head_bytes } = offsets;
         let mut piece = Vec::new();
+        put_numbers(&mut piece, &self.numbers);
+        inodes_at += head_bytes + piece.len() as u64;
         for layout in &self.layouts {
             put_layout(&mut piece, layout.as_deref());
             inodes_at += head_bytes + piece.len() as u64;
@@ -95,7 +98,7 @@ impl Relocation {
         let mut pieces = 0;
         for (first, page) in inodes.packed(leaf) {
             pieces += 1;
-            let place = self.place(PAGE, first.0, page.bytes().len(), true);
+            let place = self.place(PAGE, first, page.bytes().len(), true);
             let is_same = |now: &InodePage| now.bytes().is_same(page.bytes());
             // Nothing is copied for a page that has changed.
             if namespace.inodes.page(first).is_some_and(is_same)
@@ -128,7 +131,7 @@ impl Relocation {
         let mut blocks = 0;
         for (first, block) in names.group_blocks(group) {
             blocks += 1;
-            let place = self.place(NAMES, id.0, block.bytes().len(), false);
+            let place = self.place(NAMES, row_of(id), block.bytes().len(), false);
             let is_same = |block_now: &NameBlock| block_now.bytes().is_same(block.bytes());
             if namespace.directories.get(id).is_some_and(|now| is_same(now.block_near(first)))
                 && let (Some(now), Some(place)) = (namespace.directories.get_mut(id), place)

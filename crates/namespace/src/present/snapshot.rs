@@ -2,13 +2,14 @@
 //!
 //! | piece | content |
 //! |---|---|
-//! | `L` layout | chunk size, chains, time plug-in; they are numbered from 0 in their order. Empty: a number without one |
-//! | `P` inodes | number of the page, then the page ([`super::inode_page`]) |
+//! | `C` numbers given | see `InodeNumbers::put` |
+//! | `L` layout | chunk size, chains, time plug-in; numbered from 0 in their order. Empty: a number without one |
+//! | `P` inodes | its first row ([`super::row`]), then the page ([`super::inode_page`]) |
 //! | `I` inode | its number, stamp (8), then the value of its version as in the store ([`crate::stored`]) |
-//! | `N` names | number of the directory, then a block ([`super::name_block`]) |
+//! | `N` names | row of the directory, then a block ([`super::name_block`]) |
 //!
-//! A piece has no length and no checksum: those are the file's. Numbers are varints. Layouts come before pages, and the
-//! blocks of a directory in their order, directories by number.
+//! A piece has no length and no checksum: those are the file's. Numbers are varints. The numbers given come first,
+//! layouts before pages, and the blocks of a directory in their order, directories by row.
 //!
 //! A present that was read from bytes is brought to a later instant by the newest version of each key that changed
 //! since ([`PackedInodes::replace`], [`PackedNames::replace`]).
@@ -23,20 +24,23 @@ use super::bytes::PackedBytes;
 use super::directories::{DirectoryLeaf, DirectoryTable};
 use super::directory::DirectoryBuilder;
 use super::inode_page::InodePage;
-use super::inode_table::{INODE_ID_MAX, InodeLeaf, InodeTable};
+use super::inode_table::{InodeLeaf, InodeTable};
 use super::layouts::NumberedLayouts;
 use super::name_block::NameBlock;
 use super::place::{ColdFile, ColdReader, PiecePlace};
+use super::row::{ROWS_END, id_at, row_of};
 use crate::error::Error;
 use crate::inode::{FileLayout, Inode};
 use crate::key::VersionKey;
 use crate::load::read_inode;
 use crate::namespace::Namespace;
+use crate::numbers::InodeNumbers;
 use crate::stored::{StoredInode, read_entry};
 
 /// Takes a piece; false: no more.
 pub type VisitPiece<'a> = dyn FnMut(&[u8]) -> bool + 'a;
 
+const NUMBERS: u8 = b'C';
 const LAYOUT: u8 = b'L';
 pub(super) const PAGE: u8 = b'P';
 const INODE: u8 = b'I';
@@ -46,6 +50,7 @@ pub(super) const NAMES: u8 = b'N';
 /// afterwards is copied first.
 #[derive(Clone)]
 pub struct PresentSnapshot {
+    pub(super) numbers: InodeNumbers,
     /// By number; those that no packed inode has are `None`.
     pub(super) layouts: NumberedLayouts,
     /// By number.
@@ -57,6 +62,8 @@ pub struct PresentSnapshot {
 /// Inodes of a present that is read from bytes.
 #[derive(Debug, Default)]
 pub struct PackedInodes {
+    /// `None` until its piece came.
+    numbers: Option<InodeNumbers>,
     table: InodeTable,
     file: Option<LoadedFile>,
     /// Numbers of layouts that count as those of one packed inode more, until all pieces are read.
@@ -70,8 +77,8 @@ pub struct PackedNames {
     file: Option<LoadedFile>,
     /// Memory of the blocks that are not cold.
     block_bytes: i64,
-    /// The directory that comes now.
-    directory: InodeId,
+    /// Row of the directory that comes now; that of the root is 0.
+    row: u64,
     names: DirectoryBuilder,
 }
 
@@ -85,15 +92,19 @@ struct LoadedFile {
 
 impl PresentSnapshot {
     /// A snapshot of these; see [`Namespace::present`].
-    pub fn of(inodes: &InodeTable, directories: &DirectoryTable) -> PresentSnapshot {
+    pub fn of(numbers: &InodeNumbers, inodes: &InodeTable, directories: &DirectoryTable) -> PresentSnapshot {
         let (layouts, inodes) = inodes.leaves();
-        PresentSnapshot { layouts, inodes, directories: directories.leaves() }
+        PresentSnapshot { numbers: numbers.clone(), layouts, inodes, directories: directories.leaves() }
     }
 
     /// Gives each piece of the inodes to `visit`, in the order in which [`PackedInodes::load`] takes them. False if
     /// `visit` stopped. Cold pages are read from the checkpoint that has them, and stay cold.
     pub fn inode_pieces(&self, visit: &mut VisitPiece<'_>) -> bool {
         let (mut piece, mut reader) = (Vec::new(), ColdReader::of_many());
+        put_numbers(&mut piece, &self.numbers);
+        if !visit(&piece) {
+            return false;
+        }
         for layout in &self.layouts {
             put_layout(&mut piece, layout.as_deref());
             if !visit(&piece) {
@@ -102,7 +113,7 @@ impl PresentSnapshot {
         }
         for (leaf, inodes) in &self.inodes {
             for (first, page) in inodes.packed(*leaf) {
-                begin(&mut piece, PAGE, first.0);
+                begin(&mut piece, PAGE, first);
                 piece.extend_from_slice(page.bytes().peek(&mut reader));
                 if !visit(&piece) {
                     return false;
@@ -125,7 +136,7 @@ impl PresentSnapshot {
         for (leaf, directories) in &self.directories {
             for (id, directory) in super::directories::in_leaf(*leaf, directories) {
                 for block in directory.blocks() {
-                    begin(&mut piece, NAMES, id.0);
+                    begin(&mut piece, NAMES, row_of(id));
                     piece.extend_from_slice(block.bytes().peek(&mut reader));
                     if !visit(&piece) {
                         return false;
@@ -139,13 +150,15 @@ impl PresentSnapshot {
     /// The lengths of all pieces of the inodes, in their order, without a look at cold pages.
     pub fn inode_lengths(&self, visit: &mut dyn FnMut(usize)) {
         let mut piece = Vec::new();
+        put_numbers(&mut piece, &self.numbers);
+        visit(piece.len());
         for layout in &self.layouts {
             put_layout(&mut piece, layout.as_deref());
             visit(piece.len());
         }
         for (leaf, inodes) in &self.inodes {
             for (first, page) in inodes.packed(*leaf) {
-                begin(&mut piece, PAGE, first.0);
+                begin(&mut piece, PAGE, first);
                 visit(piece.len() + page.bytes().len());
             }
             for (id, inode) in inodes.unpacked(*leaf) {
@@ -160,7 +173,7 @@ impl PresentSnapshot {
         let mut piece = Vec::new();
         for (leaf, directories) in &self.directories {
             for (id, directory) in super::directories::in_leaf(*leaf, directories) {
-                begin(&mut piece, NAMES, id.0);
+                begin(&mut piece, NAMES, row_of(id));
                 directory.blocks().for_each(|block| visit(piece.len() + block.bytes().len()));
             }
         }
@@ -202,7 +215,7 @@ impl PackedInodes {
     pub fn load_at(&mut self, piece: &[u8], offset: u64) -> Result<(), Fault> {
         self.load(piece)?;
         if let (Some(file), Some((&PAGE, mut rest))) = (&self.file, piece.split_first()) {
-            let first = InodeId(varint::take(&mut rest).unwrap_or(0));
+            let first = varint::take(&mut rest).unwrap_or(0);
             let (pages, evicted) = self.table.memory_bytes();
             self.table.place(first, |page| file.place(page, piece, offset, pages - evicted));
         }
@@ -234,8 +247,16 @@ impl PackedInodes {
     /// each 1,024 numbers that have one.
     pub fn load(&mut self, piece: &[u8]) -> Result<(), Fault> {
         let (letter, mut rest) = piece.split_first().ok_or(Error::Corrupt { what: "piece without a letter" })?;
+        if self.numbers.is_none() && *letter != NUMBERS {
+            return Err(Error::Corrupt { what: "pieces without the inode numbers given" }.into());
+        }
         let rest = &mut rest;
         let is_loaded = match *letter {
+            NUMBERS => {
+                let is_first = self.numbers.is_none();
+                self.numbers = InodeNumbers::read(rest).filter(|_| is_first);
+                self.numbers.as_ref().map(drop)
+            }
             LAYOUT => self.load_layout(rest),
             PAGE => self.load_page(rest),
             INODE => return Ok(self.load_inode(rest)?),
@@ -243,8 +264,14 @@ impl PackedInodes {
         };
         match is_loaded {
             Some(()) => Ok(()),
-            None if *letter == PAGE => Err(Error::Corrupt { what: "page of inodes" }.into()),
-            None => Err(Error::Corrupt { what: "layout of inodes" }.into()),
+            None => {
+                let what = match *letter {
+                    PAGE => "page of inodes",
+                    NUMBERS => "inode numbers given",
+                    _ => "layout of inodes",
+                };
+                Err(Error::Corrupt { what }.into())
+            }
         }
     }
 
@@ -263,6 +290,7 @@ impl PackedInodes {
                 let inode = read_inode(id, stamp, value, self.table.layouts_mut())?;
                 self.table.insert(id, inode);
                 self.table.pack(id);
+                self.numbers.get_or_insert_default().note(id);
             }
             None => drop(self.table.remove(id)),
         }
@@ -302,7 +330,7 @@ impl PackedInodes {
     }
 
     fn load_page(&mut self, rest: &mut &[u8]) -> Option<()> {
-        let first = InodeId(varint::take(rest)?);
+        let first = varint::take(rest)?;
         let layouts = self.table.layouts_mut();
         let page = InodePage::load(rest, |number| layouts.has(number))?;
         self.table.insert_page(first, page).then_some(())
@@ -310,7 +338,7 @@ impl PackedInodes {
 
     fn load_inode(&mut self, rest: &mut &[u8]) -> Result<(), Error> {
         let corrupt = Error::Corrupt { what: "inode number" };
-        let id = varint::take(rest).filter(|id| (1..=INODE_ID_MAX).contains(id)).map(InodeId).ok_or(corrupt.clone())?;
+        let id = varint::take(rest).map(InodeId).filter(|id| id.is_valid()).ok_or(corrupt.clone())?;
         let (from, value) = rest.split_first_chunk().ok_or(corrupt.clone())?;
         let from = Hlc(u64::from_le_bytes(*from));
         let (inode, _) = StoredInode::read(from, value, |layout| self.table.share(layout))?;
@@ -366,11 +394,11 @@ impl PackedNames {
     pub fn load(&mut self, piece: &[u8]) -> Result<(), Fault> {
         let corrupt = || Error::Corrupt { what: "block of names" };
         let (letter, mut rest) = piece.split_first().ok_or_else(corrupt)?;
-        let directory = varint::take(&mut rest).filter(|id| (1..=INODE_ID_MAX).contains(id)).map(InodeId);
-        let directory = directory.filter(|id| *letter == NAMES && *id >= self.directory).ok_or_else(corrupt)?;
-        if directory != self.directory {
+        let row = varint::take(&mut rest).filter(|row| *letter == NAMES && *row >= self.row && *row < ROWS_END);
+        let row = row.ok_or_else(corrupt)?;
+        if row != self.row {
             self.end_directory();
-            self.directory = directory;
+            self.row = row;
         }
         let (block, last) = NameBlock::load(rest).ok_or_else(corrupt)?;
         if self.names.push_block_of(block, last) { Ok(()) } else { Err(corrupt().into()) }
@@ -386,7 +414,7 @@ impl PackedNames {
         let Some(VersionKey::Entry(parent, name)) = VersionKey::decode(key) else {
             return Err(Error::Corrupt { what: "key of a directory entry" }.into());
         };
-        if !(1..=INODE_ID_MAX).contains(&parent.0) || name.is_empty() || name.len() > NAME_BYTES_MAX {
+        if !parent.is_valid() || name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::Corrupt { what: "name of a directory entry" }.into());
         }
         match value {
@@ -398,8 +426,8 @@ impl PackedNames {
 
     fn end_directory(&mut self) {
         if let Some(names) = self.names.finish() {
-            let is_first = self.table.insert(self.directory, names);
-            assert!(is_first, "directories come by number");
+            let is_first = self.table.insert(id_at(self.row), names);
+            assert!(is_first, "directories come by row");
         }
     }
 }
@@ -412,7 +440,7 @@ impl Namespace {
     /// lock. Afterwards the first change of such a leaf copies 16 handles and those of its directories, and the first
     /// change of a page or block copies that.
     pub fn present(&self) -> PresentSnapshot {
-        PresentSnapshot::of(&self.inodes, &self.directories)
+        PresentSnapshot::of(&self.numbers, &self.inodes, &self.directories)
     }
 
     /// Takes over a present that was read from bytes, into a namespace without one. As with
@@ -425,8 +453,11 @@ impl Namespace {
         }
         self.directories = names.table;
         self.inodes = inodes.table;
-        let (packed, last) = self.inodes.packed_count();
-        self.count_packed(packed, last);
+        self.alive += self.inodes.packed_count(&mut |_| ());
+        // A loss that is declared later than the checkpoint was taken may have been loaded before.
+        let floor = self.numbers.floor();
+        self.numbers = inodes.numbers.unwrap_or_default();
+        self.numbers.skip(floor);
         let unpacked: Vec<InodeId> = self.inodes.unpacked_ids().collect();
         for id in unpacked {
             let inode = self.inodes.unpacked(id).cloned();
@@ -434,6 +465,13 @@ impl Namespace {
             self.inodes.pack(id);
         }
     }
+}
+
+/// The numbers given, as a piece.
+pub(super) fn put_numbers(piece: &mut Vec<u8>, numbers: &InodeNumbers) {
+    piece.clear();
+    piece.push(NUMBERS);
+    numbers.put(piece);
 }
 
 pub(super) fn put_layout(piece: &mut Vec<u8>, layout: Option<&FileLayout>) {

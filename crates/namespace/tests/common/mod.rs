@@ -133,11 +133,17 @@ impl NamespaceWorld {
         assert_eq!(self.ns.names_memory(), cold, "a copy brings nothing into memory");
     }
 
+    /// Every inode that ever was.
+    pub(crate) fn inodes(&self) -> Vec<InodeId> {
+        let keys = self.history.current().map(|(key, _, _)| key).filter(|key| key[0] == INODES);
+        keys.map(|key| InodeId(u64::from_be_bytes(key[1..].try_into().expect("a number")))).collect()
+    }
+
     /// A loss of power took changes of names, and grants among them if `grants`; it is declared now.
     pub(crate) fn lose(&mut self, grants: bool) -> Hlc {
         self.stamp = Hlc::first_of_micros(self.stamp.micros() + 1);
         let mut changes = Vec::new();
-        self.ns.lose(Loss { ids_upto: InodeId(self.ns.last_id().0 + 10), grants }, self.stamp, &mut changes);
+        self.ns.lose(Loss { counts_upto: self.ns.numbers().newest() + 10, grants }, self.stamp, &mut changes);
         assert!(changes.iter().all(|change| change.stamp == self.stamp));
         self.history.commit(&changes);
         self.stamp
@@ -237,7 +243,6 @@ impl NamespaceWorld {
             ns.load(key, stamp, value).unwrap();
         }
         ns.take_present(inodes, names);
-        ns.skip_ids(self.ns.last_id());
         for (key, stamp, value) in others().filter(|(key, _, _)| key[0] > INODES) {
             ns.load(key, stamp, value).unwrap();
         }

@@ -302,7 +302,8 @@ fn writes_to_an_inode_that_never_was_and_names_of_it_are_found_by_a_checkup() {
     let inode = client.stat("/f", View::NOW).unwrap().attr.inode;
     drop(client);
     // Every version of the inode goes: its number lies behind the letter, zeros escaped.
-    let prefix = [&b"I"[..], &[0, 0xff].repeat(7), &[inode as u8]].concat();
+    let escaped = |byte: u8| if byte == 0 { vec![0, 0xff] } else { vec![byte] };
+    let prefix = [b"I".to_vec(), inode.to_be_bytes().into_iter().flat_map(escaped).collect()].concat();
     let versions: Vec<Vec<u8>> =
         machine.store.items(&prefix, &[&prefix[..], &[0xff; 20]].concat()).map(|item| item.unwrap().0).collect();
     assert!(!versions.is_empty());

@@ -33,6 +33,50 @@ pub enum CalvinBreak {
     AttemptUnproven,
     /// A front-end sends a repeated request under a number of its own.
     RetryIsNew,
+    /// A stage that is sent twice is kept twice.
+    StageTwice,
+    /// Stages stay when their session ends.
+    StagesOutliveSession,
+    /// Stages stay when their edit is committed.
+    StagesOutliveCommit,
+    /// A request that comes after the end of its session runs.
+    EndedSessionRuns,
+    /// A commit runs with the stages that are there.
+    CommitIncomplete,
+    /// A commit looks whether its first part is what is there, and not at the others.
+    CommitFirstPart,
+    /// A commit does not look whether its directories have the modes that were staged.
+    StagedRightsUnchecked,
+    /// The inodes that were staged are no keys of the commit.
+    StagedUnkeyed,
+    /// Names that are staged to be removed are not there for others any more.
+    StagesVisible,
+    /// A stored state comes without its stages.
+    StagesForgotten,
+    /// Of what a change gathers its shard gets a share, and the others keep theirs.
+    AllotmentTwice,
+    /// A removed name gives its room to the shard of its inode.
+    RoomToInode,
+    /// A change that gathers reads what shards have now.
+    GatherOfNow,
+    /// What shards have of a limit is no key.
+    RoomUnkeyed,
+    /// A directory that comes below a limit is taken to be empty.
+    MoveUnweighed,
+    /// A directory that leaves a limit gives no room back.
+    MoveKeepsRoom,
+    /// What is weighed may have directories that come or go meanwhile.
+    WeighedUnchecked,
+    /// A new limit takes its directory to be empty.
+    LimitUnweighed,
+    /// A limit that is lowered below what is used leaves shards their room.
+    LoweredLimitKeepsRoom,
+    /// Removed names give room though there are more than the limit says.
+    ClosedGivesRoom,
+    /// A file that stays below a limit takes room of it in its new directory's shard.
+    RenameTakesRoom,
+    /// A slot that has given its last number gives the first one again.
+    NumbersWrap,
 }
 
 impl CalvinBreak {
@@ -53,5 +97,27 @@ impl CalvinBreak {
         CalvinBreak::RegistryOfLater,
         CalvinBreak::AttemptUnproven,
         CalvinBreak::RetryIsNew,
+        CalvinBreak::StageTwice,
+        CalvinBreak::StagesOutliveSession,
+        CalvinBreak::StagesOutliveCommit,
+        CalvinBreak::EndedSessionRuns,
+        CalvinBreak::CommitIncomplete,
+        CalvinBreak::CommitFirstPart,
+        CalvinBreak::StagedRightsUnchecked,
+        CalvinBreak::StagedUnkeyed,
+        CalvinBreak::StagesVisible,
+        CalvinBreak::StagesForgotten,
+        CalvinBreak::AllotmentTwice,
+        CalvinBreak::RoomToInode,
+        CalvinBreak::GatherOfNow,
+        CalvinBreak::RoomUnkeyed,
+        CalvinBreak::MoveUnweighed,
+        CalvinBreak::MoveKeepsRoom,
+        CalvinBreak::WeighedUnchecked,
+        CalvinBreak::LimitUnweighed,
+        CalvinBreak::LoweredLimitKeepsRoom,
+        CalvinBreak::ClosedGivesRoom,
+        CalvinBreak::RenameTakesRoom,
+        CalvinBreak::NumbersWrap,
     ];
 }

@@ -1,8 +1,9 @@
 //! What clients ask of the small file system, and what it answers.
 
-use std::collections::BTreeMap;
+use frieze_base::SessionId;
+use frieze_calvin::{Position, SLOTS, Slot};
 
-use frieze_calvin::{SLOTS, Slot};
+use super::stages::{EditId, NameRange, StagedRange};
 
 /// A name in a directory.
 pub(super) type Name = u8;
@@ -39,6 +40,17 @@ impl Ino {
 }
 
 const DIRECTORY: u64 = 1 << 39;
+/// The last number of a file in a slot.
+pub(super) const NUMBER_MAX: u64 = DIRECTORY - 1;
+
+impl Default for TreeSettings {
+    fn default() -> TreeSettings {
+        TreeSettings { stages_max: 1024, numbers_max: NUMBER_MAX, shards: 1 }
+    }
+}
+
+/// A name of one directory.
+pub(super) type DirectoryName = (Ino, Name);
 
 /// A path: from a directory over directories to a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +58,29 @@ pub(super) struct ChangePath {
     pub(super) base: Ino,
     pub(super) way: Vec<Name>,
     pub(super) name: Name,
+}
+
+/// A file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FileState {
+    /// How many names it has.
+    pub(super) names: u32,
+    pub(super) value: u64,
+    /// Its mode, which nothing here asks for.
+    pub(super) open: bool,
+    /// The last change of any of these.
+    pub(super) changed: Position,
+}
+
+/// Bounds of the file system, the same on every server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TreeSettings {
+    /// Stages of a session.
+    pub(super) stages_max: usize,
+    /// Numbers of files that a slot has.
+    pub(super) numbers_max: u64,
+    /// Shards that the slots are divided into.
+    pub(super) shards: u16,
 }
 
 /// A change.
@@ -61,26 +96,55 @@ pub(super) enum TreeOp {
     Chmod(ChangePath, bool),
     Rename(ChangePath, ChangePath),
     Link(ChangePath, ChangePath),
-    /// Removes a directory with all that is in it, at one position.
-    RemoveTree(ChangePath),
+    /// Limits the names of files in a directory and below, or limits them no more.
+    Limit(ChangePath, Option<u64>),
+    /// Keeps what a front-end finds in these ranges, as a part of an edit.
+    Stage(EditId, u32, Vec<NameRange>),
+    /// Makes an edit of so many parts, at one position, if what was staged is what is there.
+    Commit(EditId, u32, EditChange),
+    /// Drops the stages of an edit that its client gives up.
+    DropEdit(EditId),
+    /// Ends the session, and drops its stages.
+    EndSession,
 }
 
-/// A change with what its front-end saw: the files that its names had, as far as they had any.
+/// A change of a directory and all below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum EditChange {
+    Remove(ChangePath),
+    /// Sets the mode of all files and directories.
+    Chmod(ChangePath, bool),
+}
+
+impl EditChange {
+    /// The directory.
+    pub(super) fn target(&self) -> &ChangePath {
+        match self {
+            EditChange::Remove(target) | EditChange::Chmod(target, _) => target,
+        }
+    }
+}
+
+/// A change with what its front-end saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Body {
+    /// Of the client.
+    pub(super) session: SessionId,
     pub(super) op: TreeOp,
+    /// The files that its names had, as far as they had any.
     pub(super) expects: [Option<Ino>; 2],
-    /// Of a tree that is removed: its directories, each with the files in it.
-    pub(super) tree: ExpectedTree,
+    /// Of a stage: what was in its ranges.
+    pub(super) part: Vec<StagedRange>,
+    /// All shards are asked for room, for its own had none.
+    pub(super) gathers: bool,
 }
-
-/// Directories, each with its files.
-pub(super) type ExpectedTree = BTreeMap<Ino, BTreeMap<Name, Ino>>;
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Ok(Ino),
+    /// A stage is kept, or dropped; a session has ended.
+    Done,
     Exists,
     NotFound,
     NotDirectory,
@@ -88,11 +152,30 @@ pub(super) enum Answer {
     NotEmpty,
     /// A directory cannot move below itself.
     Loop,
-    /// A directory on the way is closed.
+    /// A directory on the way is closed, or one of those that are to be removed.
     Denied,
     TooManyLinks,
     /// The names had other files than the front-end saw: nothing has changed, and it looks again.
     Superseded,
+    /// The shard has no room for another name below this limit: nothing has changed, and the front-end gathers.
+    NeedsRoom,
+    /// There are as many names as the limit says.
+    QuotaFull,
+    /// The slot of the directory has no number for another file: other directories have other slots.
+    NumbersUsedUp,
+    /// Not all stages of the edit are there: nothing has changed, and the client sends those that are missing.
+    StagesMissing,
+    /// The session has as many stages as it may: it commits an edit, or drops one.
+    Overloaded,
+    /// The session has ended.
+    UnknownSession,
+}
+
+impl Answer {
+    /// True if it says that the change was made.
+    pub(super) fn is_change(self) -> bool {
+        matches!(self, Answer::Ok(_) | Answer::Done)
+    }
 }
 
 /// Most names of a file.

@@ -49,6 +49,28 @@ pub struct CalvinCounts {
     pub superseded: u64,
     /// Those that changed something.
     pub changes: u64,
+    /// Parts of edits that were kept.
+    pub stages: u64,
+    /// Edits that were made.
+    pub edits: u64,
+    /// Edits that were planned again, for their trees had changed.
+    pub replanned: u64,
+    /// Edits that were given up after too many plans.
+    pub busy: u64,
+    /// Edits that were given up because their session had as many stages as it may.
+    pub overloaded: u64,
+    /// Commits that came before their stages.
+    pub stages_missing: u64,
+    /// Limits that were set.
+    pub limits: u64,
+    /// Changes that found no room in their shard.
+    pub gathers: u64,
+    /// Changes that a limit refused.
+    pub quota_full: u64,
+    /// Files that were not made, for their slot had no number left.
+    pub numbers_used_up: u64,
+    /// Sessions that have ended.
+    pub sessions_ended: u64,
     /// Processes restarted.
     pub restarts: u64,
     /// Values that were asked for.

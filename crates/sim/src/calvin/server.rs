@@ -9,9 +9,12 @@ use frieze_calvin::{
 };
 
 use super::breakage::CalvinBreak;
-use super::op::{Answer, Body, TreeOp};
-use super::slots::{Fact, Facts, SlotFiles, decide, decode, encode};
-use super::trunk::{Action, PreparedChange, Trunk};
+use super::draft::{Action, PreparedChange};
+use super::facts::{Fact, Facts, decode, encode};
+use super::op::{Answer, Body, TreeOp, TreeSettings};
+use super::slots::{SlotFiles, decide};
+use super::stages::{StageChange, StageId};
+use super::trunk::Trunk;
 
 /// A message to another server.
 #[derive(Clone, Debug)]
@@ -78,6 +81,7 @@ pub(super) struct NamesServer {
 impl NamesServer {
     pub(super) fn new(
         settings: SchedulerSettings,
+        tree: TreeSettings,
         shards: BTreeSet<ShardId>,
         breakage: Option<CalvinBreak>,
     ) -> NamesServer {
@@ -88,8 +92,8 @@ impl NamesServer {
             shards,
             breakage,
             scheduler,
-            trunk: Trunk::new(),
-            files: SlotFiles::default(),
+            trunk: Trunk::new(tree),
+            files: SlotFiles::new(breakage),
             fed: LogIndex(0),
             bodies: BTreeMap::new(),
             prepared: BTreeMap::new(),
@@ -129,6 +133,9 @@ impl NamesServer {
         let behind = Position { index: LogIndex(index.0 + 1), item: 0 };
         self.trunk.cut(behind);
         self.files.cut(behind);
+        if self.breakage == Some(CalvinBreak::StagesForgotten) {
+            (self.trunk.stages, self.files.staged) = Default::default();
+        }
         let registry = match self.breakage {
             Some(CalvinBreak::RegistryForgotten) => Registry::default(),
             _ => registry,
@@ -208,9 +215,12 @@ impl NamesServer {
         let scheduler = &self.scheduler;
         let is_parked = |key, access| scheduler.is_parked(key, access);
         let body = &self.bodies[&position];
-        match self.trunk.prepare(position, body, &is_parked, self.breakage) {
+        match self.trunk.prepare(position, body, &self.files, &is_parked, self.breakage) {
             Err(parked) => SchedulerInput::Blocked { position, key: parked.0 },
             Ok(prepared) => {
+                let (shards, count) = (&self.shards, self.settings.shards);
+                let is_here = move |slot: Slot| shards.contains(&ShardId::of(slot, count));
+                self.files.change_stages(position, prepared.stages, &body.part, &is_here);
                 if let Action::Decided(answer) = prepared.action {
                     reports.push(Report::Outcome(position, answer));
                 }
@@ -223,6 +233,16 @@ impl NamesServer {
                 self.prepared.insert(position, prepared);
                 SchedulerInput::Prepared { position, plan }
             }
+        }
+    }
+
+    fn stage_again(&mut self, position: Position, body: &Body) {
+        let TreeOp::Stage(edit, part, _) = body.op else { return };
+        let stage = StageId { edit, part };
+        if self.trunk.stages.newest(stage).is_some() {
+            let (shards, count) = (&self.shards, self.settings.shards);
+            let is_here = move |slot: Slot| shards.contains(&ShardId::of(slot, count));
+            self.files.change_stages(position, StageChange::Keep(stage), &body.part, &is_here);
         }
     }
 
@@ -251,7 +271,7 @@ impl NamesServer {
         values: &[(Slot, SlotValue)],
         reports: &mut Vec<Report>,
     ) -> SchedulerInput {
-        let PreparedChange { action, facts: asked, acting, .. } = self.prepared[&position].clone();
+        let PreparedChange { action, facts: asked, acting, rooms, .. } = self.prepared[&position].clone();
         let shards = self.settings.shards;
         let is_here = move |slot: Slot| place == ExecutionPlace::Shard(ShardId::of(slot, shards));
         if place != ExecutionPlace::Trunk && !acting.iter().any(|slot| is_here(*slot)) {
@@ -263,7 +283,7 @@ impl NamesServer {
         for fact in asked.iter().filter(|(slot, _)| is_here(**slot)).flat_map(|(_, facts)| facts) {
             facts.entry(*fact).or_insert_with(|| self.files.fact(*fact, position, false));
         }
-        let mut answer = decide(&action, &facts);
+        let mut answer = decide(&action, &rooms, &facts);
         if self.breakage == Some(CalvinBreak::TrunkAtExecution)
             && let TreeOp::Make(target) | TreeOp::Unlink(target) | TreeOp::Set(target, _) = &self.bodies[&position].op
             && self.trunk.look(target).is_none()
@@ -272,9 +292,12 @@ impl NamesServer {
         }
         reports.push(Report::Outcome(position, answer));
         match place {
-            ExecutionPlace::Trunk if matches!(answer, Answer::Ok(_)) => self.trunk.apply(position, &action),
+            ExecutionPlace::Trunk if answer.is_change() => self.trunk.apply(position, &action),
             ExecutionPlace::Trunk => {}
-            ExecutionPlace::Shard(_) => self.files.apply(position, (&action, answer), &facts, &is_here, self.breakage),
+            ExecutionPlace::Shard(shard) => {
+                self.files.apply_rooms(position, shard, (&action, answer), &rooms, &facts);
+                self.files.apply(position, (&action, answer), &facts, &is_here);
+            }
         }
         SchedulerInput::Done { position, place }
     }
@@ -289,8 +312,17 @@ impl NamesServer {
                 SchedulerEffect::Run { position, place, values } => {
                     self.tasks.push(ServerTask::Run(position, place, values))
                 }
-                SchedulerEffect::Again { position, first } => reports.push(Report::Again(position, first)),
-                SchedulerEffect::Refuse { position, error } => reports.push(Report::Refused(position, error)),
+                SchedulerEffect::Again { position, first } => {
+                    let body = self.bodies.remove(&position).expect("its entry is fed");
+                    if self.breakage == Some(CalvinBreak::StageTwice) {
+                        self.stage_again(position, &body);
+                    }
+                    reports.push(Report::Again(position, first));
+                }
+                SchedulerEffect::Refuse { position, error } => {
+                    self.bodies.remove(&position);
+                    reports.push(Report::Refused(position, error));
+                }
                 SchedulerEffect::Push { position, slot, value } => {
                     reports.push(Report::Send(ValueMessage::Value(position, slot, value)));
                 }

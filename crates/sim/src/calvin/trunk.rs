@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_calvin::{KeyAccess, Position, Slot, SlotPart, TrunkPart, TxnKey, TxnPlan};
+use frieze_base::SessionId;
+use frieze_calvin::{KeyAccess, Position, Slot, TxnKey};
 
 use super::breakage::CalvinBreak;
-use super::op::{Answer, Body, ChangePath, ExpectedTree, Ino, Name, TreeOp};
-use super::slots::Fact;
+use super::draft::{Action, KeyOf, PlanDraft, PreparedChange, S, X};
+use super::facts::Fact;
+use super::op::{Answer, Body, ChangePath, DirectoryName, EditChange, Ino, TreeOp, TreeSettings};
+use super::slots::SlotFiles;
+use super::stages::{EditId, SlotStage, StageChange, StageId, StageRecord};
 use super::versions::VersionedMap;
-
-/// A name in a directory.
-pub(super) type DirectoryName = (Ino, Name);
 
 /// The directories of a server.
 #[derive(Clone, Debug, Default)]
@@ -19,39 +20,13 @@ pub(super) struct Trunk {
     /// Where each lies, and whether it is open to walks.
     pub(super) directories: VersionedMap<Ino, (Ino, bool)>,
     pub(super) given: VersionedMap<Option<Slot>, u64>,
-}
-
-/// What a trunk phase found a change to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    /// The trunk alone has decided, and made the change.
-    Decided(Answer),
-    Make(DirectoryName, Ino),
-    Mkdir(DirectoryName, Ino),
-    Rmdir(DirectoryName, Ino),
-    /// No directory has this name: this answer if a file has it, else that it is not there.
-    NoDirectory(DirectoryName, Answer),
-    Unlink(DirectoryName, Option<Ino>),
-    Set(DirectoryName, Option<Ino>, u64),
-    Link(DirectoryName, DirectoryName, Option<Ino>),
-    MoveFile(DirectoryName, DirectoryName, [Option<Ino>; 2]),
-    /// A file that keeps its name.
-    Stay(DirectoryName),
-    /// The directory, its name, and what is to be in it.
-    RemoveTree(Ino, DirectoryName, ExpectedTree),
-    /// The directory, from where, to where, and the directory that it replaces.
-    MoveDirectory(Ino, DirectoryName, DirectoryName, Option<Ino>),
-}
-
-/// The result of a trunk phase.
-#[derive(Clone, Debug)]
-pub(super) struct PreparedChange {
-    pub(super) action: Action,
-    pub(super) plan: TxnPlan,
-    /// What each slot is asked.
-    pub(super) facts: BTreeMap<Slot, BTreeSet<Fact>>,
-    /// Slots whose parts change or answer something.
-    pub(super) acting: BTreeSet<Slot>,
+    /// Sessions that have ended. The others are there from the beginning.
+    pub(super) ended: VersionedMap<SessionId, ()>,
+    /// Limits of the files below directories.
+    pub(super) limits: VersionedMap<Ino, u64>,
+    /// The parts of edits that are not committed.
+    pub(super) stages: VersionedMap<StageId, StageRecord>,
+    settings: TreeSettings,
 }
 
 /// A trunk phase that met a parked key.
@@ -63,119 +38,15 @@ enum Stop {
     Answer(Answer),
 }
 
-/// What a key is of.
-#[derive(Clone, Copy, Debug)]
-enum KeyOf {
-    /// A name that a directory may have.
-    Name(DirectoryName),
-    Directory(Ino),
-    /// A name that a file may have.
-    FileName(DirectoryName),
-    /// The files of a directory.
-    Content(Ino),
-    Inode(Ino),
-}
-
-impl KeyOf {
-    fn key(self) -> TxnKey {
-        let (kind, ino, name) = match self {
-            KeyOf::Name((ino, name)) => (1, ino, name),
-            KeyOf::Directory(ino) => (2, ino, 0),
-            KeyOf::FileName((ino, name)) => (3, ino, name),
-            KeyOf::Content(ino) => (4, ino, 0),
-            KeyOf::Inode(ino) => (5, ino, 0),
-        };
-        let mixed = (ino.0 ^ u64::from(name) << 56 ^ kind << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // Few bits: some keys are equal by chance.
-        TxnKey(mixed >> 48)
-    }
-}
-
 /// A directory that a broken server does not have: its state shows that.
 const UNKNOWN: (Ino, bool) = (Ino::ROOT, true);
 /// Directories above each other. More are a loop, which only a broken server makes.
 const DEPTH_MAX: usize = 1000;
 
-const X: KeyAccess = KeyAccess::Exclusive;
-const S: KeyAccess = KeyAccess::Shared;
-
-/// Collects the parts of a plan.
-#[derive(Default)]
-struct PlanDraft {
-    slots: BTreeMap<Slot, DraftPart>,
-    trunk: Option<Vec<(KeyOf, KeyAccess)>>,
-}
-
-#[derive(Default)]
-struct DraftPart {
-    keys: Vec<(KeyOf, KeyAccess)>,
-    facts: BTreeSet<Fact>,
-    /// It changes or answers something, so it has to know what the others say.
-    acts: bool,
-}
-
-impl PlanDraft {
-    /// A part that says something.
-    fn asks(mut self, slot: Slot, keys: impl IntoIterator<Item = (KeyOf, KeyAccess)>, fact: Fact) -> PlanDraft {
-        let part = self.slots.entry(slot).or_default();
-        part.keys.extend(keys);
-        part.facts.insert(fact);
-        self
-    }
-
-    /// A part that changes or answers something.
-    fn acts(mut self, slot: Slot, keys: impl IntoIterator<Item = (KeyOf, KeyAccess)>) -> PlanDraft {
-        let part = self.slots.entry(slot).or_default();
-        part.keys.extend(keys);
-        part.acts = true;
-        self
-    }
-
-    /// The part of an inode, if the front-end saw one.
-    fn inode(self, ino: Option<Ino>) -> PlanDraft {
-        match ino {
-            Some(ino) => self.acts(ino.slot(), [(KeyOf::Inode(ino), X)]),
-            None => self,
-        }
-    }
-
-    fn trunk(mut self, keys: Vec<(KeyOf, KeyAccess)>) -> PlanDraft {
-        self.trunk = Some(keys);
-        self
-    }
-
-    fn finish(self, action: Action, breakage: Option<CalvinBreak>) -> PreparedChange {
-        let asked: Vec<Slot> =
-            self.slots.iter().filter(|(_, part)| !part.facts.is_empty()).map(|(slot, _)| *slot).collect();
-        let is_whole = self.slots.len() == 1 && self.trunk.is_none();
-        let counts = |(key, access): &(KeyOf, KeyAccess)| match breakage {
-            Some(CalvinBreak::KeysForgotten) => false,
-            Some(CalvinBreak::InodesUnkeyed) => !matches!(key, KeyOf::Inode(_)),
-            Some(CalvinBreak::ContentUnkeyed) => !matches!(key, KeyOf::Content(_)),
-            Some(CalvinBreak::ParentsUnkeyed) => !matches!(key, KeyOf::Directory(_)) || *access == X,
-            _ => true,
-        };
-        let keyed = |keys: &[(KeyOf, KeyAccess)]| {
-            keys.iter().filter(|key| counts(key)).map(|(key, access)| (key.key(), *access)).collect::<Vec<_>>()
-        };
-        let slots = self.slots.iter().map(|(slot, part)| SlotPart {
-            slot: *slot,
-            keys: keyed(&part.keys),
-            gives: !is_whole && !part.facts.is_empty(),
-            needs: if part.acts { asked.iter().copied().filter(|other| other != slot).collect() } else { Vec::new() },
-        });
-        let trunk = self.trunk.as_ref().map(|keys| TrunkPart { keys: keyed(keys), needs: asked.clone() });
-        let plan = TxnPlan { slots: slots.collect(), trunk, ends: None };
-        let acting = self.slots.iter().filter(|(_, part)| part.acts).map(|(slot, _)| *slot).collect();
-        let facts = self.slots.into_iter().map(|(slot, part)| (slot, part.facts)).collect();
-        PreparedChange { action, plan, facts, acting }
-    }
-}
-
 impl Trunk {
     /// A root and nothing in it, from the beginning.
-    pub(super) fn new() -> Trunk {
-        let mut trunk = Trunk::default();
+    pub(super) fn new(settings: TreeSettings) -> Trunk {
+        let mut trunk = Trunk { settings, ..Trunk::default() };
         trunk.directories.set(Ino::ROOT, Position::default(), Some((Ino::ROOT, true)));
         trunk
     }
@@ -185,36 +56,82 @@ impl Trunk {
         self.names.cut(at);
         self.directories.cut(at);
         self.given.cut(at);
+        self.ended.cut(at);
+        self.limits.cut(at);
+        self.stages.cut(at);
     }
 
-    /// The trunk phase of a change.
+    /// The trunk phase of a change; `files` for what this server's slots have of a staged edit.
     pub(super) fn prepare(
         &mut self,
         at: Position,
         body: &Body,
+        files: &SlotFiles,
         is_parked: &dyn Fn(TxnKey, KeyAccess) -> bool,
         breakage: Option<CalvinBreak>,
     ) -> Result<PreparedChange, Parked> {
-        let decided = |answer| PlanDraft::default().finish(Action::Decided(answer), breakage);
         let parked =
             |key: KeyOf, access| breakage != Some(CalvinBreak::ParkedUnchecked) && is_parked(key.key(), access);
-        match self.try_prepare(at, body, &parked, breakage) {
-            Ok((action, draft)) => Ok(draft.finish(action, breakage)),
-            Err(Stop::Answer(answer)) => Ok(decided(answer)),
-            Err(Stop::Parked(key)) => Err(Parked(key)),
+        let decided = |answer| (Action::Decided(answer), PlanDraft::default());
+        let (action, draft) = match self.try_prepare(at, body, files, &parked, breakage) {
+            Ok(found) => found,
+            Err(Stop::Answer(answer)) => decided(answer),
+            Err(Stop::Parked(key)) => return Err(Parked(key)),
+        };
+        let mut prepared = draft.finish(action, breakage);
+        let answer = if let Action::Decided(answer) = prepared.action { Some(answer) } else { None };
+        if answer == Some(Answer::UnknownSession) || answer == Some(Answer::Done) && body.op == TreeOp::EndSession {
+            prepared.plan.ends = Some(body.session);
         }
+        prepared.stages = self.change_stages(at, body, answer, breakage);
+        Ok(prepared)
+    }
+
+    /// Keeps or drops stages, as the answer says, if the trunk has decided it. A commit drops its edit whatever its
+    /// answer is, but if there are stages yet to come.
+    fn change_stages(
+        &mut self,
+        at: Position,
+        body: &Body,
+        answer: Option<Answer>,
+        breakage: Option<CalvinBreak>,
+    ) -> StageChange {
+        let change = match (&body.op, answer) {
+            (_, Some(Answer::UnknownSession)) => StageChange::Nothing,
+            (TreeOp::Stage(edit, part, _), Some(Answer::Done)) => {
+                StageChange::Keep(StageId { edit: *edit, part: *part })
+            }
+            (TreeOp::Commit(..), Some(Answer::StagesMissing)) => StageChange::Nothing,
+            (TreeOp::Commit(..), _) if breakage == Some(CalvinBreak::StagesOutliveCommit) => StageChange::Nothing,
+            (TreeOp::Commit(edit, ..) | TreeOp::DropEdit(edit), _) => StageChange::Drop(*edit),
+            (TreeOp::EndSession, _) if breakage == Some(CalvinBreak::StagesOutliveSession) => StageChange::Nothing,
+            (TreeOp::EndSession, _) => StageChange::DropAll(body.session),
+            _ => StageChange::Nothing,
+        };
+        if let StageChange::Keep(stage) = change {
+            self.stages.set(stage, at, Some(StageRecord::of(&body.part)));
+        }
+        let dropped = self.stages.all().map(|(stage, _)| stage).filter(|stage| change.drops(*stage));
+        for stage in dropped.collect::<Vec<_>>() {
+            self.stages.set(stage, at, None);
+        }
+        change
     }
 
     fn try_prepare(
         &mut self,
         at: Position,
-        Body { op, expects, tree }: &Body,
+        Body { session, op, expects, gathers, .. }: &Body,
+        files: &SlotFiles,
         parked: &dyn Fn(KeyOf, KeyAccess) -> bool,
         breakage: Option<CalvinBreak>,
     ) -> Result<(Action, PlanDraft), Stop> {
         let phase = TrunkReads { trunk: self, parked };
-        let draft = PlanDraft::default();
+        let draft = PlanDraft::of(self.settings.shards);
         let answer = |answer| Err(Stop::Answer(answer));
+        if self.ended.newest(*session).is_some() && breakage != Some(CalvinBreak::EndedSessionRuns) {
+            return answer(Answer::UnknownSession);
+        }
         let in_directory =
             |place: DirectoryName, access| [(KeyOf::FileName(place), access), (KeyOf::Content(place.0), S)];
         Ok(match op {
@@ -224,9 +141,14 @@ impl Trunk {
                     return answer(Answer::Exists);
                 }
                 let slot = place.0.slot();
-                let ino = Ino::file(slot, self.give(Some(slot), at));
+                let Some(number) = self.give_file(slot, at, breakage) else {
+                    return answer(Answer::NumbersUsedUp);
+                };
+                let ino = Ino::file(slot, number);
                 let keys = [(KeyOf::Inode(ino), X)].into_iter().chain(in_directory(place, X));
-                (Action::Make(place, ino), draft.acts(slot, keys).asks(slot, [], Fact::Entry(place)))
+                let limits = self.limits_above(place.0);
+                let draft = draft.acts(slot, keys).asks(slot, [], Fact::Entry(place)).counts(place.0, &limits);
+                (Action::Make(place, ino), draft.needs_room(place.0, limits, *gathers))
             }
             TreeOp::Mkdir(target) => {
                 let place = phase.place(target)?;
@@ -253,13 +175,31 @@ impl Trunk {
                 let draft = draft.asks(ino.slot(), [(KeyOf::Content(ino), X)], Fact::Count(ino));
                 (Action::Rmdir(place, ino), draft.trunk(keys))
             }
-            TreeOp::RemoveTree(target) => {
+            TreeOp::Limit(target, limit) => {
                 let place = phase.place(target)?;
+                let Some(ino) = phase.directory_at(place)? else {
+                    return Ok(no_directory(place, Answer::NotDirectory));
+                };
+                return self.prepare_limit(ino, *limit, parked, breakage);
+            }
+            TreeOp::Stage(edit, part, _) => return answer(self.stage(StageId { edit: *edit, part: *part })),
+            TreeOp::Commit(edit, parts, change) => {
+                let records = self.records(*edit);
+                let is_there = records.iter().map(|(part, _)| *part).eq(0..*parts);
+                if !is_there && breakage != Some(CalvinBreak::CommitIncomplete) {
+                    return answer(Answer::StagesMissing);
+                }
+                let place = phase.place(change.target())?;
                 phase.check_free(KeyOf::Name(place), X)?;
                 let Some(ino) = phase.directory_at(place)? else {
                     return Ok(no_directory(place, Answer::NotDirectory));
                 };
-                return self.prepare_removal(ino, place, tree, parked);
+                return self.prepare_edit((*edit, change), (ino, place), files, parked, breakage);
+            }
+            TreeOp::DropEdit(_) => return answer(Answer::Done),
+            TreeOp::EndSession => {
+                self.ended.set(*session, at, Some(()));
+                return answer(Answer::Done);
             }
             TreeOp::Chmod(target, open) => {
                 let place = phase.place(target)?;
@@ -277,13 +217,17 @@ impl Trunk {
                     return answer(Answer::IsDirectory);
                 }
                 let slot = place.0.slot();
-                let (action, keys) = match op {
+                let draft = draft.asks(slot, [], Fact::Entry(place)).inode(expects[0]);
+                match op {
                     TreeOp::Set(_, value) => {
-                        (Action::Set(place, expects[0], *value), vec![(KeyOf::FileName(place), S)])
+                        let action = Action::Set(place, expects[0], *value);
+                        (action, draft.acts(slot, [(KeyOf::FileName(place), S)]))
                     }
-                    _ => (Action::Unlink(place, expects[0]), in_directory(place, X).to_vec()),
-                };
-                (action, draft.acts(slot, keys).asks(slot, [], Fact::Entry(place)).inode(expects[0]))
+                    _ => {
+                        let draft = draft.acts(slot, in_directory(place, X));
+                        (Action::Unlink(place, expects[0]), draft.counts(place.0, &self.limits_above(place.0)))
+                    }
+                }
             }
             TreeOp::Link(from, to) => {
                 let (from, to) = (phase.place(from)?, phase.place(to)?);
@@ -293,10 +237,13 @@ impl Trunk {
                 if phase.directory_at(to)?.is_some() {
                     return answer(Answer::Exists);
                 }
+                let limits = self.limits_above(to.0);
                 let mut draft = draft
                     .asks(from.0.slot(), [(KeyOf::FileName(from), S)], Fact::Entry(from))
                     .acts(to.0.slot(), in_directory(to, X))
-                    .asks(to.0.slot(), [], Fact::Entry(to));
+                    .asks(to.0.slot(), [], Fact::Entry(to))
+                    .counts(to.0, &limits)
+                    .needs_room(to.0, limits, *gathers);
                 if let Some(ino) = expects[0] {
                     draft = draft.inode(Some(ino)).asks(ino.slot(), [], Fact::Links(ino));
                 }
@@ -316,11 +263,19 @@ impl Trunk {
                         (Action::Stay(from), draft)
                     }
                     (None, None) => {
+                        let (lost, limits) = (self.limits_above(from.0), self.limits_above(to.0));
+                        let mut gained = limits.clone();
+                        if breakage != Some(CalvinBreak::RenameTakesRoom) {
+                            gained.retain(|limit, _| !lost.contains_key(limit));
+                        }
                         let draft = draft
                             .acts(from.0.slot(), in_directory(from, X))
                             .asks(from.0.slot(), [], Fact::Entry(from))
                             .acts(to.0.slot(), in_directory(to, X))
-                            .asks(to.0.slot(), [], Fact::Entry(to));
+                            .asks(to.0.slot(), [], Fact::Entry(to))
+                            .counts(from.0, &lost)
+                            .counts(to.0, &limits)
+                            .needs_room(to.0, gained, *gathers);
                         (Action::MoveFile(from, to, *expects), draft.inode(expects[0]).inode(expects[1]))
                     }
                 }
@@ -328,12 +283,28 @@ impl Trunk {
         })
     }
 
-    fn prepare_removal(
+    /// What becomes of a stage.
+    fn stage(&self, stage: StageId) -> Answer {
+        if self.stages.newest(stage).is_some() {
+            return Answer::Exists;
+        }
+        let of_session = self.stages.all().filter(|(other, _)| other.edit.session == stage.edit.session);
+        if of_session.count() < self.settings.stages_max { Answer::Done } else { Answer::Overloaded }
+    }
+
+    /// The stages of an edit by their numbers.
+    fn records(&self, edit: EditId) -> Vec<(u32, StageRecord)> {
+        let of_edit = self.stages.all().filter(|(stage, _)| stage.edit == edit);
+        of_edit.map(|(stage, record)| (stage.part, record)).collect()
+    }
+
+    fn prepare_edit(
         &self,
-        top: Ino,
-        place: DirectoryName,
-        tree: &ExpectedTree,
+        (edit, change): (EditId, &EditChange),
+        (top, place): (Ino, DirectoryName),
+        files: &SlotFiles,
         parked: &dyn Fn(KeyOf, KeyAccess) -> bool,
+        breakage: Option<CalvinBreak>,
     ) -> Result<(Action, PlanDraft), Stop> {
         let phase = TrunkReads { trunk: self, parked };
         let (mut keys, mut found) = (vec![(KeyOf::Directory(place.0), S)], BTreeSet::new());
@@ -342,24 +313,42 @@ impl Trunk {
             phase.check_free(KeyOf::Name(name), X)?;
             phase.check_free(KeyOf::Directory(directory), X)?;
             keys.extend([(KeyOf::Name(name), X), (KeyOf::Directory(directory), X)]);
-            found.insert(directory);
+            found.insert((directory, self.directories.newest(directory).unwrap_or(UNKNOWN).1));
             todo.extend(self.names.all().filter(|((parent, _), _)| *parent == directory));
         }
-        if !found.iter().eq(tree.keys()) {
+        let records = self.records(edit);
+        let mut staged: BTreeSet<(Ino, bool)> =
+            records.iter().flat_map(|(_, record)| record.directories.iter().copied()).collect();
+        if breakage == Some(CalvinBreak::StagedRightsUnchecked) {
+            staged = staged.into_iter().map(|(directory, _)| (directory, true)).collect();
+            found = found.into_iter().map(|(directory, _)| (directory, true)).collect();
+        }
+        if found != staged {
             return Err(Stop::Answer(Answer::Superseded));
         }
-        let mut draft = PlanDraft::default();
-        for (directory, files) in tree {
-            draft = draft.acts(directory.slot(), [(KeyOf::Content(*directory), X)]).asks(
-                directory.slot(),
-                [],
-                Fact::Names(*directory),
-            );
-            for (name, file) in files {
-                draft = draft.acts(directory.slot(), [(KeyOf::FileName((*directory, *name)), X)]).inode(Some(*file));
+        let directories: BTreeSet<Ino> = found.iter().map(|(directory, _)| *directory).collect();
+        let slots: BTreeSet<Slot> = records.iter().flat_map(|(_, record)| record.slots.iter().copied()).collect();
+        let mut draft = slots.into_iter().fold(PlanDraft::of(self.settings.shards), |draft, slot| {
+            // Of slots of other servers nothing is known but that they take part.
+            let stage = match breakage {
+                Some(CalvinBreak::StagedUnkeyed) => SlotStage::default(),
+                _ => files.staged_of(edit, slot, None),
+            };
+            draft.edit(slot, edit, &directories, &stage)
+        });
+        let action = match change {
+            EditChange::Remove(_) if found.iter().any(|(_, open)| !open) => return Err(Stop::Answer(Answer::Denied)),
+            EditChange::Remove(_) => {
+                let limits = self.limits_above(place.0);
+                for directory in &directories {
+                    draft = draft.acts(directory.slot(), limits.keys().map(|limit| (KeyOf::Room(*limit), S)));
+                }
+                draft = draft.loses(&limits);
+                Action::RemoveTree(edit, top, place, directories)
             }
-        }
-        Ok((Action::RemoveTree(top, place, tree.clone()), draft.trunk(keys)))
+            EditChange::Chmod(_, open) => Action::ChmodTree(edit, top, directories, *open),
+        };
+        Ok((action, draft.trunk(keys)))
     }
 
     fn prepare_move(
@@ -392,11 +381,83 @@ impl Trunk {
                     return Err(Stop::Answer(Answer::NotEmpty));
                 }
                 keys.push((KeyOf::Directory(replaced), X));
-                PlanDraft::default().asks(replaced.slot(), [(KeyOf::Content(replaced), X)], Fact::Count(replaced))
+                PlanDraft::of(self.settings.shards).asks(
+                    replaced.slot(),
+                    [(KeyOf::Content(replaced), X)],
+                    Fact::Count(replaced),
+                )
             }
-            None => PlanDraft::default().asks(to.0.slot(), [(KeyOf::FileName(to), S)], Fact::Entry(to)),
+            None => PlanDraft::of(self.settings.shards).asks(to.0.slot(), [(KeyOf::FileName(to), S)], Fact::Entry(to)),
         };
+        let (mut lost, mut gained) = (self.limits_above(from.0), self.limits_above(to.0));
+        let kept: BTreeSet<Ino> = lost.keys().copied().filter(|limit| gained.contains_key(limit)).collect();
+        lost.retain(|limit, _| !kept.contains(limit) && breakage != Some(CalvinBreak::MoveKeepsRoom));
+        gained.retain(|limit, _| !kept.contains(limit));
+        if lost.is_empty() && gained.is_empty() {
+            return Ok((Action::MoveDirectory(moved, from, to, replaced), draft.trunk(keys)));
+        }
+        // What is below it stays as it is: trunk phases that go there climb over this directory, and meet its key.
+        let directories = match breakage {
+            Some(CalvinBreak::MoveUnweighed) => BTreeSet::new(),
+            _ => self.subtree(moved, parked, breakage)?,
+        };
+        let draft = draft.weighs(directories, &lost).needs_room(to.0, gained, true);
         Ok((Action::MoveDirectory(moved, from, to, replaced), draft.trunk(keys)))
+    }
+
+    /// A limit is a part of every shard, and a new one weighs its directory.
+    fn prepare_limit(
+        &self,
+        directory: Ino,
+        limit: Option<u64>,
+        parked: &dyn Fn(KeyOf, KeyAccess) -> bool,
+        breakage: Option<CalvinBreak>,
+    ) -> Result<(Action, PlanDraft), Stop> {
+        let phase = TrunkReads { trunk: self, parked };
+        phase.check_free(KeyOf::Directory(directory), X)?;
+        let is_new = self.limits.newest(directory).is_none();
+        if is_new && limit.is_none() {
+            return Err(Stop::Answer(Answer::Ok(directory)));
+        }
+        let mut draft = PlanDraft::of(self.settings.shards);
+        if is_new && breakage != Some(CalvinBreak::LimitUnweighed) {
+            draft = draft.weighs(self.subtree(directory, parked, breakage)?, &BTreeMap::new());
+        }
+        let limits = BTreeMap::from([(directory, limit.unwrap_or_default())]);
+        let draft = draft.needs_room(directory, limits, true);
+        Ok((Action::Limit(directory, limit), draft.trunk(vec![(KeyOf::Directory(directory), X)])))
+    }
+
+    /// A directory and all below it, whose directories no unfinished part changes.
+    fn subtree(
+        &self,
+        top: Ino,
+        parked: &dyn Fn(KeyOf, KeyAccess) -> bool,
+        breakage: Option<CalvinBreak>,
+    ) -> Result<BTreeSet<Ino>, Stop> {
+        let phase = TrunkReads { trunk: self, parked };
+        let (mut found, mut todo) = (BTreeSet::new(), vec![top]);
+        while let Some(directory) = todo.pop() {
+            if breakage != Some(CalvinBreak::WeighedUnchecked) {
+                phase.check_free(KeyOf::Directory(directory), X)?;
+            }
+            found.insert(directory);
+            todo.extend(self.names.all().filter(|((parent, _), _)| *parent == directory).map(|(_, ino)| ino));
+        }
+        Ok(found)
+    }
+
+    /// The limits of a directory and of those above it. A trunk phase that comes here has met none of their keys.
+    fn limits_above(&self, mut directory: Ino) -> BTreeMap<Ino, u64> {
+        let mut found = BTreeMap::new();
+        for _ in 0..DEPTH_MAX {
+            found.extend(self.limits.newest(directory).map(|limit| (directory, limit)));
+            if directory == Ino::ROOT {
+                break;
+            }
+            directory = self.directories.newest(directory).unwrap_or(UNKNOWN).0;
+        }
+        found
     }
 
     /// Makes the change of a trunk part.
@@ -408,25 +469,51 @@ impl Trunk {
             }
             Action::Rmdir(place, ino) => {
                 self.names.set(place, at, None);
-                self.directories.set(ino, at, None);
+                self.remove_directory(ino, at);
             }
-            Action::RemoveTree(_, place, ref tree) => {
-                let below = self.names.all().filter(|((parent, _), _)| tree.contains_key(parent));
+            Action::RemoveTree(_, _, place, ref directories) => {
+                let below = self.names.all().filter(|((parent, _), _)| directories.contains(parent));
                 let below: Vec<DirectoryName> = below.map(|(name, _)| name).chain([place]).collect();
                 below.into_iter().for_each(|name| self.names.set(name, at, None));
-                tree.keys().for_each(|directory| self.directories.set(*directory, at, None));
+                directories.iter().for_each(|directory| self.remove_directory(*directory, at));
+            }
+            Action::ChmodTree(_, _, ref directories, open) => {
+                for directory in directories {
+                    let (parent, _) = self.directories.newest(*directory).unwrap_or(UNKNOWN);
+                    self.directories.set(*directory, at, Some((parent, open)));
+                }
             }
             Action::MoveDirectory(moved, from, to, replaced) => {
                 if let Some(replaced) = replaced {
-                    self.directories.set(replaced, at, None);
+                    self.remove_directory(replaced, at);
                 }
                 self.names.set(from, at, None);
                 self.names.set(to, at, Some(moved));
                 let (_, open) = self.directories.newest(moved).unwrap_or(UNKNOWN);
                 self.directories.set(moved, at, Some((to.0, open)));
             }
+            Action::Limit(directory, limit) => self.limits.set(directory, at, limit),
             _ => unreachable!("{action:?} changes no directory"),
         }
+    }
+
+    /// A directory goes with its limit. What shards have of the limit means nothing any more.
+    fn remove_directory(&mut self, directory: Ino, at: Position) {
+        self.directories.set(directory, at, None);
+        if self.limits.newest(directory).is_some() {
+            self.limits.set(directory, at, None);
+        }
+    }
+
+    /// The number of a file, whether it will be made or not; none if the slot has given its last one.
+    fn give_file(&mut self, slot: Slot, at: Position, breakage: Option<CalvinBreak>) -> Option<u64> {
+        if self.given.newest(Some(slot)).unwrap_or_default() < self.settings.numbers_max {
+            return Some(self.give(Some(slot), at));
+        }
+        (breakage == Some(CalvinBreak::NumbersWrap)).then(|| {
+            self.given.set(Some(slot), at, Some(1));
+            1
+        })
     }
 
     /// The number after the last one given.

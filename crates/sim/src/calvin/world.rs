@@ -1,32 +1,19 @@
-//! Clients, the log, the network, faults, and the judge.
+//! The log, the network, faults, and the judge.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use frieze_base::{LogIndex, MonoTime, Rng, Seq, SessionId};
-use frieze_calvin::{ExecutionPlace, Position, RequestName, SchedulerSettings, ShardId, Slot, TxnEnvelope};
+use frieze_calvin::{ExecutionPlace, Position, RequestName, SchedulerSettings, ShardId, TxnEnvelope};
 
 use super::breakage::CalvinBreak;
-use super::op::{Answer, Body, ChangePath, ExpectedTree, Ino, Name, TreeOp};
+use super::clients::NamesClient;
+use super::op::{Answer, Body, NUMBER_MAX, TreeOp, TreeSettings};
 use super::oracle::Oracle;
 use super::plan::{CalvinCounts, CalvinOutcome, CalvinPlan};
 use super::server::{NamesServer, Report, ValueMessage};
+use super::stages::StageRecord;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
-
-/// A request of a client that has no answer yet.
-#[derive(Clone, Debug)]
-struct AskedChange {
-    op: TreeOp,
-    attempt: u32,
-    /// When it was last sent.
-    sent: u64,
-}
-
-#[derive(Debug, Default)]
-struct NamesClient {
-    next: u64,
-    open: BTreeMap<u64, AskedChange>,
-}
 
 /// What the judge knows of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,23 +23,27 @@ enum Fate {
     Refused,
 }
 
-struct CalvinWorld {
-    rng: Rng,
-    trace: Trace,
-    counts: CalvinCounts,
-    breakage: Option<CalvinBreak>,
-    now_ms: u64,
-    asks_left: u64,
-    clients: BTreeMap<SessionId, NamesClient>,
-    servers: Vec<NamesServer>,
+pub(super) struct CalvinWorld {
+    pub(super) rng: Rng,
+    pub(super) trace: Trace,
+    pub(super) counts: CalvinCounts,
+    pub(super) breakage: Option<CalvinBreak>,
+    pub(super) now_ms: u64,
+    pub(super) asks_left: u64,
+    pub(super) clients: BTreeMap<SessionId, NamesClient>,
+    /// The newest session that a client has.
+    pub(super) newest_session: u64,
+    /// Plans of an edit.
+    pub(super) plans_max: u32,
+    pub(super) servers: Vec<NamesServer>,
     shards: u16,
     /// Sent and not ordered yet.
-    proposed: Vec<(TxnEnvelope, Body)>,
+    pub(super) proposed: Vec<(TxnEnvelope, Body)>,
     log: Vec<Vec<(TxnEnvelope, Body)>>,
     network: VecDeque<(usize, usize, ValueMessage)>,
     /// Faults still come.
     faults: bool,
-    oracle: Oracle,
+    pub(super) oracle: Oracle,
     /// The oracle before each entry, from the first.
     states: Vec<Oracle>,
     fates: BTreeMap<Position, Fate>,
@@ -60,11 +51,11 @@ struct CalvinWorld {
     attempts: BTreeMap<(SessionId, u64), (u32, Position)>,
     acked: BTreeMap<SessionId, u64>,
     /// Which request each transaction is of.
-    requests: BTreeMap<Position, RequestName>,
+    pub(super) requests: BTreeMap<Position, RequestName>,
     /// Requests that have changed something, with the number that the client knows.
-    effects: BTreeMap<(SessionId, u64), Position>,
+    pub(super) effects: BTreeMap<(SessionId, u64), Position>,
     /// Numbers that a breakage gives to repeated requests, and what they stand for.
-    aliases: BTreeMap<(SessionId, u64), u64>,
+    pub(super) aliases: BTreeMap<(SessionId, u64), u64>,
 }
 
 /// Plays a plan.
@@ -94,23 +85,28 @@ impl CalvinWorld {
                 place.insert(shard);
             });
         }
+        let numbers_max = *rng.choose(&[2, 6, NUMBER_MAX, NUMBER_MAX, NUMBER_MAX]);
+        let tree = TreeSettings { stages_max: *rng.choose(&[3, 8, 1024]), numbers_max, shards };
         let servers =
-            places.into_iter().map(|place| NamesServer::new(settings.clone(), place, plan.breakage)).collect();
+            places.into_iter().map(|place| NamesServer::new(settings.clone(), tree, place, plan.breakage)).collect();
+        let sessions = rng.between(1, 4);
         CalvinWorld {
             trace: Trace::new(plan.keep_trace),
             counts: CalvinCounts::default(),
             breakage: plan.breakage,
             now_ms: 1,
             asks_left: plan.asks,
-            clients: (1..=rng.between(1, 4)).map(|session| (SessionId(session), NamesClient::default())).collect(),
+            clients: (1..=sessions).map(|session| (SessionId(session), NamesClient::default())).collect(),
+            newest_session: sessions,
+            plans_max: *rng.choose(&[1, 3, 16]),
             servers,
             shards,
             proposed: Vec::new(),
             log: Vec::new(),
             network: VecDeque::new(),
             faults: true,
-            oracle: Oracle::new(),
-            states: vec![Oracle::new()],
+            oracle: Oracle::new(tree),
+            states: vec![Oracle::new(tree)],
             fates: BTreeMap::new(),
             attempts: BTreeMap::new(),
             acked: BTreeMap::new(),
@@ -150,7 +146,7 @@ impl CalvinWorld {
 
     fn is_done(&self) -> bool {
         let end = Position { index: LogIndex(self.log.len() as u64 + 1), item: 0 };
-        self.clients.values().all(|client| client.open.is_empty())
+        self.clients.values().all(|client| client.open.is_empty() && client.edits.is_empty())
             && self.proposed.is_empty()
             && self.servers.iter().all(|server| server.scheduler.whole_watermark() == end)
     }
@@ -160,9 +156,9 @@ impl CalvinWorld {
         self.trace.at(self.now_ms);
         let which = self.rng.below(self.servers.len() as u64) as usize;
         match self.rng.below(if self.faults { 99 } else { 96 }) {
-            0..8 => self.ask(),
+            0..8 => self.ask_or_go_on(),
             8..16 => self.repeat(),
-            16..26 => self.order(),
+            16..26 => self.order()?,
             26..40 => self.feed(which)?,
             40..76 => self.run_task(which)?,
             76..90 => self.deliver()?,
@@ -184,145 +180,10 @@ impl CalvinWorld {
         MonoTime(self.now_ms * 1_000_000)
     }
 
-    /// A client asks for something new.
-    fn ask(&mut self) {
-        if self.asks_left == 0 {
-            return;
-        }
-        let sessions: Vec<_> = self.clients.keys().copied().collect();
-        let session = *self.rng.choose(&sessions);
-        if self.clients[&session].open.len() >= 6 {
-            return;
-        }
-        self.asks_left -= 1;
-        let op = self.draw_op();
-        let client = self.clients.get_mut(&session).expect("it was chosen");
-        client.next += 1;
-        let seq = client.next;
-        client.open.insert(seq, AskedChange { op, attempt: 1, sent: self.now_ms });
-        self.send(session, seq);
-    }
-
-    /// A client sends a request again, which may be on its way, by another front-end.
-    fn repeat(&mut self) {
-        let open: Vec<_> =
-            self.clients.iter().flat_map(|(session, client)| client.open.keys().map(|seq| (*session, *seq))).collect();
-        if open.is_empty() {
-            return;
-        }
-        let (session, seq) = *self.rng.choose(&open);
-        let request = self.clients.get_mut(&session).and_then(|client| client.open.get_mut(&seq)).expect("it is open");
-        if self.now_ms < request.sent + REPEAT_MS {
-            return;
-        }
-        request.sent = self.now_ms;
-        match self.breakage {
-            Some(CalvinBreak::AttemptUnproven) => request.attempt += 1,
-            Some(CalvinBreak::RetryIsNew) => {
-                let request = request.clone();
-                let client = self.clients.get_mut(&session).expect("it is open");
-                client.next += 1;
-                let number = client.next;
-                client.open.remove(&seq);
-                client.open.insert(number, request);
-                let first = self.aliases.get(&(session, seq)).copied().unwrap_or(seq);
-                self.aliases.insert((session, number), first);
-                return self.send(session, number);
-            }
-            _ => {}
-        }
-        self.send(session, seq);
-    }
-
-    /// A front-end looks the names up, somewhere, and proposes the request.
-    fn send(&mut self, session: SessionId, seq: u64) {
-        let client = &self.clients[&session];
-        let request = client.open[&seq].clone();
-        let acked = Seq(*client.open.keys().next().expect("this one is open"));
-        let expects = match &request.op {
-            TreeOp::Unlink(target) | TreeOp::Set(target, _) => [self.look(target), None],
-            TreeOp::Link(from, _) => [self.look(from), None],
-            TreeOp::Rename(from, to) => [self.look(from), self.look(to)],
-            _ => [None; 2],
-        };
-        let tree = match &request.op {
-            TreeOp::RemoveTree(target) => self.look_below(target),
-            _ => ExpectedTree::new(),
-        };
-        let name = RequestName { session, seq: Seq(seq), attempt: request.attempt };
-        self.trace
-            .line(|| format!("{session}.{seq} attempt {} acked {acked}: {:?} {expects:?}", name.attempt, request.op));
-        self.proposed.push((TxnEnvelope { request: name, acked }, Body { op: request.op, expects, tree }));
-    }
-
-    fn look(&mut self, target: &ChangePath) -> Option<Ino> {
-        let trunk = self.rng.below(self.servers.len() as u64) as usize;
-        let place = self.servers[trunk].trunk.look(target)?;
-        let with = self.servers.iter().filter(|server| server.has(place.0.slot())).collect::<Vec<_>>();
-        let server = *self.rng.choose(&with);
-        server.files.names.newest(place)
-    }
-
-    /// What a front-end sees of a directory and all below it, each directory's files somewhere else.
-    fn look_below(&mut self, target: &ChangePath) -> ExpectedTree {
-        let trunk = self.rng.below(self.servers.len() as u64) as usize;
-        let names: BTreeMap<_, _> = self.servers[trunk].trunk.names.all().collect();
-        let top = self.servers[trunk].trunk.look(target).and_then(|place| names.get(&place).copied());
-        let (mut tree, mut todo) = (ExpectedTree::new(), Vec::from_iter(top));
-        while let Some(directory) = todo.pop() {
-            todo.extend(names.iter().filter(|((parent, _), _)| *parent == directory).map(|(_, ino)| *ino));
-            let with = self.servers.iter().filter(|server| server.has(directory.slot())).collect::<Vec<_>>();
-            let files = self.rng.choose(&with).files.names.all().filter(|((parent, _), _)| *parent == directory);
-            tree.insert(directory, files.map(|((_, name), ino)| (name, ino)).collect());
-        }
-        tree
-    }
-
-    fn draw_op(&mut self) -> TreeOp {
-        match self.rng.below(20) {
-            0..4 => TreeOp::Make(self.target()),
-            4..7 => TreeOp::Mkdir(self.target()),
-            7..9 => TreeOp::Rmdir(self.named(true)),
-            9..11 => TreeOp::Unlink(self.named(false)),
-            11..13 => TreeOp::Set(self.named(false), self.rng.next()),
-            18 if self.rng.chance(4) => TreeOp::RemoveTree(self.named(true)),
-            13 => TreeOp::Chmod(self.named(true), !self.rng.chance(4)),
-            14..17 => TreeOp::Rename(self.named(true), self.inside()),
-            17 => TreeOp::Rename(self.named(false), self.target()),
-            _ => TreeOp::Link(self.named(false), self.target()),
-        }
-    }
-
-    /// Any name, there or not.
-    fn target(&mut self) -> ChangePath {
-        let known: Vec<Ino> = self.oracle.directories.keys().copied().collect();
-        let base = if self.rng.chance(3) { Ino::ROOT } else { *self.rng.choose(&known) };
-        let depth = if self.rng.chance(3) { self.rng.between(1, 2) } else { 0 };
-        let way = (0..depth).map(|_| self.rng.below(NAMES) as Name).collect();
-        ChangePath { base, way, name: self.rng.below(NAMES) as Name }
-    }
-
-    /// A name in a directory that is there: where a directory moves to, below itself perhaps.
-    fn inside(&mut self) -> ChangePath {
-        let known: Vec<Ino> = self.oracle.directories.keys().copied().collect();
-        ChangePath { base: *self.rng.choose(&known), way: Vec::new(), name: self.rng.below(NAMES) as Name }
-    }
-
-    /// A name that a directory or a file has, as a rule.
-    fn named(&mut self, of_directory: bool) -> ChangePath {
-        let entries = self.oracle.entries.iter().filter(|(_, ino)| ino.is_directory() == of_directory);
-        let known: Vec<(Ino, Name)> = entries.map(|(place, _)| *place).collect();
-        if known.is_empty() || self.rng.chance(5) {
-            return self.target();
-        }
-        let (base, name) = *self.rng.choose(&known);
-        ChangePath { base, way: Vec::new(), name }
-    }
-
     /// The log orders what was proposed; the judge executes it.
-    fn order(&mut self) {
+    fn order(&mut self) -> Verdict {
         if self.proposed.is_empty() {
-            return;
+            return Ok(());
         }
         let count = self.rng.between(1, 4).min(self.proposed.len() as u64);
         let mut entry = Vec::new();
@@ -341,30 +202,52 @@ impl CalvinWorld {
         }
         self.log.push(entry);
         self.states.push(self.oracle.clone());
+        match self.oracle.check_limits() {
+            Some(wrong) => broken(Rule::Tree, format!("the judge's own tree after {index} entries: {wrong}")),
+            None => Ok(()),
+        }
     }
 
     fn execute(&mut self, at: Position, envelope: &TxnEnvelope, body: &Body) {
         self.counts.transactions += 1;
         let RequestName { session, seq: Seq(seq), attempt } = envelope.request;
         self.requests.insert(at, envelope.request);
-        let acked = self.acked.entry(session).or_insert(1);
-        *acked = (*acked).max(envelope.acked.0);
+        let known = self.acked.get(&session).copied();
+        let acked = known.unwrap_or(1).max(envelope.acked.0);
         let last = self.attempts.get(&(session, seq)).copied();
-        let open = self.attempts.range((session, *acked)..=(session, u64::MAX)).count();
+        let open = self.attempts.range((session, acked)..=(session, u64::MAX)).count();
         let fate = match last {
-            _ if seq < *acked => Fate::Refused,
+            _ if seq < acked => Fate::Refused,
             Some((number, first)) if attempt <= number => Fate::Again(first),
             last if attempt != last.map_or(0, |(number, _)| number) + 1 => Fate::Refused,
-            None if seq > *acked && open >= 4 => Fate::Refused,
+            None if seq > acked && open >= 4 => Fate::Refused,
             _ => {
                 self.attempts.insert((session, seq), (attempt, at));
                 Fate::Runs(self.oracle.execute(at, body))
             }
         };
+        if known.is_some() || matches!(fate, Fate::Runs(_)) {
+            self.acked.insert(session, acked);
+        }
+        let is_end = fate == Fate::Runs(Answer::Done) && body.op == TreeOp::EndSession;
+        if is_end || fate == Fate::Runs(Answer::UnknownSession) {
+            self.acked.remove(&session);
+            self.attempts.retain(|(other, _), _| *other != session);
+            self.counts.sessions_ended += u64::from(is_end);
+        }
         match fate {
             Fate::Again(_) => self.counts.again += 1,
             Fate::Runs(Answer::Superseded) => self.counts.superseded += 1,
-            Fate::Runs(Answer::Ok(_)) => self.counts.changes += 1,
+            Fate::Runs(Answer::Ok(_)) => {
+                self.counts.changes += 1;
+                self.counts.limits += u64::from(matches!(body.op, TreeOp::Limit(..)));
+                self.counts.edits += u64::from(matches!(body.op, TreeOp::Commit(..)));
+            }
+            Fate::Runs(Answer::NeedsRoom) => self.counts.gathers += 1,
+            Fate::Runs(Answer::NumbersUsedUp) => self.counts.numbers_used_up += 1,
+            Fate::Runs(Answer::QuotaFull) => self.counts.quota_full += 1,
+            Fate::Runs(Answer::StagesMissing) => self.counts.stages_missing += 1,
+            Fate::Runs(Answer::Done) => self.counts.stages += u64::from(matches!(body.op, TreeOp::Stage(..))),
             _ => {}
         }
         self.trace.line(|| format!("{at}: {:?} {:?} {fate:?}", envelope.request, body.op));
@@ -402,16 +285,18 @@ impl CalvinWorld {
         self.judge(which, reports)
     }
 
+    /// Some of the messages that are on their way arrive: more of many, for questions for values that do not come in
+    /// time would be asked faster than they are carried.
     fn deliver(&mut self) -> Verdict {
-        if self.network.is_empty() {
-            return Ok(());
+        for _ in 0..self.network.len().div_ceil(DELIVERED_OF) {
+            let which = self.rng.below(self.network.len() as u64) as usize;
+            let (from, to, message) = self.network.remove(which).expect("it was counted");
+            let now = self.now();
+            let mut reports = Vec::new();
+            self.servers[to].receive(now, from, message, &mut reports);
+            self.judge(to, reports)?;
         }
-        let which = self.rng.below(self.network.len() as u64) as usize;
-        let (from, to, message) = self.network.remove(which).expect("it was counted");
-        let now = self.now();
-        let mut reports = Vec::new();
-        self.servers[to].receive(now, from, message, &mut reports);
-        self.judge(to, reports)
+        Ok(())
     }
 
     fn judge(&mut self, which: usize, reports: Vec<Report>) -> Verdict {
@@ -461,31 +346,6 @@ impl CalvinWorld {
         Ok(())
     }
 
-    /// A front-end answers its client, or tries again with what the names have now.
-    fn answer(&mut self, at: Position, answer: Answer) -> Verdict {
-        let RequestName { session, seq: Seq(seq), attempt } = self.requests[&at];
-        if matches!(answer, Answer::Ok(_)) {
-            let known = self.aliases.get(&(session, seq)).copied().unwrap_or(seq);
-            let first = *self.effects.entry((session, known)).or_insert(at);
-            if first != at {
-                return broken(Rule::Once, format!("request {known} of {session} ran at {first} and at {at}"));
-            }
-        }
-        let Some(client) = self.clients.get_mut(&session) else { return Ok(()) };
-        let Some(request) = client.open.get_mut(&seq).filter(|request| request.attempt == attempt) else {
-            return Ok(());
-        };
-        if answer == Answer::Superseded {
-            request.attempt += 1;
-            request.sent = self.now_ms;
-            self.send(session, seq);
-        } else {
-            client.open.remove(&seq);
-            self.counts.answered += 1;
-        }
-        Ok(())
-    }
-
     /// Compares a place of a server with the oracle, at an instant below its watermark.
     fn compare(&mut self, which: usize) -> Verdict {
         let shards: Vec<_> = self.servers[which].shards().collect();
@@ -498,7 +358,33 @@ impl CalvinWorld {
             return Ok(());
         }
         let entries = self.rng.between(1, mark.index.0 - 1);
-        self.compare_at(which, place, entries)
+        self.compare_at(which, place, entries)?;
+        let entries = (0..self.shards).map(|shard| self.furthest(ShardId(shard)).0).min().unwrap_or_default();
+        self.compare_limits(entries)
+    }
+
+    /// How many entries a shard has executed, and the server that says so.
+    fn furthest(&self, shard: ShardId) -> (u64, &NamesServer) {
+        let with = self.servers.iter().filter(|server| server.shards().any(|other| other == shard));
+        let marks =
+            with.map(|server| (server.watermark(ExecutionPlace::Shard(shard)).index.0.saturating_sub(1), server));
+        marks.max_by_key(|(entries, _)| *entries).expect("each shard has a server")
+    }
+
+    /// No limit is exceeded by names and the room that shards have, whatever the judge's tree has: names and room are
+    /// what servers say.
+    fn compare_limits(&self, entries: u64) -> Verdict {
+        let at = Position { index: LogIndex(entries + 1), item: 0 };
+        for (limit, max) in &self.states[entries as usize].limits {
+            let of = |shard| self.furthest(ShardId(shard)).1.files.room_before(*limit, ShardId(shard), at);
+            let (used, room) =
+                (0..self.shards).map(of).fold((0, 0), |(used, room), shard| (used + shard.used, room + shard.room));
+            if used + room > *max as i64 && room > 0 {
+                let wrong = format!("limit {max} of {limit:?} after {entries} entries: {used} names, room for {room}");
+                return broken(Rule::Tree, wrong);
+            }
+        }
+        Ok(())
     }
 
     /// After so many entries.
@@ -509,20 +395,16 @@ impl CalvinWorld {
         let is_same = match place {
             ExecutionPlace::Trunk => {
                 let names = oracle.entries.iter().filter(|(_, ino)| ino.is_directory());
+                let records = oracle.stages.iter().map(|(stage, part)| (*stage, StageRecord::of(part)));
                 server.trunk.names.all_before(at) == names.map(|(place, ino)| (*place, *ino)).collect()
                     && server.trunk.directories.all_before(at) == oracle.directories
                     && server.trunk.given.all_before(at) == oracle.given
+                    && server.trunk.ended.all_before(at).into_keys().eq(oracle.ended.iter().copied())
+                    && server.trunk.limits.all_before(at) == oracle.limits
+                    && server.trunk.stages.all_before(at).into_iter().eq(records)
             }
             ExecutionPlace::Shard(shard) => {
-                let is_here = |slot: Slot| ShardId::of(slot, self.shards) == shard;
-                let names =
-                    oracle.entries.iter().filter(|((parent, _), ino)| is_here(parent.slot()) && !ino.is_directory());
-                let files = oracle.files.iter().filter(|(ino, _)| is_here(ino.slot()));
-                server.files.before(at, shard, self.shards)
-                    == (
-                        names.map(|(place, ino)| (*place, *ino)).collect(),
-                        files.map(|(ino, file)| (*ino, *file)).collect(),
-                    )
+                server.files.before(at, shard, self.shards, &oracle.limits) == oracle.shard(shard, self.shards)
             }
         };
         if is_same {
@@ -532,7 +414,18 @@ impl CalvinWorld {
     }
 
     fn compare_all(&mut self) -> Verdict {
+        // What is remembered of a session ends with it, though requests of it come later.
+        let sessions = self.acked.len();
+        let of_server = self.servers.iter().map(|server| server.scheduler.registry().sessions());
+        if let Some(found) = of_server.filter(|found| *found != sessions).max() {
+            return broken(Rule::Once, format!("a registry has requests of {found} sessions, not of {sessions}"));
+        }
+        // All edits are committed or given up.
+        if let Some(stage) = self.oracle.stages.keys().next() {
+            return broken(Rule::Live, format!("{stage:?} is kept, and no edit will commit it"));
+        }
         let entries = self.log.len() as u64;
+        self.compare_limits(entries)?;
         for which in 0..self.servers.len() {
             let shards: Vec<_> = self.servers[which].shards().map(ExecutionPlace::Shard).collect();
             for place in shards.into_iter().chain([ExecutionPlace::Trunk]) {
@@ -545,12 +438,10 @@ impl CalvinWorld {
     }
 }
 
-/// Names in a directory: few, so that changes meet.
-const NAMES: u64 = 4;
-/// A client waits so long before it sends a request again.
-const REPEAT_MS: u64 = 60;
 /// Of the steps that may restart a server, so many do not.
 const RESTART_ONE_IN: u64 = 12;
+/// Of so many messages on their way, one more arrives at a time.
+const DELIVERED_OF: usize = 16;
 /// Steps with faults; clients then ask no more.
 const STEPS_MAX: usize = 100_000;
 /// Steps in which all is done once faults have stopped.

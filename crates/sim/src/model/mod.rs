@@ -4,6 +4,7 @@
 //! events. So an equal answer of the server is evidence.
 
 pub(crate) mod bytes;
+mod numbers;
 pub(crate) mod tree;
 mod versions;
 

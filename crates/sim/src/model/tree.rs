@@ -18,6 +18,7 @@ use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Make, MakeKind, Op, Rename, SetAttr, SetXattr, Target};
 
 use super::bytes::{FileBytes, FileEventKind};
+use super::numbers::Numbers;
 use super::versions::Versions;
 
 /// The root directory.
@@ -71,7 +72,7 @@ pub(crate) struct Tree {
     entries: BTreeMap<u64, BTreeMap<Vec<u8>, Versions<Option<u64>>>>,
     nodes: BTreeMap<u64, Versions<InodeVersion>>,
     bytes: BTreeMap<u64, FileBytes>,
-    last_id: u64,
+    pub(crate) numbers: Numbers,
     pub(crate) horizons: Horizons,
 }
 
@@ -98,7 +99,7 @@ pub(crate) enum TreeChange {
 impl Tree {
     /// A tree with its root, made at `stamp`.
     pub(crate) fn format(stamp: Hlc, mode: u32) -> Tree {
-        let mut tree = Tree { last_id: ROOT, ..Tree::default() };
+        let mut tree = Tree::default();
         let node = InodeVersion { parent: ROOT, links: 2, ..new_node(FileKind::Directory, mode, stamp) };
         tree.nodes.entry(ROOT).or_default().set(stamp, node);
         tree.bytes.entry(ROOT).or_default().add(stamp, FileEventKind::Touch { mtime_ns: stamp.unix_ns() });
@@ -128,14 +129,20 @@ impl Tree {
         *self.entries.get(&parent)?.get(name)?.at(at)?
     }
 
-    /// The next inode made has this number.
-    pub(crate) fn next_id(&mut self, id: u64) {
-        self.last_id = id - 1;
+    /// The numbers of the inodes that an operation makes, if it succeeds.
+    pub(crate) fn numbers_of(&self, op: &Op) -> Vec<u64> {
+        match (op, self.decide(op)) {
+            (Op::Edit(edit), _) => self.numbers.of_edit(edit),
+            (_, Ok(TreeChange::Make { parent, node, .. })) => vec![self.numbers.next(parent, node.is_directory())],
+            _ => Vec::new(),
+        }
     }
 
-    /// The largest number given.
-    pub(crate) fn last_id(&self) -> u64 {
-        self.last_id
+    /// The first inode that an operation makes has this number.
+    pub(crate) fn expect_number(&mut self, op: &Op, id: u64) {
+        let Some(&expected) = self.numbers_of(op).first() else { return };
+        let left_out = self.numbers.left_out(expected, id);
+        self.numbers.leave_out(left_out.unwrap_or_else(|| panic!("{id} was right when it was made, not {expected}")));
     }
 
     /// Every inode that was ever made.
@@ -363,8 +370,8 @@ impl Tree {
         match change {
             TreeChange::Nothing { id, existed } => return (*id, *existed),
             TreeChange::Make { parent, name, node } => {
-                self.last_id += 1;
-                let id = self.last_id;
+                let id = self.numbers.next(*parent, node.is_directory());
+                self.numbers.note(id);
                 let node =
                     InodeVersion { born: stamp, ctime: stamp, atime_ns: stamp.unix_ns(), ..InodeVersion::clone(node) };
                 let directory = node.is_directory();

@@ -68,7 +68,7 @@ impl Witness {
     pub(super) fn number_of_made(&mut self, op: &Op) -> Verdict<u64> {
         let make = match op {
             Op::Make(make) => make,
-            Op::Edit(edit) => return self.number_of_made_by_edit(edit),
+            Op::Edit(edit) => return self.number_of_made_by_edit(op, edit),
             _ => return Ok(0),
         };
         if !matches!(self.model.tree.decide(op), Ok(TreeChange::Make { .. })) {
@@ -80,27 +80,30 @@ impl Witness {
         else {
             return broken(Rule::Linearizable, format!("what {op:?} has made is not there"));
         };
-        self.note_made(reply.attr.inode, 1)
+        self.note_made(op, 0, reply.attr.inode)
     }
 
-    /// Notes that `count` inodes from `id` on were made, numbers that nothing ever had.
-    pub(super) fn note_made(&mut self, id: u64, count: u64) -> Verdict<u64> {
+    /// Notes which numbers the inodes that an operation makes got: the one with this index has `id`. Returns the number
+    /// of the first.
+    pub(super) fn note_made(&mut self, op: &Op, index: usize, id: u64) -> Verdict<u64> {
+        let tree = &mut self.model.tree;
+        let expected = tree.numbers_of(op);
         // They follow each other; after a loss of power some are left out, never used twice.
-        let follows = id == self.model.tree.last_id() + 1 || (self.skips_ids && id > self.model.tree.last_id());
-        let new = (id..id + count).all(|id| self.made.insert(id));
-        if !new || !follows {
-            return broken(
-                Rule::Once,
-                format!(
-                    "an inode was given the number {id}, after {}; given ever: {:?}",
-                    self.model.tree.last_id(),
-                    self.made
-                ),
-            );
+        let left_out = expected.get(index).filter(|expected| **expected != id).map(|expected| {
+            let newest = tree.numbers.newest();
+            tree.numbers.left_out(*expected, id).filter(|upto| self.skips_ids && *upto >= newest)
+        });
+        if let Some(Some(upto)) = left_out {
+            tree.numbers.leave_out(upto);
+        }
+        let numbers = tree.numbers_of(op);
+        let is_new = numbers.iter().all(|id| self.made.insert(*id));
+        if left_out == Some(None) || !is_new || expected.is_empty() {
+            let words = format!("an inode was given the number {id}, not {expected:?}; given ever: {:?}", self.made);
+            return broken(Rule::Once, words);
         }
         self.skips_ids = false;
-        self.model.tree.next_id(id);
-        Ok(id)
+        Ok(numbers[0])
     }
 
     /// Remembers that a transaction of a session was carried out: it lives on this connection, or no more.

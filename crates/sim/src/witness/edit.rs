@@ -50,7 +50,7 @@ impl Witness {
     }
 
     /// The number of the first inode that an edit has just made.
-    pub(super) fn number_of_made_by_edit(&mut self, edit: &Edit) -> Verdict<u64> {
+    pub(super) fn number_of_made_by_edit(&mut self, op: &Op, edit: &Edit) -> Verdict<u64> {
         if edit.new.is_empty() {
             return Ok(0);
         }
@@ -63,7 +63,7 @@ impl Witness {
         else {
             return broken(Rule::Linearizable, format!("what an edit has made is not there: {set:?}"));
         };
-        self.note_made(reply.attr.inode - (set.inode & !NEW), edit.new.len() as u64)
+        self.note_made(op, (set.inode & !NEW) as usize, reply.attr.inode)
     }
 
     /// An undo changes only inodes that the actor changed last.

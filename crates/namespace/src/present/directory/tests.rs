@@ -9,7 +9,7 @@ use super::*;
 type Oracle = BTreeMap<Vec<u8>, NameEntry>;
 
 fn entry(number: u64) -> NameEntry {
-    NameEntry::new(InodeId(number), FileKind::File, Hlc::first_of_micros(1_700_000_000_000_000 + number * 77))
+    NameEntry::new(InodeId::file(0, number), FileKind::File, Hlc::first_of_micros(1_700_000_000_000_000 + number * 77))
 }
 
 fn check(directory: &DirectoryNames, oracle: &Oracle) {

@@ -34,7 +34,7 @@ fn inode(number: u64, size: u64) -> Inode {
         size,
         size_as_of: born,
         named: born,
-        parent: InodeId(1),
+        parent: InodeId::directory(1),
         layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 8, plugin: String::new() }),
         links: 1,
         uid: 0,
@@ -46,7 +46,7 @@ fn inode(number: u64, size: u64) -> Inode {
 }
 
 fn entry(number: u64) -> NameEntry {
-    NameEntry::new(InodeId(number), FileKind::File, stamp(number))
+    NameEntry::new(InodeId::file(0, number), FileKind::File, stamp(number))
 }
 
 impl RandomPresent {
@@ -59,14 +59,13 @@ impl RandomPresent {
 
     fn add(&mut self, number: u64, size: u64) {
         let RandomPresent { namespace, inodes, names } = self;
-        namespace.skip_ids(InodeId(number));
-        namespace.inodes.insert(InodeId(number), inode(number, size));
-        namespace.inodes.pack(InodeId(number));
+        namespace.inodes.insert(InodeId::file(0, number), inode(number, size));
+        namespace.inodes.pack(InodeId::file(0, number));
         inodes.insert(number, size);
         // A large directory, some of middle size, and many small ones.
         let directory = [1, 2 + number % 5, 10 + number % 3000][number as usize % 3];
         let name = format!("name-{:06}", number * 7919 % 1_000_003).into_bytes();
-        namespace.directories.set(InodeId(directory), &name, entry(number));
+        namespace.directories.set(InodeId::directory(directory), &name, entry(number));
         names.insert((directory, name), number);
     }
 
@@ -74,14 +73,14 @@ impl RandomPresent {
         let number = rng.between(1, FILES * 2);
         match rng.below(3) {
             0 => self.add(number, rng.below(1 << 40)),
-            1 if self.inodes.remove(&number).is_some() => drop(self.namespace.inodes.remove(InodeId(number))),
+            1 if self.inodes.remove(&number).is_some() => drop(self.namespace.inodes.remove(InodeId::file(0, number))),
             _ => {
                 let from = (rng.below(3012), Vec::new());
                 let Some((directory, name)) = self.names.range(from..).next().map(|(key, _)| key.clone()) else {
                     return;
                 };
                 self.names.remove(&(directory, name.clone()));
-                assert!(self.namespace.directories.remove(InodeId(directory), &name).is_some());
+                assert!(self.namespace.directories.remove(InodeId::directory(directory), &name).is_some());
             }
         }
     }
@@ -103,18 +102,18 @@ impl RandomPresent {
     fn check_some(&self, rng: &mut Rng) {
         for _ in 0..20 {
             let number = rng.between(1, FILES * 2);
-            let found = self.namespace.inodes.get(InodeId(number)).map(|inode| inode.size);
+            let found = self.namespace.inodes.get(InodeId::file(0, number)).map(|inode| inode.size);
             assert_eq!(found, self.inodes.get(&number).copied(), "inode {number}");
             let from = (rng.below(3012), Vec::new());
             if let Some(((directory, name), number)) = self.names.range(from..).next() {
-                let names = self.namespace.directories.get(InodeId(*directory)).expect("it has a name");
+                let names = self.namespace.directories.get(InodeId::directory(*directory)).expect("it has a name");
                 assert_eq!(names.get(name), Some(entry(*number)), "{name:?} of directory {directory}");
             }
         }
     }
 
     fn check_all(&self) {
-        let mut inodes = self.namespace.inodes.iter().map(|(id, inode)| (id.0, inode.size));
+        let mut inodes = self.namespace.inodes.iter().map(|(id, inode)| (id.count(), inode.size));
         assert!(self.inodes.iter().all(|(number, size)| inodes.next() == Some((*number, *size))));
         assert!(inodes.next().is_none());
         let mut names = self.names.iter();
@@ -122,7 +121,7 @@ impl RandomPresent {
             let mut cursor = held.cursor();
             while let Some((name, found)) = cursor.next_name() {
                 let ((of, expected), number) = names.next().expect("a name less");
-                assert_eq!((directory.0, name, found), (*of, expected.as_slice(), entry(*number)));
+                assert_eq!((directory.count(), name, found), (*of, expected.as_slice(), entry(*number)));
             }
         }
         assert!(names.next().is_none());
@@ -206,14 +205,17 @@ fn a_change_of_a_name_reads_its_block_alone() {
     let mut present = RandomPresent::new(FILES);
     present.publish(present.namespace.present());
     present.evict(0);
-    present.namespace.directories.set(InodeId(1), b"name-500000-more", entry(1));
+    present.namespace.directories.set(InodeId::directory(1), b"name-500000-more", entry(1));
     assert_eq!(present.namespace.names_memory().loads, 1);
-    present.namespace.directories.remove(InodeId(1), b"name-500000-more");
+    present.namespace.directories.remove(InodeId::directory(1), b"name-500000-more");
     assert_eq!(present.namespace.names_memory().loads, 1);
-    assert!(present.namespace.inodes.contains(InodeId(77)) && !present.namespace.inodes.contains(InodeId(FILES + 1)));
-    assert_eq!(present.namespace.directories.count(InodeId(1)), FILES as usize / 3);
+    assert!(
+        present.namespace.inodes.contains(InodeId::file(0, 77))
+            && !present.namespace.inodes.contains(InodeId::file(0, FILES + 1))
+    );
+    assert_eq!(present.namespace.directories.count(InodeId::directory(1)), FILES as usize / 3);
     assert_eq!(present.namespace.names_memory().loads, 1, "which numbers a page has is known without it");
-    assert_eq!(present.namespace.inodes.get(InodeId(77)).map(|inode| inode.size), Some(77));
+    assert_eq!(present.namespace.inodes.get(InodeId::file(0, 77)).map(|inode| inode.size), Some(77));
     assert_eq!(present.namespace.names_memory().loads, 2);
 }
 
@@ -222,7 +224,7 @@ fn a_piece_that_changed_since_the_snapshot_has_no_place_and_stays() {
     let mut present = RandomPresent::new(FILES);
     let snapshot = present.namespace.present();
     present.add(7, 1 << 30);
-    present.namespace.directories.set(InodeId(1), b"name-500000-more", entry(1));
+    present.namespace.directories.set(InodeId::directory(1), b"name-500000-more", entry(1));
     present.names.insert((1, b"name-500000-more".to_vec()), 1);
     present.publish(snapshot);
     let memory = present.evict(0);
@@ -238,12 +240,12 @@ fn what_is_used_between_passes_stays_in_memory() {
     let used = || (1..=64).chain(2000..2064);
     // Its first round takes all marks of use away, and begins the second.
     present.evict(all - 1);
-    used().for_each(|number| assert!(present.namespace.inodes.get(InodeId(number)).is_some()));
+    used().for_each(|number| assert!(present.namespace.inodes.get(InodeId::file(0, number)).is_some()));
     let loads = present.namespace.names_memory().loads;
     for percent in [90, 70, 50] {
         let memory = present.evict(all * percent / 100);
         assert!(memory.bytes <= all * percent / 100);
-        used().for_each(|number| assert!(present.namespace.inodes.get(InodeId(number)).is_some()));
+        used().for_each(|number| assert!(present.namespace.inodes.get(InodeId::file(0, number)).is_some()));
     }
     assert_eq!(present.namespace.names_memory().loads, loads, "what is used is there");
 }

@@ -34,8 +34,9 @@ fn inode(layouts: &mut InodeTable, rng: &mut Rng) -> Inode {
 fn check(table: &InodeTable, oracle: &BTreeMap<u64, Inode>) {
     let all: BTreeMap<u64, Inode> = table.iter().map(|(id, inode)| (id.0, inode.into_owned())).collect();
     assert_eq!(all, *oracle);
-    assert!(table.iter().map(|(id, _)| id).is_sorted());
-    for id in oracle.keys().flat_map(|id| [id - 1, *id, id + 1]) {
+    assert!(table.iter().map(|(id, _)| row_of(id)).is_sorted());
+    let around = oracle.keys().flat_map(|id| [id - 1, *id, id + 1]);
+    for id in around.filter(|id| InodeId(*id).is_valid()) {
         assert_eq!(table.get(InodeId(id)).as_deref(), oracle.get(&id));
         assert_eq!(table.contains(InodeId(id)), oracle.contains_key(&id));
     }
@@ -47,10 +48,11 @@ fn a_table_is_what_was_put_into_it() {
         let mut rng = Rng::new(seed);
         let (mut table, mut oracle) = (InodeTable::default(), BTreeMap::new());
         // Numbers beside each other, and far apart.
-        let number = |rng: &mut Rng| match rng.below(3) {
+        let number = |rng: &mut Rng| match rng.below(4) {
             0 => 1 + rng.below(70),
             1 => 4090 + rng.below(20),
-            _ => INODE_ID_MAX - 1 - rng.below(3),
+            2 => InodeId::file(4095, InodeId::COUNT_MAX - rng.below(3)).0,
+            _ => InodeId::directory(1 + rng.below(3)).0,
         };
         for _ in 0..400 {
             let id = number(&mut rng);

@@ -112,7 +112,7 @@ fn names_in_order_take_little_more_than_their_own_bytes() {
         let stamp = Hlc::first_of_micros(1_700_000_000_000_000 + count * 50);
         builder.push(
             format!("a-name-of-20-b-{count:05}").as_bytes(),
-            NameEntry::new(InodeId(count), FileKind::File, stamp),
+            NameEntry::new(InodeId::file(9, count), FileKind::File, stamp),
         );
         count += 1;
     }

@@ -34,6 +34,16 @@ impl Writer {
     }
 }
 
+/// The directory `/a`.
+fn first() -> InodeId {
+    InodeId::directory(1)
+}
+
+/// A file in it.
+fn in_first(count: u64) -> InodeId {
+    InodeId::file(first().slot(), count)
+}
+
 /// Two directories, files in them, a link, a pipe, a file that is open, and one without a name.
 fn writer(files: usize) -> Writer {
     let mut writer = Writer::new();
@@ -92,23 +102,23 @@ fn a_present_that_was_read_from_its_bytes_is_the_same_and_goes_on_alike() {
         let target = Target::path(format!("/a/file-{file:05}").as_str());
         writer.run(Op::Remove(Remove { target, directory: false }));
     });
-    assert_eq!(writer.namespace.entry_count(InodeId(2)), 1);
+    assert_eq!(writer.namespace.entry_count(first()), 1);
 }
 
 #[test]
 fn layouts_keep_their_numbers_while_pieces_come() {
     let mut writer = writer(200);
     // Two layouts that only later pages have, and before them an unpacked inode with one that no page has.
-    for (id, chains) in [(2, 99), (150, 20), (190, 21)] {
-        let inode = writer.namespace.inodes.get_mut(InodeId(id)).unwrap();
+    for (id, chains) in [(first(), 99), (in_first(148), 20), (in_first(188), 21)] {
+        let inode = writer.namespace.inodes.get_mut(id).unwrap();
         inode.layout = std::sync::Arc::new(FileLayout { chain_count: chains, ..FileLayout::clone(&inode.layout) });
-        writer.namespace.inodes.pack(InodeId(id));
+        writer.namespace.inodes.pack(id);
     }
     let (inodes, names) = pieces(&writer.namespace.present());
     let again = loaded(&inodes, &names).unwrap();
     check_same(&again, &writer.namespace);
-    let chains = |id| again.current(InodeId(id)).unwrap().layout.chain_count;
-    assert_eq!([2, 150, 190, 191].map(chains), [99, 20, 21, 8]);
+    let chains = |id| again.current(id).unwrap().layout.chain_count;
+    assert_eq!([first(), in_first(148), in_first(188), in_first(189)].map(chains), [99, 20, 21, 8]);
     assert_eq!(pieces(&again.present()), (inodes, names), "and no layout stays that no page has");
 }
 
@@ -116,9 +126,9 @@ fn layouts_keep_their_numbers_while_pieces_come() {
 fn a_page_may_have_an_owner_of_whose_layout_no_inode_is_left() {
     let mut writer = writer(200);
     for chains in [99, 8] {
-        let inode = writer.namespace.inodes.get_mut(InodeId(150)).unwrap();
+        let inode = writer.namespace.inodes.get_mut(in_first(148)).unwrap();
         inode.layout = std::sync::Arc::new(FileLayout { chain_count: chains, ..FileLayout::clone(&inode.layout) });
-        writer.namespace.inodes.pack(InodeId(150));
+        writer.namespace.inodes.pack(in_first(148));
     }
     let (inodes, names) = pieces(&writer.namespace.present());
     assert_eq!(inodes.iter().filter(|piece| piece[0] == LAYOUT).count(), 1, "the other layout is not there");
@@ -140,7 +150,7 @@ fn a_snapshot_stays_as_it_was_while_the_namespace_goes_on() {
     }
     assert_eq!(pieces(&snapshot), before);
     let old = loaded(&before.0, &before.1).unwrap();
-    assert_eq!((old.entry_count(InodeId(2)), writer.namespace.entry_count(InodeId(2))), (500, 333));
+    assert_eq!((old.entry_count(first()), writer.namespace.entry_count(first())), (500, 333));
 }
 
 #[test]
@@ -148,8 +158,14 @@ fn every_inode_that_can_be_is_packed_after_each_transaction() {
     let writer = writer(100);
     let snapshot = writer.namespace.present();
     let unpacked = snapshot.inodes.iter().flat_map(|(leaf, inodes)| inodes.unpacked(*leaf));
-    let unpacked: Vec<u64> = unpacked.map(|(id, _)| id.0).collect();
-    assert_eq!(unpacked, [1, 2, 103, 204, 205, 206], "directories, the link, two with a writer");
+    let unpacked: Vec<InodeId> = unpacked.map(|(id, _)| id).collect();
+    let in_root = |count| InodeId::file(InodeId::ROOT.slot(), count);
+    let directories = [InodeId::ROOT, first(), InodeId::directory(2)];
+    assert_eq!(
+        unpacked,
+        [&directories[..], &[1, 2, 3].map(in_root)].concat(),
+        "directories, the link, two with a writer"
+    );
 }
 
 #[test]
@@ -167,7 +183,8 @@ fn pieces_that_say_a_number_twice_or_are_out_of_order_are_refused() {
         corrupt(&inodes, &[names.as_slice(), std::slice::from_ref(piece)].concat());
     }
     let first_page = inodes.iter().position(|piece| piece[0] == PAGE).unwrap();
-    corrupt(&inodes[first_page..], &names);
+    corrupt(&inodes[1..], &names);
+    corrupt(&[&inodes[..1], &inodes[first_page..]].concat(), &names);
     corrupt(&[b"X".to_vec()], &[]);
     corrupt(&[Vec::new()], &[]);
     corrupt(&[], &[Vec::new()]);
@@ -179,11 +196,11 @@ fn pieces_that_say_a_number_twice_or_are_out_of_order_are_refused() {
 #[test]
 fn any_bytes_are_pieces_or_refused() {
     let (inodes, names) = pieces(&writer(20).namespace.present());
-    let layouts: Vec<Vec<u8>> = inodes.iter().filter(|piece| piece[0] == LAYOUT).cloned().collect();
+    let first: Vec<Vec<u8>> = inodes.iter().filter(|piece| [NUMBERS, LAYOUT].contains(&piece[0])).cloned().collect();
     let seeds: Vec<Vec<u8>> = inodes.into_iter().chain(names).collect();
     frieze_harness::fuzz!(frieze_harness::Inputs::from(seeds).with_buffers(64 * 1024), |bytes: &[u8]| {
         let (mut inodes, mut names) = (PackedInodes::default(), PackedNames::default());
-        layouts.iter().for_each(|piece| inodes.load(piece).unwrap());
+        first.iter().for_each(|piece| inodes.load(piece).unwrap());
         let (of_inodes, of_names) = (inodes.load(bytes).is_ok(), names.load(bytes).is_ok());
         let mut namespace = Namespace::new();
         namespace.take_present(inodes, names);

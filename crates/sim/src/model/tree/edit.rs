@@ -31,10 +31,10 @@ impl Tree {
 
     /// Does everything an edit says; returns the number of the first inode it made, or 0.
     pub(super) fn commit_edit(&mut self, edit: &Edit, stamp: Hlc) -> u64 {
-        let first = self.last_id + 1;
-        let number = |id: u64| if id & NEW == 0 { id } else { first + (id & !NEW) };
-        for new in &edit.new {
-            self.last_id += 1;
+        let made = self.numbers.of_edit(edit);
+        let number = |id: u64| if id & NEW == 0 { id } else { made[(id & !NEW) as usize] };
+        for (new, &id) in edit.new.iter().zip(&made) {
+            self.numbers.note(id);
             let kind = FileKind::try_from(new.kind).expect("the server made it");
             let directory = kind == FileKind::Directory;
             let mut node = InodeVersion {
@@ -48,12 +48,12 @@ impl Tree {
             for xattr in &new.xattrs {
                 node.set_xattr(&xattr.name, xattr.value.as_deref());
             }
-            self.nodes.entry(self.last_id).or_default().set(stamp, node);
+            self.nodes.entry(id).or_default().set(stamp, node);
             if kind == FileKind::File {
                 let shares = new.shares.iter().map(|share| self.shared(share)).collect();
-                self.write(self.last_id, stamp, FileEventKind::Edit { shares, size: Some(new.size), least: 0 });
+                self.write(id, stamp, FileEventKind::Edit { shares, size: Some(new.size), least: 0 });
             }
-            self.write(self.last_id, stamp, FileEventKind::Touch { mtime_ns: new.mtime_ns });
+            self.write(id, stamp, FileEventKind::Touch { mtime_ns: new.mtime_ns });
         }
         let mut touched: BTreeSet<u64> = BTreeSet::new();
         for set in &edit.names {
@@ -88,9 +88,9 @@ impl Tree {
             self.edit(id, stamp, |node| node.links = if named { 2 + below } else { 0 });
         }
         // A new directory has the time that the edit names, whatever names it received.
-        for (id, new) in (first..).zip(&edit.new).filter(|_| edit.keeps_times) {
-            if self.is_directory(id) {
-                self.write(id, stamp, FileEventKind::Touch { mtime_ns: new.mtime_ns });
+        for (id, new) in made.iter().zip(&edit.new).filter(|_| edit.keeps_times) {
+            if self.is_directory(*id) {
+                self.write(*id, stamp, FileEventKind::Touch { mtime_ns: new.mtime_ns });
             }
         }
         for state in &edit.states {
@@ -118,7 +118,7 @@ impl Tree {
                 }
             });
         }
-        if edit.new.is_empty() { 0 } else { first }
+        made.first().copied().unwrap_or(0)
     }
 
     /// The newest user time of a file, its origin's if it has none of its own.
