@@ -293,7 +293,7 @@ fn with_old_pieces(mut bytes: Vec<u8>, pieces: &mut BTreeMap<Vec<u8>, Vec<u8>>) 
 }
 
 /// As in the format of a checkpoint.
-const CHECKPOINT_HEADER_BYTES: usize = 96;
+const CHECKPOINT_HEADER_BYTES: usize = 88;
 const PIECE_HEAD_BYTES: usize = 8;
 /// Four pages: a record or two of those beside it.
 const HOLE_TOO_LONG_BYTES: u64 = 16 << 10;
