@@ -29,9 +29,9 @@ pub(crate) fn head(inode: InodeId, index: u32) -> NodeId {
     NodeId(ChunkId { inode, index }.chain(3).0 + 1)
 }
 
-/// The first chunk of a file that this node heads.
+/// The first chunk of a file but its beginning that this node heads.
 fn headed_by(inode: InodeId, node: NodeId) -> u32 {
-    (0..64).find(|index| head(inode, *index) == node).expect("chunks are spread over all chains")
+    (1..64).find(|index| head(inode, *index) == node).expect("chunks are spread over all chains")
 }
 
 pub(crate) fn file(client: &mut FailoverClient, path: &str) -> (InodeId, Vec<u8>) {
