@@ -49,8 +49,8 @@ number_id!(
     /// | 8192 * count + 2 * slot | anything else: the slot, and its count there, from 1 |
     ///
     /// It says for ever in which slot it lies: a file in that of the directory in which it was made, a directory in one
-    /// that follows from its count, so that directories spread over all slots. A double holds every number, and one
-    /// that is made later has a larger one, more or less.
+    /// that follows from its count, so that directories spread over all slots. A double holds every number.
+    /// Within a slot, and among directories, numbers rise with time.
     InodeId(u64), "an inode id");
 number_id!(
     /// A chain of replicas.

@@ -1,9 +1,6 @@
 //! The scheduler: its state, its `step`, and its queries.
 
 mod parts;
-/// Each question for a value comes after twice the time of the one before, up to eight times the first.
-const DOUBLINGS_MAX: u32 = 3;
-
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +15,9 @@ use crate::message::{SchedulerEffect, SchedulerInput, SlotValue, TxnEnvelope, Tx
 use crate::place::{ExecutionPlace, KeyAccess, Position, ShardId, Slot, TxnKey};
 use crate::registry::{Registry, TxnAdmission};
 use crate::settings::SchedulerSettings;
+
+/// Each question for a value comes after twice the time of the one before, up to eight times the first.
+const DOUBLINGS_MAX: u32 = 3;
 
 /// Executes the transactions of a log on one server.
 #[derive(Debug)]

@@ -190,10 +190,11 @@ impl Metadata {
     /// part, and it can be looked at only.
     ///
     /// # Errors
-    /// `Corrupt`, with what to do.
+    /// `Corrupt`, with what to do. That of a device that has failed.
     pub fn check_takes_part(&self) -> Result<(), Fault> {
         match self.raft.status().failed {
             None => Ok(()),
+            Some(fault) if fault.reason != Reason::Corrupt => Err(fault),
             Some(_) => {
                 let words = format!(
                     "the metalog of this server is damaged, and it may have voted by what it lost, so that it takes no \

@@ -69,7 +69,8 @@ impl InodeNumbers {
 
     /// Leaves out all counts up to `floor`.
     pub fn skip(&mut self, floor: u64) {
-        self.floor = self.floor.max(floor);
+        // Beyond the last count there is nothing to leave out.
+        self.floor = self.floor.max(floor.min(InodeId::COUNT_MAX));
     }
 
     /// Counts up to it are left out.
@@ -146,6 +147,11 @@ mod tests {
         assert_eq!(numbers.next_directory(0).unwrap(), InodeId::directory(11));
         numbers.skip(5);
         assert_eq!(numbers.newest(), 10, "nothing comes back");
+        numbers.skip(u64::MAX);
+        assert_eq!(numbers.next_directory(0), Err(Error::NumbersUsedUp { slot: None }));
+        let mut bytes = Vec::new();
+        numbers.put(&mut bytes);
+        assert_eq!(InodeNumbers::read(&bytes), Some(numbers));
     }
 
     #[test]
