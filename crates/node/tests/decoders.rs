@@ -8,7 +8,11 @@ frieze_harness::count_allocations!();
 fn any_text_is_settings_that_print_and_parse_back_or_refused() {
     let defaults = toml::to_string(&Settings::default()).expect("settings print");
     let example = include_str!("../../../contrib/frieze.toml");
-    let seeds = vec![defaults.as_str(), example, "dir = \"d\"\nflush_delay = \"20ms\"\nscrub_every = \"0s\"\n"];
+    let seeds = vec![
+        defaults.as_str(),
+        example,
+        "dir = \"d\"\nflush_delay = \"20ms\"\nscrub_every = \"0s\"\nreserve_bytes = 18446744073709551615\n",
+    ];
     frieze_harness::fuzz!(frieze_harness::Inputs::from(seeds).with_buffers(1 << 20), |bytes: &[u8]| {
         let Some(Ok(settings)) = std::str::from_utf8(bytes).ok().map(toml::from_str::<Settings>) else { return };
         let text = toml::to_string(&settings).expect("settings print");

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
+use frieze_cluster::REPLICAS_MAX;
 use frieze_net::{PrivateFile, PrivateFileError};
 use frieze_tier::{MemoryDemand, Shares, TooLittle};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A key that proves a caller where the kernel cannot.
 #[derive(Clone, Serialize, Deserialize)]
@@ -85,13 +87,16 @@ pub struct Settings {
     /// Most bytes a second that this server sends for catch-up, to all servers together. 0, the default: no limit.
     /// More: copies are missing for a shorter time; less: clients notice less of it. Below the rate of writes, catch-up
     /// never ends.
+    #[serde(deserialize_with = "toml_integer")]
     pub sync_bytes_per_s: u64,
     // # Log and chunks
     /// Size of a segment of the device log. Default 64 MiB. More: fewer files and syncs of the directory; less:
     /// recovery scans less, and space comes back in smaller pieces. Segments of the metalog are a quarter of it, up to
     /// 16 MiB.
+    #[serde(deserialize_with = "toml_integer")]
     pub segment_bytes: u64,
     /// Size of a chunk of new files. Default 64 MiB. Fixed when the data directory is made.
+    #[serde(deserialize_with = "toml_integer")]
     pub chunk_bytes: u64,
     /// Chains that chunks are spread over. Default 8. Fixed when the data directory is made.
     pub chain_count: u32,
@@ -99,16 +104,20 @@ pub struct Settings {
     /// Most bytes of memory for everything: of the process, and of copies of its files that the kernel keeps. 0, the
     /// default, is half of what the machine (or the control group) has, or as much as the settings below need. More:
     /// more reads find their bytes in memory. `frieze status` shows how it is divided.
+    #[serde(deserialize_with = "toml_integer")]
     pub memory_bytes_max: u64,
     /// Part of `memory_bytes_max` for the youngest records, which stay until as many bytes were written after them. 0,
     /// the default, is seven tenths of the rest (ADR 72). More: readers of recent bytes never wait for the disk; less:
     /// more of older history is in memory.
+    #[serde(deserialize_with = "toml_integer")]
     pub young_bytes_max: u64,
     /// Part of `memory_bytes_max` for older records that are in use. 0, the default, is the other three tenths, 8 MiB
     /// at least.
+    #[serde(deserialize_with = "toml_integer")]
     pub old_bytes_max: u64,
     /// Part of `memory_bytes_max` for records that are acknowledged and not yet on stable storage. 0, the default, is
     /// an eighth, 1 GiB at most. More: longer bursts at memory speed; less: less to lose in a power loss.
+    #[serde(deserialize_with = "toml_integer")]
     pub dirty_bytes_max: u64,
     /// Greatest age of a record that is not yet on stable storage; an older one makes writers wait. Default 5 s.
     #[serde(with = "duration_text")]
@@ -118,6 +127,7 @@ pub struct Settings {
     pub flush_delay: Duration,
     // # Disk
     /// Most bytes of the device that frieze uses; 0 is all of it. Default 0.
+    #[serde(deserialize_with = "toml_integer")]
     pub capacity_bytes_max: u64,
     /// True: serve a data directory whose logs are damaged; the server reports the damage at its start, and lost bytes
     /// read as zeros or as older bytes. Default false: refuse, so that no read returns bytes that were never written.
@@ -128,11 +138,13 @@ pub struct Settings {
     pub serve_damaged: bool,
     /// Bytes kept back from data, and three quarters of them from more names, so that removing, truncating and
     /// restarting work on a full disk. Default 128 MiB.
+    #[serde(deserialize_with = "toml_integer")]
     pub reserve_bytes: u64,
     // # Scrubs
     /// Bytes a second that `frieze scrub` reads at most, unless the command names another rate. Default 64 MiB. More:
     /// it ends sooner; less: clients notice less of it. While the device serves requests it takes a quarter of its time
     /// at most.
+    #[serde(deserialize_with = "toml_integer")]
     pub scrub_bytes_per_s: u64,
     /// How often everything stored is scrubbed without a command: so long after the last scrub ended, at a rate at
     /// which it takes an eighth of this time, 1 MiB/s at least. Default `"7d"`; `"0s"` for never. More: damage is found
@@ -143,11 +155,13 @@ pub struct Settings {
     /// Part of the memory for the index of the device log. 0, the default, is a quarter, 1 GiB at most: the index of
     /// about 40 million writes. The rest is on disk; a query that needs it reads the disk once or twice. The index of
     /// files being written, expired history, and a few bytes a thousand records stay in memory whatever the value.
+    #[serde(deserialize_with = "toml_integer")]
     pub index_bytes_max: u64,
     /// Part of the memory for names and inodes, packed, 30 to 60 bytes a file. 0, the default, is an eighth, or less if
     /// little would be left for data. Those that nothing used for long are on disk beyond it, in the newest checkpoint:
     /// the first look at them reads the disk once or twice. Directories themselves and files that are open stay in
     /// memory whatever the value. More: fewer such looks; less: more memory for data.
+    #[serde(deserialize_with = "toml_integer")]
     pub names_bytes_max: u64,
     /// Full segments whose index is written to the disk together. Default 4. More: fewer merges later; less: less of
     /// the index has to be in memory, and a restart reads less.
@@ -411,6 +425,12 @@ impl Settings {
         within("image_pieces_max", self.image_pieces_max.into(), 2, 16_384)?;
         within("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 40)?;
         automatic_or_within("connections_max", self.connections_max.into(), 1, 100_000)?;
+        within("capacity_bytes_max", self.capacity_bytes_max, 0, 1 << 60)?;
+        within("reserve_bytes", self.reserve_bytes, 0, 1 << 50)?;
+        within("replicas", self.replicas.into(), 1, REPLICAS_MAX.into())?;
+        within("lease (ms)", self.lease.as_millis() as u64, 10, 3_600_000)?;
+        within("session_timeout (ms)", self.session_timeout.as_millis() as u64, 10, 10 * 365 * 86_400_000)?;
+        within("image_delay (ms)", self.image_delay.as_millis() as u64, 0, 10 * 365 * 86_400_000)?;
         within("flush_delay (ms)", self.flush_delay.as_millis() as u64, 1, 10_000)?;
         within("dirty_age_max (ms)", self.dirty_age_max.as_millis() as u64, 10, 600_000)?;
         if !self.scrub_every.is_zero() {
@@ -428,6 +448,15 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// A number that TOML has: its integers end at 2^63 - 1, and a larger one could not be printed again.
+fn toml_integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let number = u64::deserialize(deserializer)?;
+    if number > i64::MAX as u64 {
+        return Err(D::Error::custom(format!("{number} is too large: at most {}", i64::MAX)));
+    }
+    Ok(number)
 }
 
 mod duration_text {
@@ -511,6 +540,13 @@ mod tests {
             ("dir = \"d\"\nsync_bytes_per_s = 1000", "must be between"),
             ("dir = \"d\"\nmemory_bytes_max = 1000000", "give at least 99 MiB (--memory 99"),
             ("dir = \"d\"\nmemory_bytes_max = 200000000\nindex_bytes_max = 1073741824", "give at least 1"),
+            ("dir = \"d\"\nreserve_bytes = 9223372036854775808", "at most 9223372036854775807"),
+            ("dir = \"d\"\nreserve_bytes = 9223372036854775807", "must be between"),
+            ("dir = \"d\"\ncapacity_bytes_max = 9223372036854775807", "must be between"),
+            ("dir = \"d\"\nreplicas = 0", "must be between 1 and 8"),
+            ("dir = \"d\"\nlease = \"0s\"", "must be between"),
+            ("dir = \"d\"\nsession_timeout = \"300000d\"", "must be between"),
+            ("dir = \"d\"\nimage_delay = \"300000d\"", "must be between"),
             ("dir = \"d\"\nflush_delay = 5", "string"),
             ("dir = \"d\"\nflush_delay = \"5 parsecs\"", "is not a duration"),
             ("dir = \"d\"\ncolour = 1", "unknown field `colour`"),
