@@ -327,6 +327,37 @@ fn a_forgetting_that_cannot_wipe_images_is_not_acknowledged() {
 }
 
 #[test]
+fn an_image_that_was_half_overwritten_at_a_power_loss_is_not_called_damaged() {
+    let mut machine = eager(3);
+    let mut client = machine.serve();
+    let states = scribble(&mut client, &["/f", "/g"], 300, &mut Rng::new(6));
+    let (mut evictions, mut crashes) = (0, 0);
+    for round in 0..40u64 {
+        make_images(&mut client);
+        // An image that could not be read once is evicted by the next round.
+        for (path, stamp, _) in states.iter().skip(round as usize).step_by(7) {
+            machine.disk.fail_reads(1);
+            let _ = client.at(path, *stamp);
+            if status(&mut client).lost > 0 {
+                evictions += 1;
+                break;
+            }
+        }
+        machine.disk.spare_reads();
+        machine.disk.fail_after(round % 4 + 1);
+        crashes += u32::from(client.server.image(&|_| true).is_err());
+        drop(client);
+        machine.lose_power();
+        client = machine.serve();
+        let found = client.server.check_up();
+        assert_eq!((found.wrong, found.scrub.findings.len()), (Vec::<String>::new(), 0), "round {round}");
+        client.server.reclaim().unwrap();
+    }
+    assert!(evictions > 10 && crashes > 10, "{evictions} evictions, the device stopped {crashes} times");
+    check(&mut client, &states);
+}
+
+#[test]
 fn images_give_way_to_data_and_keep_to_their_space() {
     let mut machine = eager(3);
     let mut client = machine.serve();

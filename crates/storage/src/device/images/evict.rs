@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId};
-use frieze_multilog::image::{ENTRY_BYTES, SLOT_BYTES};
+use frieze_multilog::image::{ENTRY_BYTES, SLOT_BYTES, SLOT_HEAD_BYTES};
 use frieze_multilog::{ImageKey, ImagePlace};
 
 use super::super::Device;
@@ -143,15 +143,19 @@ impl Device {
         let zeros = vec![0; SLOT_BYTES as usize];
         for (number, slots) in of {
             let Some((head, file)) = self.images.file(number) else { continue };
+            // The heads first, each within a sector: a power loss finds whole images, and slots that have none; never
+            // an image with a head and half of its page, which would be reported as damaged.
+            let (no_head, no_page) = zeros.split_at(SLOT_HEAD_BYTES);
             for slot in &slots {
-                file.write_at(head.slot_at(*slot), &[&zeros])?;
+                file.write_at(head.slot_at(*slot), &[no_head])?;
             }
             file.sync()?;
             for slot in &slots {
+                file.write_at(head.slot_at(*slot) + SLOT_HEAD_BYTES as u64, &[no_page])?;
                 file.write_at(head.entry_at(*slot), &[&zeros[..ENTRY_BYTES]])?;
             }
-            // If a power loss restored an old entry, it would find the same image half written, and report it as
-            // damaged.
+            // If a power loss restored an old entry, it would find the same image half written in a slot that was used
+            // again.
             file.sync()?;
             let free = free_slots.free.entry(number).or_default();
             free.extend(slots);
