@@ -17,7 +17,7 @@ impl Fs {
     ///
     /// # Errors
     /// `Exists` if the name is taken; `AccessDenied` for a tree of which the caller may not read all, then and now;
-    /// `TooLarge` for more than 262,144 names; as any call.
+    /// `TooLarge` for more than 64 MiB of names; as any call.
     ///
     /// # Cost
     /// One record for each name of the tree.
@@ -58,7 +58,7 @@ impl Fs {
     ///
     /// # Errors
     /// `NotFound`; `AccessDenied` and `NotPermitted` if any of it may not be removed: then all of it stays; `Busy` if
-    /// it keeps changing; `TooLarge` for more than 262,144 names; as any call.
+    /// it keeps changing; `TooLarge` for more than 64 MiB of names; as any call.
     ///
     /// # Cost
     /// One record for each name of the tree.

@@ -32,6 +32,7 @@ mod read_index;
 mod reader;
 mod segments;
 mod snapshot_transfer;
+mod staging;
 mod state;
 mod store;
 mod survivor;
@@ -46,6 +47,7 @@ pub use observer::{ChangeObserver, SharedReadSet};
 pub use raft_driver::MetalogStatus;
 pub use reader::WantsXattr;
 pub use segments::{SegmentFiles, Unflushed};
+pub use staging::EditPlan;
 pub use store::{
     LoadVersion, LsmStore, MemoryStore, NameVersions, STORE_DIRECTORY, StoreBatch, StoreCopy, StoreItem, StoreView,
     VersionStore, VisitItem, check_store,

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use frieze_base::{FastMap, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::edit::Edit;
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::txn::{Caller, Op, Outcome, Target, Transaction};
 use prost::Message;
@@ -104,13 +105,17 @@ impl Namespace {
             Ok(_) => {
                 self.count_changes(matches!(txn.op, Some(Op::Edit(_))));
                 self.seal(run);
-                if changes.len() > before {
+                // What is only staged changes nothing, for the session neither.
+                if changes.len() > before && !matches!(txn.op, Some(Op::StageEdit(_))) {
                     self.note_change(SessionId(txn.session), changes);
                 }
             }
             Err(_) => {
                 debug_assert!(run.changes.len() == before && run.touched.is_empty(), "a failure left a trace");
                 self.count_nothing();
+                if let Some(Op::Edit(Edit { staged: Some(staged), .. })) = &txn.op {
+                    self.drop_staged((SessionId(txn.session), Seq(staged.request), staged.plan), stamp, changes);
+                }
             }
         }
         let outcome = match result {
@@ -172,6 +177,7 @@ impl Namespace {
             Op::MakeSnapshot(op) => self.make_snapshot(run, op),
             Op::DeleteSnapshot(op) => self.delete_snapshot(run, op),
             Op::Edit(op) => self.edit_tree(run, op),
+            Op::StageEdit(op) => self.stage_edit(run, op),
             Op::Forget(op) => self.forget(run, op),
         }
     }
@@ -217,6 +223,7 @@ impl Namespace {
         let replies = self.replies.entry(session).or_default();
         // Requests are numbered from 1.
         replies.acked = replies.acked.max(txn.acked).max(1);
+        let acked = replies.acked;
         while let Some(first) = replies.outcomes.first_entry().filter(|first| *first.key() < replies.acked) {
             changes.push(KeyVersion {
                 key: VersionKey::Outcome(session, Seq(*first.key())).encode(),
@@ -236,6 +243,7 @@ impl Namespace {
         let key = VersionKey::Outcome(session, Seq(txn.seq)).encode();
         changes.push(KeyVersion { key, stamp, value: Some(stored.encode_to_vec()) });
         replies.outcomes.insert(txn.seq, outcome.clone());
+        self.drop_staged_before(session, Seq(acked), stamp, changes);
     }
 
     pub(crate) fn place(&self, run: &TxnRun<'_>, target: &Target, last: FinalLink) -> Result<PathEnd, Error> {
@@ -356,8 +364,9 @@ impl TxnRun<'_> {
             self.touched.push(DirtyInode { id, causes: Vec::new(), is_edited: false });
             if self.touched.len() > TOUCHED_SCANNED_MAX {
                 let known = self.touched_at.len();
-                let ids = self.touched.iter().map(|touched| touched.id).enumerate().skip(known);
-                self.touched_at.extend(ids.map(|(at, id)| (id, at)));
+                // A slice, not `skip`, which counts through what it passes over: that took time in the square of it.
+                let ids = self.touched[known..].iter().map(|touched| touched.id);
+                self.touched_at.extend(ids.zip(known..));
             }
             self.touched.len() - 1
         });

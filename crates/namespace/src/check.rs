@@ -8,8 +8,11 @@ use std::sync::Arc;
 
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
+use frieze_wire::edit::Edit;
 use frieze_wire::forget::decode_ids;
 use frieze_wire::message::FileKind;
+
+use prost::Message;
 
 use crate::entry_stamps::{entry_stamps_of, visit_entry_stamps};
 use crate::error::Error;
@@ -249,6 +252,10 @@ fn read(key: &[u8], stamp: Hlc, value: Option<&[u8]>) -> Result<(), Error> {
         VersionKey::Inode(_) => StoredInode::read(stamp, value, Arc::new).map(drop),
         // A page is read as one.
         VersionKey::EntryStamps(_) | VersionKey::Link(..) | VersionKey::Outcome(..) => Ok(()),
+        VersionKey::Staged(..) => match Edit::decode(value) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::Corrupt { what: "part of an edit" }),
+        },
         VersionKey::Snapshot(_) => decode::<StoredSnapshot>(value, "snapshot").map(drop),
         VersionKey::Session(_) => decode::<StoredSession>(value, "session").map(drop),
         VersionKey::Xattr(..) => decode::<StoredXattr>(value, "extended attribute").map(drop),

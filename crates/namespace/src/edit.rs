@@ -8,12 +8,13 @@
 //! with all that is in it, and a directory may move below one that moves away.
 
 mod apply_edit;
+mod staging;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use frieze_base::{FastMap, Fault, InodeId, NAME_BYTES_MAX};
+use frieze_base::{FastMap, Fault, InodeId, NAME_BYTES_MAX, Seq};
 use frieze_hlc::Hlc;
 use frieze_wire::acl::is_acl;
 use frieze_wire::edit::{Edit, EditKind, NEW, NamelessInode, NewInode, SetState, Share, Xattr};
@@ -34,9 +35,6 @@ use crate::namespace::Namespace;
 use crate::patch::{PATCHES_MAX, Patch, PatchSource, lay};
 use crate::stored::{StoredInode, StoredXattr, decode};
 use crate::walk::{NoHistory, PathWalk};
-
-/// Names, new inodes and changed inodes of one edit. About 100 bytes each in the log of metadata.
-pub const EDIT_STEPS_MAX: usize = 1 << 18;
 
 /// A name that changes.
 struct NameEdit<'a> {
@@ -93,6 +91,14 @@ impl Draft<'_> {
 
 impl Namespace {
     pub(crate) fn edit_tree(&mut self, run: &mut TxnRun<'_>, op: &Edit) -> Result<OpResult, Error> {
+        let Some(staged) = &op.staged else { return self.edit_whole(run, op) };
+        let whole = self.whole_edit(run.session, op, staged)?;
+        let done = self.edit_whole(run, &whole)?;
+        self.drop_staged_of(run.session, Seq(staged.request), run.stamp, run.changes);
+        Ok(done)
+    }
+
+    fn edit_whole(&mut self, run: &mut TxnRun<'_>, op: &Edit) -> Result<OpResult, Error> {
         let draft = self.draft(run, op)?;
         let first = draft.numbers.ids.first().copied().unwrap_or_default();
         self.apply_edit(run, draft);
@@ -109,10 +115,6 @@ impl Namespace {
     }
 
     fn draft<'a>(&self, run: &TxnRun<'_>, op: &'a Edit) -> Result<Draft<'a>, Error> {
-        let steps = op.new.len() + op.names.len() + op.states.len() + op.brought.len();
-        if steps > EDIT_STEPS_MAX {
-            return Err(Error::EditTooLarge { steps, steps_max: EDIT_STEPS_MAX });
-        }
         let cause = match op.kind() {
             EditKind::Clone => VersionKind::Cloned,
             EditKind::Restore => VersionKind::Restored,

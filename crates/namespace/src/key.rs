@@ -6,6 +6,7 @@
 //! | `D` | losses: the count (8) up to which inode numbers are left out, and the stamp (8) up to which grants may be lost |
 //! | `E` parent (8) name | a directory entry |
 //! | `F` | the format |
+//! | `G` session (8) seq (8) plan (8) part (4) | a staged part of an edit: only the newest is kept |
 //! | `H` stamp (8) page (4) | what was forgotten by the transaction of that stamp: page 0, then lists of its inodes |
 //! | `I` inode (8) | an inode |
 //! | `L` inode (8) parent (8) name | a name that no version of the inode has ([`crate::names_at`]); in the store only |
@@ -24,6 +25,7 @@ pub(crate) enum VersionKey<'a> {
     Loss,
     Entry(InodeId, &'a [u8]),
     Format,
+    Staged(SessionId, Seq, u64, u32),
     Forgotten(Hlc, u32),
     Inode(InodeId),
     Link(InodeId, InodeId, &'a [u8]),
@@ -40,6 +42,11 @@ impl<'a> VersionKey<'a> {
             VersionKey::Loss => vec![LOSS],
             VersionKey::Entry(parent, name) => with_name(b'E', parent.0, name),
             VersionKey::Format => vec![b'F'],
+            VersionKey::Staged(session, seq, plan, part) => with_name(
+                STAGED,
+                session.0,
+                &[&seq.0.to_be_bytes()[..], &plan.to_be_bytes(), &part.to_be_bytes()].concat(),
+            ),
             VersionKey::Forgotten(stamp, page) => with_name(b'H', stamp.0, &page.to_be_bytes()),
             VersionKey::Inode(id) => with_name(b'I', id.0, &[]),
             VersionKey::Link(id, parent, name) => with_name(b'L', id.0, &[&parent.0.to_be_bytes(), name].concat()),
@@ -59,6 +66,13 @@ impl<'a> VersionKey<'a> {
             b'E' => long().map(|(parent, name)| VersionKey::Entry(InodeId(parent), name)),
             LOSS if rest.is_empty() => Some(VersionKey::Loss),
             b'F' if rest.is_empty() => Some(VersionKey::Format),
+            STAGED => {
+                let (session, tail) = long()?;
+                let (seq, tail) = tail.split_first_chunk::<8>()?;
+                let (plan, part) = tail.split_first_chunk::<8>()?;
+                let (seq, plan) = (Seq(u64::from_be_bytes(*seq)), u64::from_be_bytes(*plan));
+                Some(VersionKey::Staged(SessionId(session), seq, plan, u32::from_be_bytes(part.try_into().ok()?)))
+            }
             b'H' => {
                 let (stamp, tail) = long()?;
                 Some(VersionKey::Forgotten(Hlc(stamp), u32::from_be_bytes(tail.try_into().ok()?)))
@@ -88,11 +102,14 @@ pub const CONTROL: u8 = b'C';
 /// The key of what losses of names took.
 const LOSS: u8 = b'D';
 
+/// First byte of the keys of staged parts of edits.
+const STAGED: u8 = b'G';
+
 /// True if a store keeps every version of this key; false if only the newest matters: of remembered outcomes, which are
-/// never read in the past, and would double the history of small files; of the state of the control plane; of
-/// losses.
+/// never read in the past, and would double the history of small files; of staged parts of edits;
+/// of the state of the control plane; of losses.
 pub fn keeps_versions(key: &[u8]) -> bool {
-    !matches!(key.first(), Some(&(b'R' | CONTROL | LOSS)))
+    !matches!(key.first(), Some(&(b'R' | STAGED | CONTROL | LOSS)))
 }
 
 /// True if a restart takes the newest version of this key into memory ([`crate::Namespace::load`]); the names of an
@@ -182,6 +199,7 @@ mod tests {
             VersionKey::Loss,
             VersionKey::Entry(InodeId(1), b"name"),
             VersionKey::Format,
+            VersionKey::Staged(SessionId(7), Seq(9), u64::MAX, 3),
             VersionKey::Forgotten(Hlc(u64::MAX - 1), 7),
             VersionKey::Inode(InodeId(u64::MAX)),
             VersionKey::Link(InodeId(7), InodeId(1), b"name"),
@@ -202,6 +220,7 @@ mod tests {
             b"L123456781234567",
             b"D1",
             b"F1",
+            b"G123456781234567812345678123",
             b"H12345678123",
             b"R1234567812345678x",
             b"Z",
@@ -214,6 +233,8 @@ mod tests {
     fn golden_bytes_of_keys() {
         assert_eq!(VersionKey::Entry(InodeId(0x0102), b"a").encode(), b"E\0\0\0\0\0\0\x01\x02a");
         assert_eq!(VersionKey::EntryStamps(InodeId(0x0102)).encode(), b"P\0\0\0\0\0\0\x01\x02");
+        let staged = VersionKey::Staged(SessionId(1), Seq(2), 3, 4).encode();
+        assert_eq!(staged, b"G\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\x04");
         assert_eq!(VersionKey::Forgotten(Hlc(3), 1).encode(), b"H\0\0\0\0\0\0\0\x03\0\0\0\x01");
         assert_eq!(VersionKey::Outcome(SessionId(1), Seq(2)).encode(), b"R\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02");
     }
@@ -236,6 +257,7 @@ mod tests {
     fn any_bytes_are_a_key_or_none() {
         let seeds = [
             VersionKey::Entry(InodeId(1), b"name").encode(),
+            VersionKey::Staged(SessionId(7), Seq(9), 11, 3).encode(),
             VersionKey::Forgotten(Hlc(u64::MAX - 1), 7).encode(),
             VersionKey::Link(InodeId(7), InodeId(1), b"name").encode(),
             VersionKey::Outcome(SessionId(7), Seq(9)).encode(),

@@ -46,6 +46,7 @@ mod quotas;
 mod read;
 mod read_set;
 mod sessions;
+mod staged;
 mod stored;
 mod timeline;
 mod tree_at;
@@ -54,7 +55,6 @@ mod walk;
 pub use apply::OUTCOMES_REMEMBERED_MAX;
 pub use attributes::PLUGIN_XATTR;
 pub use check::{CheckCounts, check_history};
-pub use edit::EDIT_STEPS_MAX;
 pub use ended::ENDED_SESSIONS_MAX;
 pub use entry_stamps::{
     DirectoryVersion, ENTRY_STAMPS_MAX, EntryStamp, EntryStampPage, entry_stamps_key, entry_stamps_of,
@@ -90,6 +90,7 @@ pub use present::{DirectoryNames, DirectoryTable, InodeTable, NameCursor};
 pub use read::ListedEntry;
 pub use read_set::{NoReadSet, ReadSet};
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
+pub use staged::{STAGED_BYTES_MAX, check_edit_bytes};
 pub use timeline::{
     ChangeSubject, Changed, EntryVersion, PlaceName, Revision, SubjectChange, SubjectState, TxnChanges, VersionCause,
     author, changes_of, entry_at, names_at, newest_changes_since, version_of_name, visit_names,

@@ -83,6 +83,9 @@ impl Namespace {
                 let StoredFormat { chunk_bytes, chain_count, uid, gid, mode } = stored;
                 self.format = Some(Format { chunk_bytes, chain_count, uid, gid, mode });
             }
+            VersionKey::Staged(session, request, plan, part) => {
+                self.staged.insert((session, request, plan), part, value.to_vec());
+            }
             VersionKey::Forgotten(at, page) => self.load_forgotten(at, page, value)?,
             VersionKey::Inode(id) => self.load_inode(id, stamp, value)?,
             VersionKey::EntryStamps(id) => self.load_entry_stamps(id, stamp, value)?,

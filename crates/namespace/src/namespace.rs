@@ -19,6 +19,7 @@ use crate::model::{NameEntry, NamedInstant, Replies, SessionState, Xattrs};
 use crate::numbers::InodeNumbers;
 use crate::present::{DirectoryTable, EvictionHand, InodeTable, PieceLoads};
 use crate::quotas::Quotas;
+use crate::staged::StagedEdits;
 use crate::stored::{StoredInode, read_entry};
 
 /// Files without a name that stay in memory, so that handles still open can change them: the newest ones. Those with a
@@ -60,6 +61,7 @@ pub struct Namespace {
     /// Files that a session has write grants on.
     pub(crate) granted: BTreeMap<SessionId, BTreeSet<InodeId>>,
     pub(crate) replies: BTreeMap<SessionId, Replies>,
+    pub(crate) staged: StagedEdits,
     pub(crate) snapshots: BTreeMap<String, NamedInstant>,
     pub(crate) horizons: Expiries,
     pub(crate) quotas: Quotas,
@@ -310,6 +312,7 @@ impl PartialEq for Namespace {
             && self.ended == other.ended
             && self.granted == other.granted
             && self.replies == other.replies
+            && self.staged == other.staged
             && self.snapshots == other.snapshots
             && self.horizons == other.horizons
             && self.format == other.format

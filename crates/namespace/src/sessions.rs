@@ -113,6 +113,7 @@ impl Namespace {
         for &seq in replies.outcomes.keys() {
             run.change(VersionKey::Outcome(session, Seq(seq)), None);
         }
+        self.drop_staged_before(session, Seq(u64::MAX), run.stamp, run.changes);
         match self.sessions.remove(&session) {
             Some(last) if last.unchanging => self.end_unchanging(run, session, &last),
             _ => run.change(VersionKey::Session(session), None),

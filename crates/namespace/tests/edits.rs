@@ -20,6 +20,14 @@ fn edit(world: &mut NamespaceWorld, edit: Edit) -> Result<Outcome, Reason> {
     world.run(&root(), Op::Edit(edit))
 }
 
+/// Runs an edit, every second one in parts of one change.
+fn edit_in_parts(world: &mut NamespaceWorld, edit: Edit) -> Result<Outcome, Reason> {
+    let edit = if world.seq.is_multiple_of(2) { edit } else { world.stage(edit, 7, 0) };
+    let outcome = world.run(&root(), Op::Edit(edit));
+    assert_eq!(world.ns.staged_bytes(), 0, "an edit that has run, or is refused, leaves no part");
+    outcome
+}
+
 fn names(names: Vec<SetName>) -> Edit {
     Edit { kind: EditKind::Undo as i32, names, ..Edit::default() }
 }
@@ -350,7 +358,7 @@ proptest! {
         for _ in 0..120 {
             let planned = any_edit(&world, &mut rng);
             let before = world.dump(None);
-            match edit(&mut world, planned) {
+            match edit_in_parts(&mut world, planned) {
                 Ok(_) => ran += 1,
                 Err(reason) => {
                     assert!(reason != Reason::Corrupt && reason != Reason::Internal, "{reason:?}");

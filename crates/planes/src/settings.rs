@@ -206,6 +206,15 @@ pub struct Settings {
     /// 0, and get the same answers.
     #[serde(skip, default = "few_changes")]
     pub few_changes: usize,
+    /// Bytes of a change of many names that go into the log of names together; a longer one is staged in parts. Not for
+    /// operators: tests set less, and get the same answers.
+    #[serde(skip, default = "edit_part_bytes")]
+    pub edit_part_bytes: usize,
+}
+
+/// Other transactions wait for a few milliseconds while a part is written.
+fn edit_part_bytes() -> usize {
+    1 << 20
 }
 
 /// About the cost of finding that a part of the tree is not small.
@@ -260,6 +269,7 @@ impl Default for Settings {
             max_clock_offset: Duration::from_millis(500),
             root_mode: None,
             few_changes: few_changes(),
+            edit_part_bytes: edit_part_bytes(),
         }
     }
 }

@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Inode, PATCHES_MAX};
+use frieze_metadata::EditPlan;
+use frieze_namespace::{Inode, ListedEntry, PATCHES_MAX, check_edit_bytes};
 use frieze_planes::{DEPTH_MAX, FileVersion, Files, Planes, Principal};
 use frieze_wire::acl::{ACCESS_ACL_XATTR, DEFAULT_ACL_XATTR};
 use frieze_wire::edit::{ActionKind, Edit, EditAction, EditKind, EditReply, NEW, NewInode, SetName, SetState, Share};
@@ -39,8 +40,8 @@ use crate::write::{Writers, check_numbered};
 
 /// Times an edit is planned again because something changed while it was planned.
 const PLANS_MAX: u32 = 16;
-/// Longest edit in the log of metadata, bytes: an entry holds 32 MiB, and other transactions share it.
-const EDIT_BYTES_MAX: usize = 24 << 20;
+/// Least bytes of a name in an edit: two numbers, a name of one byte, and what separates them.
+const NAME_BYTES_LEAST: usize = 13;
 /// Bytes of actions that one answer lists; a frame's body holds 8 MiB.
 const TOLD_BYTES_MAX: usize = 4 << 20;
 /// Entries that one read of a directory returns.
@@ -189,6 +190,13 @@ impl Plan {
         self.new.retain(|_| kept.next().unwrap_or_default());
     }
 
+    /// # Errors
+    /// `TooLarge` if the plan has more than is changed at once. A name is counted with the least that it can take: the
+    /// whole plan is measured when it is complete.
+    pub(crate) fn check_size(&self) -> Result<(), Fault> {
+        check_edit_bytes(self.names.len() * NAME_BYTES_LEAST)
+    }
+
     fn is_empty(&self) -> bool {
         self.names.is_empty() && self.states.is_empty()
     }
@@ -224,6 +232,7 @@ impl TreeOps {
         }
         // Old state that the edit shares does not expire before it is shared.
         let _kept = self.upkeep.forgetting.read();
+        let mut former = None;
         for _ in 0..PLANS_MAX {
             let remembered = self.planes.meta.remembered(header.session, header.seq);
             if let Some(outcome) = remembered.filter(|_| !dry_run) {
@@ -263,7 +272,7 @@ impl TreeOps {
                 return Ok(reply);
             }
             let drafted = self.draft(plan)?;
-            match self.run(principal, header, drafted)? {
+            match self.run(principal, header, drafted, former.replace(now))? {
                 Some(outcome) => {
                     (reply.stamp, reply.id) = outcome;
                     return Ok(reply);
@@ -304,25 +313,24 @@ impl TreeOps {
             names: names.collect(),
             states: states.into_values().collect(),
             keeps_times: true,
+            staged: None,
         };
-        let bytes = edit.encoded_len();
-        if bytes > EDIT_BYTES_MAX {
-            return Err(Fault::new(
-                Reason::TooLarge,
-                format!(
-                    "{} changes at once take {bytes} bytes of the log; at most {EDIT_BYTES_MAX} are allowed: take one \
-                     directory after the other",
-                    edit.names.len() + edit.states.len()
-                ),
-            ));
-        }
+        check_edit_bytes(edit.encoded_len())?;
         let watched = decided.iter().copied().filter(|id| !adds.contains(id)).chain(taken).collect();
         Ok(Drafted { edit, now, decided, watched })
     }
 
-    /// Runs an edit; `None` if its plan is out of date.
-    fn run(&self, principal: &Principal, header: &FrameHeader, drafted: Drafted) -> Result<Option<(u64, u64)>, Fault> {
+    /// Runs an edit; `None` if its plan is out of date. `former` is the plan before this one.
+    fn run(
+        &self,
+        principal: &Principal,
+        header: &FrameHeader,
+        drafted: Drafted,
+        former: Option<Hlc>,
+    ) -> Result<Option<(u64, u64)>, Fault> {
         let Drafted { edit, now, decided, watched } = drafted;
+        let plan = EditPlan { session: header.session, request: header.seq, must_see: header.hlc, plan: now, former };
+        let edit = self.planes.meta.stage_edit(edit, self.planes.settings.edit_part_bytes, plan)?;
         let transaction = Transaction {
             session: header.session.0,
             seq: header.seq.0,
@@ -348,6 +356,22 @@ impl TreeOps {
         let outcome = outcome.into_result()?;
         self.files.order_writers(Hlc(outcome.stamp), &decided)?;
         Ok(Some((outcome.stamp, outcome.id)))
+    }
+
+    /// Visits the entries of a directory at an instant.
+    fn each_entry(
+        &self,
+        directory: InodeId,
+        at: Hlc,
+        visit: &mut dyn FnMut(ListedEntry) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut after = Vec::new();
+        loop {
+            let listed = self.planes.meta.list(directory, Some(at), &after, LIST_PAGE)?;
+            let Some(last) = listed.last() else { return Ok(()) };
+            after.clone_from(&last.name);
+            listed.into_iter().try_for_each(&mut *visit)?;
+        }
     }
 
     /// A file that becomes wholly what it was at `at` (`then`) has the user times of that instant, and continues from

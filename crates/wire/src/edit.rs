@@ -4,6 +4,8 @@
 //! The server reads the tree without locking it, writes the changes into an [`Edit`] together with what it read, and
 //! the namespace runs it whole, at one stamp, if that still holds (OLLP, CalvinFS §2.1).
 
+use prost::Message;
+
 use crate::target::Target;
 
 /// Set in an inode number of an edit: the rest is the position of a [`NewInode`] among the edit's new inodes, from 0.
@@ -52,6 +54,101 @@ pub struct Edit {
     /// servers, which are executed as they were when they were logged.
     #[prost(bool, tag = "7")]
     pub keeps_times: bool,
+    /// Parts staged before, which come before what the lists here have.
+    #[prost(message, optional, tag = "8")]
+    pub staged: Option<StagedParts>,
+}
+
+impl Edit {
+    /// Divides an edit that takes more than `part_bytes` bytes: its lists in encoded parts, each of one element at
+    /// least, and what is left of it. No parts if it is shorter.
+    pub fn divided(mut self, part_bytes: usize) -> (Vec<Vec<u8>>, Edit) {
+        if self.encoded_len() <= part_bytes {
+            return (Vec::new(), self);
+        }
+        let mut parts = EditParts { part_bytes, done: Vec::new(), part: Edit::default(), bytes: 0 };
+        for brought in std::mem::take(&mut self.brought) {
+            parts.put(brought.encoded_len(), |part| part.brought.push(brought));
+        }
+        for new in std::mem::take(&mut self.new) {
+            parts.put(new.encoded_len(), |part| part.new.push(new));
+        }
+        for name in std::mem::take(&mut self.names) {
+            parts.put(name.encoded_len(), |part| part.names.push(name));
+        }
+        for state in std::mem::take(&mut self.states) {
+            parts.put(state.encoded_len(), |part| part.states.push(state));
+        }
+        parts.end();
+        (parts.done, self)
+    }
+}
+
+/// The lists of an edit, in parts.
+struct EditParts {
+    part_bytes: usize,
+    done: Vec<Vec<u8>>,
+    part: Edit,
+    bytes: usize,
+}
+
+impl EditParts {
+    fn put(&mut self, bytes: usize, add: impl FnOnce(&mut Edit)) {
+        add(&mut self.part);
+        // A tag and a length of up to four bytes.
+        self.bytes += bytes + 5;
+        if self.bytes >= self.part_bytes {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        if self.bytes > 0 {
+            self.done.push(std::mem::take(&mut self.part).encode_to_vec());
+        }
+        self.bytes = 0;
+    }
+}
+
+/// The parts of an edit that is too long for one transaction.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct StagedParts {
+    /// Number of the request of the session that the edit is for.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// Which plan of it.
+    #[prost(uint64, tag = "2")]
+    pub plan: u64,
+    /// How many parts there are.
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+    /// Inodes that they make.
+    #[prost(uint64, tag = "4")]
+    pub new: u64,
+}
+
+/// A part of an edit. It is kept, and changes nothing, until the edit runs that names it, or the request is
+/// acknowledged, or the session ends.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct StageEdit {
+    /// Number of the request of the session that the edit is for.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// Which plan of it.
+    #[prost(uint64, tag = "2")]
+    pub plan: u64,
+    /// Which part, from 0.
+    #[prost(uint32, tag = "3")]
+    pub part: u32,
+    /// An [`Edit`] that has lists only, encoded.
+    #[prost(bytes = "vec", tag = "4")]
+    pub edit: Vec<u8>,
+    /// An earlier plan of the request, whose parts are dropped; 0 for none.
+    #[prost(uint64, tag = "5")]
+    pub former: u64,
+    /// The purpose of the edit: names are removed on a full disk, too.
+    #[prost(enumeration = "EditKind", tag = "6")]
+    pub kind: i32,
 }
 
 /// The last version of an inode without a name. Ignored if it is still in memory.

@@ -415,6 +415,9 @@ pub enum Op {
     /// Sets access lists.
     #[prost(message, tag = "198")]
     SetAcl(SetAcl),
+    /// Keeps a part of an edit. Never taken from a client.
+    #[prost(message, tag = "199")]
+    StageEdit(crate::edit::StageEdit),
 }
 
 /// The first transaction: the root directory and the defaults that new files inherit.
@@ -458,7 +461,7 @@ pub struct Transaction {
     /// The operation.
     #[prost(
         oneof = "Op",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197, 198"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197, 198, 199"
     )]
     pub op: Option<Op>,
 }

@@ -135,6 +135,7 @@ fn edit() -> Edit {
             origin_at: 0,
         }],
         keeps_times: false,
+        staged: None,
     }
 }
 

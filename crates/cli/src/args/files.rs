@@ -289,8 +289,8 @@ Examples:
   frieze rm -r /build
   frieze rm -f /may-not-exist
 
-A directory goes with everything in it by one change, as long as that is no more than 262,144 names and all of it may \
-go.
+A directory goes with everything in it by one change, if all of it may go: readers see all of it or none. That is at \
+most 64 MiB of names, about a million and a half of 20 bytes; of a larger tree remove one directory after the other.
 
 JSON: one line a name removed: path, kind. Of very many the last line has the number of the rest: path, more.")]
 pub(crate) struct RmArgs {

@@ -16,7 +16,7 @@ use frieze_hlc::Hlc;
 use frieze_metalog::{BatchDurability, DataEnd, Error, MemberChange, MemberInput, RaftRole};
 use frieze_namespace::NoReadSet;
 use frieze_wire::control::DecisionProto;
-use frieze_wire::edit::EditKind;
+use frieze_wire::edit::{Edit, EditKind, StageEdit};
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
@@ -304,7 +304,7 @@ pub(super) enum WaitingTxns {
 /// Most inodes that a batch can make.
 fn new_inodes(batch: &Batch) -> usize {
     let made = |transaction: &Transaction| match &transaction.op {
-        Some(Op::Edit(edit)) => edit.new.len(),
+        Some(Op::Edit(edit)) => edit.new.len() + edit.staged.map_or(0, |staged| staged.new as usize),
         _ => 1,
     };
     batch.transactions.iter().map(made).sum()
@@ -326,7 +326,7 @@ fn adds_names(transaction: &Transaction, state: &AppliedState) -> bool {
         }
         Some(Op::Make(_) | Op::MakeNameless(_) | Op::Link(_) | Op::MakeSnapshot(_)) => true,
         Some(Op::SetXattr(_) | Op::SetAcl(_)) => true,
-        Some(Op::Edit(edit)) => edit.kind != EditKind::Remove as i32,
+        Some(Op::Edit(Edit { kind, .. }) | Op::StageEdit(StageEdit { kind, .. })) => *kind != EditKind::Remove as i32,
         _ => false,
     };
     adds && namespace.remembered(SessionId(transaction.session), Seq(transaction.seq)).is_none()
@@ -339,7 +339,7 @@ fn names_data(batch: &Batch) -> bool {
     batch.transactions.iter().any(|transaction| match &transaction.op {
         Some(Op::Make(make)) => make.or_open || make.replaces,
         Some(Op::OpenSession(_) | Op::Format(_) | Op::MakeSnapshot(_) | Op::DeleteSnapshot(_)) => false,
-        Some(Op::MakeNameless(_)) => false,
+        Some(Op::MakeNameless(_) | Op::StageEdit(_)) => false,
         _ => true,
     })
 }

@@ -41,6 +41,8 @@ pub(super) struct YoungVersions {
     unpaged: Vec<(Hlc, Vec<u8>)>,
     /// Stamp of the newest change that the index of time names.
     newest: Hlc,
+    /// The keys of unpaged changes of that stamp, once they are many: those of a change of many names.
+    of_newest: BTreeSet<Vec<u8>>,
     /// The newest value of keys that keep no history, as they are stored; `None`: the store has one, which goes.
     in_place: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// Keys without history that the store has.
@@ -58,6 +60,8 @@ pub(super) struct YoungVersions {
 /// What replaying an entry and a change costs, in bytes of keys and values.
 const ENTRY_BYTES: u64 = 64;
 const CHANGE_BYTES: u64 = 64;
+/// Changes of one stamp that are searched one by one.
+const SEARCHED_MAX: usize = 32;
 
 impl NameVersions {
     /// The history in `store`, of a process that begins.
@@ -128,7 +132,7 @@ impl NameVersions {
         self.waiting.put_full(&mut young.batch);
         let bytes = if young.batch.is_empty() { 0 } else { self.store.insert(&young.batch) };
         if is_page {
-            young.unpaged.clear();
+            young.drop_unpaged();
         }
         self.waiting.drop_full();
         self.newest.store(young.newest.0, Ordering::Release);
@@ -158,7 +162,7 @@ impl NameVersions {
             }
         }
         self.store.seal(&young.batch, young.added);
-        young.unpaged.clear();
+        young.drop_unpaged();
         self.waiting.drop_all();
         (young.sealed, young.replay_bytes) = (young.added, 0);
     }
@@ -317,16 +321,37 @@ impl YoungVersions {
 
     /// Notes a change for the index of time, unless it was noted already: then false. Stamps of new changes never fall.
     fn note_time(&mut self, stamp: Hlc, key: Vec<u8>) -> bool {
-        let is_again = stamp < self.newest
-            || stamp == self.newest && {
-                let mut same = self.unpaged.iter().rev().take_while(|(noted, _)| *noted == stamp).peekable();
-                same.peek().is_none() || same.any(|(_, noted)| *noted == key)
-            };
+        let is_again = stamp < self.newest || stamp == self.newest && self.is_noted(&key);
         if !is_again {
-            self.newest = stamp;
+            if stamp > self.newest {
+                self.of_newest.clear();
+                self.newest = stamp;
+            } else if !self.of_newest.is_empty() {
+                self.of_newest.insert(key.clone());
+            }
             self.unpaged.push((stamp, key));
         }
         !is_again
+    }
+
+    /// True if the index of time has a change of this key at the newest stamp, or may have paged it.
+    fn is_noted(&mut self, key: &[u8]) -> bool {
+        if !self.of_newest.is_empty() {
+            return self.of_newest.contains(key);
+        }
+        let mut same = self.unpaged.iter().rev().take_while(|(noted, _)| *noted == self.newest);
+        let count = same.clone().take(SEARCHED_MAX + 1).count();
+        if count <= SEARCHED_MAX {
+            return count == 0 || same.any(|(_, noted)| noted == key);
+        }
+        self.of_newest = same.map(|(_, key)| key.clone()).collect();
+        self.of_newest.contains(key)
+    }
+
+    /// All changes are in pages.
+    fn drop_unpaged(&mut self) {
+        self.unpaged.clear();
+        self.of_newest.clear();
     }
 
     /// Adds pages of all changes that no page names to the batch.

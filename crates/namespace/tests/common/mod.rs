@@ -11,10 +11,12 @@ use frieze_namespace::{
     ColdFile, ENTRIES, INODES, KeyVersion, LoadedNames, Loss, MemoryHistory, MemoryPieces, Namespace, NoReadSet,
     PackedInodes, PackedNames, VersionHistory, inode_between, is_rewritten,
 };
+use frieze_wire::edit::{Edit, StageEdit, StagedParts};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{
     Caller, Format, Link, Make, MakeKind, Op, OpenSession, Outcome, Remove, Rename, Special, Target, Transaction,
 };
+use prost::Message;
 
 pub(crate) const CHUNK_BYTES: u64 = 4096;
 
@@ -147,6 +149,25 @@ impl NamespaceWorld {
         assert!(changes.iter().all(|change| change.stamp == self.stamp));
         self.history.commit(&changes);
         self.stamp
+    }
+
+    /// Stages an edit of the next request in parts of one change. Returns the edit that names them.
+    pub(crate) fn stage(&mut self, edit: Edit, plan: u64, former: u64) -> Edit {
+        let (new, mut parts) = (edit.new.len() as u64, Vec::new());
+        let Edit { brought, new: made, names, states, .. } = edit.clone();
+        parts.extend(brought.into_iter().map(|brought| Edit { brought: vec![brought], ..Edit::default() }));
+        parts.extend(made.into_iter().map(|new| Edit { new: vec![new], ..Edit::default() }));
+        parts.extend(names.into_iter().map(|name| Edit { names: vec![name], ..Edit::default() }));
+        parts.extend(states.into_iter().map(|state| Edit { states: vec![state], ..Edit::default() }));
+        let (request, count, mut former) = (self.seq + 1, parts.len() as u32, former);
+        for (part, of) in (0..).zip(parts) {
+            let stage = StageEdit { request, plan, part, edit: of.encode_to_vec(), former, kind: edit.kind };
+            former = 0;
+            let staged = self.raw(self.session, 0, 0, root(), Op::StageEdit(stage));
+            assert_eq!(staged.reason, 0, "{staged:?}");
+        }
+        let staged = Some(StagedParts { request, plan, count, new });
+        Edit { kind: edit.kind, at: edit.at, keeps_times: edit.keeps_times, staged, ..Edit::default() }
     }
 
     /// Runs an operation of the world's session.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{EDIT_STEPS_MAX, MAY_EXECUTE, MAY_READ};
+use frieze_namespace::{MAY_EXECUTE, MAY_READ};
 use frieze_planes::Principal;
 use frieze_wire::acl::is_acl;
 use frieze_wire::edit::{ActionKind, CloneTree, EditKind, NewInode, Xattr};
@@ -12,7 +12,7 @@ use frieze_wire::message::{FileKind, View};
 use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::Target;
 
-use super::{LIST_PAGE, Naming, Plan};
+use super::{Naming, Plan};
 use crate::tree_ops::TreeOps;
 use crate::write::check_new_name;
 
@@ -72,7 +72,7 @@ impl TreeOps {
     /// Adds a copy of `id` as it was at `at`, with everything below it. The copy has no name yet.
     ///
     /// # Errors
-    /// `AccessDenied` for what the caller may not read, then or now; `TooLarge` for a tree of more than 262,144 names.
+    /// `AccessDenied` for what the caller may not read, then or now; `TooLarge` for too many names.
     pub(super) fn add_clone(
         &self,
         plan: &mut Plan,
@@ -83,38 +83,22 @@ impl TreeOps {
     ) -> Result<u64, Fault> {
         let mut links: BTreeMap<InodeId, u64> = BTreeMap::new();
         let top = self.add_copy(plan, principal, id, at, path, &mut links)?;
-        let mut todo = vec![(id, top, path.to_vec())];
+        let is_directory = self.planes.inode_at(id, Some(at))?.is_directory();
+        let mut todo: Vec<_> = is_directory.then(|| (id, top, path.to_vec())).into_iter().collect();
         while let Some((directory, copy, path)) = todo.pop() {
-            let mut after = Vec::new();
-            loop {
-                let listed = match self.planes.meta.list(directory, Some(at), &after, LIST_PAGE) {
-                    Err(fault) if fault.reason == Reason::NotDirectory => Vec::new(),
-                    other => other?,
+            self.each_entry(directory, at, &mut |entry| {
+                let path = [&path, &b"/"[..], &entry.name].concat();
+                let copied = match links.get(&entry.inode) {
+                    Some(&copied) => copied,
+                    None => self.add_copy(plan, principal, entry.inode, at, &path, &mut links)?,
                 };
-                let Some(last) = listed.last() else { break };
-                after.clone_from(&last.name);
-                for entry in listed {
-                    let path = [&path, &b"/"[..], &entry.name].concat();
-                    let copied = match links.get(&entry.inode) {
-                        Some(&copied) => copied,
-                        None => self.add_copy(plan, principal, entry.inode, at, &path, &mut links)?,
-                    };
-                    // The copy of a directory gets its number when it is made: until then names in it are kept by
-                    // index.
-                    plan.names.insert((InodeId(copy), entry.name), Naming { expect: InodeId(0), inode: copied });
-                    if entry.kind == FileKind::Directory {
-                        todo.push((entry.inode, copied, path));
-                    }
+                // The copy of a directory gets its number when it is made: until then names in it are kept by index.
+                plan.names.insert((InodeId(copy), entry.name), Naming { expect: InodeId(0), inode: copied });
+                if entry.kind == FileKind::Directory {
+                    todo.push((entry.inode, copied, path));
                 }
-                if plan.names.len() > EDIT_STEPS_MAX {
-                    return Err(Fault::new(
-                        Reason::TooLarge,
-                        format!(
-                            "a tree of more than {EDIT_STEPS_MAX} names: clone its directories one after the other"
-                        ),
-                    ));
-                }
-            }
+                plan.check_size()
+            })?;
         }
         Ok(top)
     }

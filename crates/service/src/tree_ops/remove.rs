@@ -2,13 +2,13 @@
 
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{EDIT_STEPS_MAX, MAY_EXECUTE, MAY_READ};
+use frieze_namespace::{MAY_EXECUTE, MAY_READ};
 use frieze_planes::Principal;
 use frieze_wire::edit::{ActionKind, EditKind, RemoveTree};
 use frieze_wire::message::FileKind;
 
 use super::names::NameKey;
-use super::{LIST_PAGE, Naming, Plan};
+use super::{Naming, Plan};
 use crate::tree_ops::TreeOps;
 
 /// Directories with names still to be removed, and their paths.
@@ -17,7 +17,7 @@ type Todo = Vec<(InodeId, Vec<u8>)>;
 impl TreeOps {
     /// # Errors
     /// `NotFound`; `AccessDenied` for a directory that the caller may not search (the right to remove names from it is
-    /// checked when they are removed); `TooLarge` for a tree of more than 262,144 names.
+    /// checked when they are removed); `TooLarge` for a tree of more names than are changed at once.
     pub(crate) fn plan_remove(&self, principal: &Principal, ask: &RemoveTree, now: Hlc) -> Result<Plan, Fault> {
         let key = self.parent_of(principal, &ask.target, now)?;
         let path = self.path_at(key.0, &key.1, now)?;
@@ -32,21 +32,11 @@ impl TreeOps {
             let may_look =
                 self.planes.meta.check_access(directory, Some(now), &principal.caller, MAY_READ | MAY_EXECUTE);
             may_look.map_err(|fault| named(fault, &path))?;
-            let mut after = Vec::new();
-            loop {
-                let listed = self.planes.meta.list(directory, Some(now), &after, LIST_PAGE)?;
-                let Some(last) = listed.last() else { break };
-                after.clone_from(&last.name);
-                for entry in listed {
-                    let below = [&path, &b"/"[..], &entry.name].concat();
-                    take(&mut plan, &mut todo, (directory, entry.name), (entry.inode, entry.kind), below);
-                }
-                if plan.names.len() > EDIT_STEPS_MAX {
-                    let words =
-                        format!("a tree of more than {EDIT_STEPS_MAX} names: remove its directories one by one");
-                    return Err(Fault::new(Reason::TooLarge, words));
-                }
-            }
+            self.each_entry(directory, now, &mut |entry| {
+                let below = [&path, &b"/"[..], &entry.name].concat();
+                take(&mut plan, &mut todo, (directory, entry.name), (entry.inode, entry.kind), below);
+                plan.check_size()
+            })?;
         }
         Ok(plan)
     }

@@ -375,17 +375,16 @@ impl TreeOps {
             if back || !is_directory {
                 continue;
             }
-            let listed = self.planes.meta.list(directory, Some(plan.now), b"", frieze_namespace::EDIT_STEPS_MAX)?;
-            for entry in listed {
+            self.each_entry(directory, plan.now, &mut |entry| {
                 let key = (directory, entry.name);
-                if plan.names.contains_key(&key) {
-                    continue;
+                if !plan.names.contains_key(&key) {
+                    self.plan_unname(plan, paths, key, entry.inode)?;
+                    if entry.kind == FileKind::Directory {
+                        todo.push(entry.inode);
+                    }
                 }
-                self.plan_unname(plan, paths, key, entry.inode)?;
-                if entry.kind == FileKind::Directory {
-                    todo.push(entry.inode);
-                }
-            }
+                plan.check_size()
+            })?;
         }
         Ok(())
     }

@@ -75,7 +75,9 @@ impl Writers {
         let refused = |words: &str| Err(Fault::new(Reason::NotPermitted, words));
         match &mut op {
             Op::Format(_) => return refused("a file system is made by the server itself, once"),
-            Op::Edit(_) => return refused("an edit is planned by the server: ask for what it is to do"),
+            Op::Edit(_) | Op::StageEdit(_) => {
+                return refused("an edit is planned by the server: ask for what it is to do");
+            }
             Op::Forget(_) => {
                 return refused("the server finds what a forgetting is about: ask for a path and an instant");
             }

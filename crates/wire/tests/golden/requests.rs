@@ -94,6 +94,25 @@ pub(super) fn ops() -> Vec<(&'static str, Op)> {
         ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT, count_max: 0 })),
         ("make_snapshot_bounded", Op::MakeSnapshot(MakeSnapshot { name: "s".into(), at: 0, count_max: 1000 })),
         ("delete_snapshot", Op::DeleteSnapshot(DeleteSnapshot { name: "release-1".into() })),
+        (
+            "edit_staged",
+            Op::Edit(Edit {
+                kind: EditKind::Remove as i32,
+                staged: Some(StagedParts { request: 9, plan: AT, count: 41, new: 3 }),
+                ..Edit::default()
+            }),
+        ),
+        (
+            "stage_edit",
+            Op::StageEdit(StageEdit {
+                request: 9,
+                plan: AT,
+                part: 40,
+                edit: b"part".to_vec(),
+                former: AT - 1,
+                kind: EditKind::Remove as i32,
+            }),
+        ),
         ("edit", Op::Edit(edit())),
         (
             "edit_clone",
