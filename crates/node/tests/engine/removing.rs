@@ -67,6 +67,39 @@ fn a_tree_goes_at_one_stamp_and_is_whole_before_it() {
 }
 
 #[test]
+fn a_crash_while_a_tree_is_removed_in_parts_leaves_all_of_it_or_none() {
+    let mut machine = SimMachine::new(7);
+    machine.settings.edit_part_bytes = 1;
+    let mut client = machine.serve();
+    planted(&mut client);
+    let (mut kept, mut removed) = (0, 0);
+    for changes in 1..60 {
+        client.fsync();
+        machine.disk.fail_after(changes);
+        client.seq += 1;
+        let ask = frieze_wire::edit::RemoveTree { target: Target::path("/a"), dry_run: false };
+        let id = client.send(Request::RemoveTree(ask), &[], client.seq);
+        let is_acknowledged = matches!(client.answer(id), Some((Ok(_), _)));
+        drop(client);
+        machine.disk.crash(CrashKind::Process);
+        machine.disk.restart();
+        client = machine.serve();
+        let there = NAMES.iter().filter(|path| client.stat(path, View::NOW).is_ok()).count();
+        assert!(there == 0 || there == NAMES.len() && !is_acknowledged, "{there} names after {changes} changes");
+        assert_eq!(client.server.check_up().wrong, [""; 0]);
+        client.open_session();
+        if there > 0 {
+            kept += 1;
+            continue;
+        }
+        removed += 1;
+        client.remove_tree("/keeps", false).unwrap();
+        planted(&mut client);
+    }
+    assert!(kept > 5 && removed > 5, "kept {kept} times, removed {removed} times");
+}
+
+#[test]
 fn what_may_not_be_removed_keeps_all_of_its_tree() {
     let machine = SimMachine::new(7);
     let server = machine.try_serve().unwrap();
