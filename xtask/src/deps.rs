@@ -49,6 +49,7 @@ const PLACES: &[CratePlace] = &[
             "frieze-disk",
             "frieze-metalog",
             "frieze-calvin",
+            "frieze-usertime",
             "frieze-wire",
             "frieze-hlc",
             "frieze-locks",
@@ -129,6 +130,7 @@ const PLACES: &[CratePlace] = &[
         "servers",
         "frieze-service",
         &[
+            "frieze-usertime",
             "frieze-planes",
             "frieze-metadata",
             "frieze-coherence",
@@ -233,6 +235,8 @@ const PLACES: &[CratePlace] = &[
     place("cores", "frieze-cluster", WORDS),
     place("cores", "frieze-multilog", WORDS),
     place("cores", "frieze-tier", WORDS),
+    // Pure functions of the bytes of a record.
+    place("cores", "frieze-usertime", &["frieze-hlc", "frieze-base"]),
     place("words", "frieze-wire", &["frieze-hlc", "frieze-base"]),
     place("ground", "frieze-hlc", &["frieze-base"]),
     place("ground", "frieze-locks", &[]),

@@ -18,21 +18,14 @@ struct ServiceRoom {
 /// From the top down.
 const ROOMS: &[ServiceRoom] = &[
     // The table and the life of a request know every room; nothing knows them.
-    ServiceRoom {
-        name: "service",
-        may_use: &["table", "tree_ops", "upkeep", "history", "write", "read", "session", "time_plugin"],
-    },
-    ServiceRoom {
-        name: "table",
-        may_use: &["service", "tree_ops", "upkeep", "history", "write", "read", "session", "time_plugin"],
-    },
-    ServiceRoom { name: "tree_ops", may_use: &["upkeep", "history", "write", "read", "session", "time_plugin"] },
+    ServiceRoom { name: "service", may_use: &["table", "tree_ops", "upkeep", "history", "write", "read", "session"] },
+    ServiceRoom { name: "table", may_use: &["service", "tree_ops", "upkeep", "history", "write", "read", "session"] },
+    ServiceRoom { name: "tree_ops", may_use: &["upkeep", "history", "write", "read", "session"] },
     ServiceRoom { name: "upkeep", may_use: &["history", "write", "read", "session"] },
     ServiceRoom { name: "history", may_use: &["read", "session"] },
-    ServiceRoom { name: "write", may_use: &["read", "session", "time_plugin"] },
-    ServiceRoom { name: "read", may_use: &["session", "time_plugin"] },
-    ServiceRoom { name: "session", may_use: &["time_plugin"] },
-    ServiceRoom { name: "time_plugin", may_use: &[] },
+    ServiceRoom { name: "write", may_use: &["read", "session"] },
+    ServiceRoom { name: "read", may_use: &["session"] },
+    ServiceRoom { name: "session", may_use: &[] },
 ];
 
 /// Every arrow between rooms that the table does not have, and every room that it does not have.

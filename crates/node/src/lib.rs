@@ -34,9 +34,7 @@ pub use frieze_net::ReceivedPayload;
 pub use frieze_net::{PeerPayload, Peers};
 pub use frieze_planes::{KeySettings, Settings, no_wake};
 pub use frieze_replication::{ChainEnd, ChainEvent};
-pub use frieze_service::{
-    BINDING_XATTR, CheckProgress, Checkup, Conn, KeyRight, Responder, Scratch, Steps, TimePlugin,
-};
+pub use frieze_service::{CheckProgress, Checkup, Conn, KeyRight, Responder, Scratch, Steps};
 pub use frieze_storage::FORMAT_VERSION;
 pub use fsck::fsck;
 pub use parts::{Joining, ProcessStats, SOFTWARE, Seams, ServerParts};

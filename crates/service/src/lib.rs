@@ -9,7 +9,6 @@ pub mod read;
 pub mod service;
 pub mod session;
 pub mod table;
-pub mod time_plugin;
 pub mod tree_ops;
 pub mod upkeep;
 pub mod write;
@@ -27,7 +26,7 @@ pub use session::responder::Responder;
 pub use session::scratch::Scratch;
 pub use session::unknown_session;
 pub use table::class_of;
-pub use time_plugin::{BINDING_XATTR, TimePlugin};
+
 pub use tree_ops::TreeOps;
 pub use upkeep::{CheckProgress, Checkup, Remains, Scrub, ScrubSummary, Upkeep, machine_bytes};
 pub use write::Writers;

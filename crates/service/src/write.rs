@@ -25,9 +25,9 @@ use crate::read::Reader;
 use crate::session::capability::{Capability, Presenter};
 use crate::session::responder::{Responder, done};
 use crate::session::{Sessions, unknown_session};
-use crate::time_plugin::TimePlugin;
 use crate::write::ending::Ending;
 pub(crate) use crate::write::transact::check_new_name;
+use frieze_usertime::TimePlugin;
 
 /// Chunks that one grant covers at most (protocols §4).
 pub(crate) const GRANT_CHUNKS_MAX: u32 = 16;

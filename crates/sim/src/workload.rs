@@ -319,7 +319,7 @@ impl<'a> Workload<'a> {
         let directory = Target { base: ROOT, path: path.clone(), follow: false };
         let binding = SetXattr {
             target: directory,
-            name: frieze_node::BINDING_XATTR.to_vec(),
+            name: frieze_usertime::BINDING_XATTR.to_vec(),
             value: BINDING.to_vec(),
             flags: 0,
         };

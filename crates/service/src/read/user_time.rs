@@ -6,7 +6,7 @@
 //! did at its instant, and goes on with what is written to it; so does a file that was restored, of which it is itself
 //! the origin. A file that was cut to nothing has no origin: its times begin anew ([ADR
 //! 59](../../../docs/adr/0059-begin-user-times-anew.md)). Leaves to others: what a row is
-//! ([`crate::time_plugin::rows`]), which record a user time lies in (`multilog`).
+//! ([`frieze_usertime::rows`]), which record a user time lies in (`multilog`).
 //!
 //! The log keeps one mark for each record, the time of the last row that ends in it. The rows of the one record in
 //! which a user time lies are read again at each query: at most one write, so marks for rows take no memory.
@@ -20,8 +20,8 @@ use frieze_wire::message::Read;
 
 use crate::read::Reader;
 use crate::session::scratch::Scratch;
-use crate::time_plugin::TimePlugin;
-use crate::time_plugin::rows::{ROW_BYTES_MAX, Rows, ends_lines_by_returns, lone_returns};
+use frieze_usertime::TimePlugin;
+use frieze_usertime::rows::{ROW_BYTES_MAX, Rows, ends_lines_by_returns, lone_returns};
 
 /// Most records of one write.
 const PARTS_MAX: usize = 256;

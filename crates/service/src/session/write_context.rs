@@ -9,7 +9,7 @@ use frieze_base::{InodeId, SessionId};
 use frieze_metadata::WriteTarget;
 use frieze_replication::Layout;
 
-use crate::time_plugin::TimePlugin;
+use frieze_usertime::TimePlugin;
 
 /// A file as the writes of one session see it.
 pub(crate) struct WriteContext {

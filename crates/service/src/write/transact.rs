@@ -19,8 +19,8 @@ use crate::session::cache_leases::CacheLeaseRequest;
 use crate::session::capability::{Bearer, Capability};
 use crate::session::connection::Conn;
 use crate::session::responder::Responder;
-use crate::time_plugin::{BINDING_XATTR, TimePlugin};
 use crate::write::{Writers, check_numbered, check_one_writer};
+use frieze_usertime::{BINDING_XATTR, TimePlugin};
 
 /// Largest value of an extended attribute (Linux).
 const XATTR_BYTES_MAX: usize = 64 << 10;

@@ -56,7 +56,7 @@ impl InodeVersion {
     }
 
     fn set_xattr(&mut self, name: &[u8], value: Option<&[u8]>) {
-        if name == frieze_node::BINDING_XATTR {
+        if name == frieze_usertime::BINDING_XATTR {
             self.plugin = String::from_utf8(value.unwrap_or_default().to_vec()).unwrap_or_default();
         }
         match value {
@@ -359,7 +359,7 @@ impl Tree {
             false if op.flags & 2 != 0 => return Err(Reason::NoAttribute),
             _ => {}
         }
-        if op.name == frieze_node::BINDING_XATTR && !node.is_directory() {
+        if op.name == frieze_usertime::BINDING_XATTR && !node.is_directory() {
             return Err(Reason::InvalidArgument);
         }
         Ok(TreeChange::SetXattr { id, name: op.name.clone(), value: Some(op.value.clone()) })

@@ -15,7 +15,7 @@
 use frieze_base::{Fault, Reason};
 use frieze_hlc::UserTime;
 
-use super::{Column, TimePlace, TimePlugin, wrong};
+use crate::{Column, TimePlace, TimePlugin, wrong};
 
 /// Longest row in bytes, its line break included.
 pub const ROW_BYTES_MAX: usize = 1 << 20;

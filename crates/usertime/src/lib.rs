@@ -5,8 +5,8 @@
 //! `csv:event_time` or `jsonl:/t`; what is made in it inherits the binding. There are two shapes. *Record* (`binary`
 //! without a size, `json`): one write is one record with one user time. *Rows* (`csv`, `jsonl`, `binary` with a size,
 //! in [`rows`]): one line, or so many bytes, is one row with one user time, and a write holds any number of them, the
-//! last line perhaps in part. The plug-in runs here, in the driver; that user time never goes backwards is checked by
-//! the chain.
+//! last line perhaps in part. The plug-in runs in the server that takes the write; that user time never goes backwards
+//! is checked by the chain.
 //!
 //! The seam for other plug-ins: a new shape is a line in [`TimePlugin::from_str`], and either a [`TimePlace`] whose
 //! time [`TimePlugin::user_time`] finds in a record, or one for [`TimePlugin::row_time`]. Both are pure functions of
@@ -410,6 +410,9 @@ impl fmt::Display for TimePlugin {
         if self.utc { f.write_str(",zone=utc") } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+frieze_harness::count_allocations!();
 
 #[cfg(test)]
 mod tests {
