@@ -2,7 +2,9 @@
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Attr, CreateMode, FileKind, Fs, SetAttr, TimeValue};
+use frieze_client::{
+    Attr, CreateMode, Error as ClientError, FileKind, FileRights, Fs, RightsChange, SetAttr, TimeValue,
+};
 use nix::unistd::{Group, User};
 use serde_json::json;
 
@@ -10,7 +12,7 @@ use crate::args::{ChmodArgs, ChownArgs, TouchArgs};
 use crate::copy::{self, target};
 use crate::entry;
 use crate::failure::UsageError;
-use crate::mode::ModeSpec;
+use crate::mode;
 use crate::path::FsPath;
 use crate::progress::ProgressLine;
 use crate::run::CommandRun;
@@ -18,24 +20,16 @@ use crate::run::CommandRun;
 /// `frieze chmod`.
 pub(crate) fn chmod(run: &mut CommandRun, args: &ChmodArgs) -> Result<()> {
     args.no_past.refuse()?;
-    let mode = ModeSpec::parse(&args.mode)?;
-    let umask = copy::umask();
-    change_all(run, &args.paths, args.recursive, true, |attr| {
-        // A symbolic link has no mode of its own.
-        (attr.kind() != FileKind::Symlink).then(|| SetAttr {
-            mode: Some(mode.of(attr.mode, attr.kind() == FileKind::Directory, umask)),
-            ..SetAttr::default()
-        })
-    })
+    let modes = mode::parse(&args.mode, copy::umask())?;
+    change_all(run, &args.paths, args.recursive, true, &RightsChange { modes, ..RightsChange::default() })
 }
 
 /// `frieze chown`.
 pub(crate) fn chown(run: &mut CommandRun, args: &ChownArgs) -> Result<()> {
     args.no_past.refuse()?;
     let (uid, gid) = owner_of(&args.owner)?;
-    change_all(run, &args.paths, args.recursive, !args.no_dereference, |_| {
-        Some(SetAttr { uid, gid, ..SetAttr::default() })
-    })
+    let change = RightsChange { uid, gid, ..RightsChange::default() };
+    change_all(run, &args.paths, args.recursive, !args.no_dereference, &change)
 }
 
 /// Changes each path, and what is below it if requested. `follow`: a path that is a symbolic link means its target;
@@ -45,7 +39,7 @@ fn change_all(
     paths: &[std::ffi::OsString],
     recursive: bool,
     follow: bool,
-    change: impl Fn(&Attr) -> Option<SetAttr>,
+    change: &RightsChange,
 ) -> Result<()> {
     let paths = copy::parse_all(paths)?;
     let fs = run.fs()?;
@@ -56,42 +50,40 @@ fn change_all(
         // As chmod -R and chown -R do: the tree is walked without following any link.
         let follow = follow && !recursive;
         match fs.stat(&target(path, follow || path.wants_directory)) {
-            Ok(reply) => change_tree(run, &fs, path, &reply.attr, (recursive, follow), &change)?,
+            Ok(reply) if recursive && reply.attr.kind() == FileKind::Directory => {
+                change_tree(run, &fs, path, &reply.attr, change)?;
+            }
+            Ok(reply) => change_one(run, &fs, path, &reply.attr, follow, change)?,
             Err(error) => run.report(&path.to_string(), error.into())?,
         }
     }
     Ok(())
 }
 
-fn change_tree(
-    run: &mut CommandRun,
-    fs: &Fs,
-    path: &FsPath,
-    attr: &Attr,
-    (recursive, follow): (bool, bool),
-    change: &dyn Fn(&Attr) -> Option<SetAttr>,
-) -> Result<()> {
-    if let Some(wanted) = change(attr) {
-        let wanted = SetAttr { target: target(path, follow || path.wants_directory), ..wanted };
-        let (mode, uid, gid) = (wanted.mode, wanted.uid, wanted.gid);
-        match fs.set_attr(wanted) {
-            Ok(_) => {
-                run.progress(|progress| progress.advance(1));
-                let item = || {
-                    json!({
-                        "path": path.to_string(),
-                        "kind": entry::kind_word(attr.kind()),
-                        "mode": format!("{:04o}", mode.unwrap_or(attr.mode)),
-                        "uid": uid.unwrap_or(attr.uid),
-                        "gid": gid.unwrap_or(attr.gid),
-                    })
-                };
-                run.item(item, || None)?;
-            }
-            Err(error) => run.report(&path.to_string(), error.into())?,
-        }
+/// In one change, if all of it may be changed and fits into one; else as much as may, from the root of the tree down,
+/// each failure with its own message.
+fn change_tree(run: &mut CommandRun, fs: &Fs, path: &FsPath, attr: &Attr, change: &RightsChange) -> Result<()> {
+    run.progress(|progress| progress.at(path.to_string()));
+    let changed = match fs.change_tree(&target(path, false), change, false) {
+        Ok(changed) => changed,
+        Err(ClientError::Refused(_)) => return change_from_root(run, fs, path, attr, change),
+        Err(error) => return run.report(&path.to_string(), error.into()),
+    };
+    run.progress(|progress| progress.advance(changed.count));
+    let listed = changed.actions.len() as u64;
+    for action in changed.actions {
+        let rights = action.rights.unwrap_or_default();
+        print_change(run, &String::from_utf8_lossy(&action.path), action.file_kind(), rights)?;
     }
-    if !recursive || attr.kind() != FileKind::Directory {
+    match changed.count - listed {
+        0 => Ok(()),
+        more => run.item(|| json!({ "path": path.to_string(), "more": more }), || None),
+    }
+}
+
+fn change_from_root(run: &mut CommandRun, fs: &Fs, path: &FsPath, attr: &Attr, change: &RightsChange) -> Result<()> {
+    change_one(run, fs, path, attr, false, change)?;
+    if attr.kind() != FileKind::Directory {
         return Ok(());
     }
     let below = match fs.entries_with_attrs(&target(path, false)) {
@@ -100,10 +92,59 @@ fn change_tree(
     };
     for entry in below {
         if let Some(attr) = &entry.attr {
-            change_tree(run, fs, &path.join(&entry.name), attr, (true, false), change)?;
+            change_from_root(run, fs, &path.join(&entry.name), attr, change)?;
         }
     }
     Ok(())
+}
+
+fn change_one(
+    run: &mut CommandRun,
+    fs: &Fs,
+    path: &FsPath,
+    attr: &Attr,
+    follow: bool,
+    change: &RightsChange,
+) -> Result<()> {
+    let RightsChange { modes, uid, gid } = change;
+    // A symbolic link has no mode of its own.
+    let has_mode = !modes.is_empty() && attr.kind() != FileKind::Symlink;
+    let mode = has_mode.then(|| mode::changed(modes, attr.mode, attr.kind() == FileKind::Directory));
+    if (mode, *uid, *gid) == (None, None, None) {
+        return Ok(());
+    }
+    let wanted = SetAttr {
+        target: target(path, follow || path.wants_directory),
+        mode,
+        uid: *uid,
+        gid: *gid,
+        ..SetAttr::default()
+    };
+    match fs.set_attr(wanted) {
+        Ok(_) => {
+            run.progress(|progress| progress.advance(1));
+            let rights = FileRights {
+                mode: mode.unwrap_or(attr.mode),
+                uid: uid.unwrap_or(attr.uid),
+                gid: gid.unwrap_or(attr.gid),
+            };
+            print_change(run, &path.to_string(), attr.kind(), rights)
+        }
+        Err(error) => run.report(&path.to_string(), error.into()),
+    }
+}
+
+fn print_change(run: &mut CommandRun, path: &str, kind: FileKind, rights: FileRights) -> Result<()> {
+    let item = || {
+        json!({
+            "path": path,
+            "kind": entry::kind_word(kind),
+            "mode": format!("{:04o}", rights.mode),
+            "uid": rights.uid,
+            "gid": rights.gid,
+        })
+    };
+    run.item(item, || None)
 }
 
 /// `OWNER`, `OWNER:GROUP`, `:GROUP`, or `OWNER:` for the group that OWNER begins with; names or numbers.

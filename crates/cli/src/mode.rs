@@ -3,80 +3,46 @@
 //! Guarantees: an accepted mode has the meaning that chmod(1) of GNU gives it; a test compares them.
 
 use anyhow::Result;
+use frieze_client::{ModeAction, ModeChange};
 
 use crate::failure::UsageError;
-
-/// The wanted mode of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ModeSpec {
-    /// These bits; `long`: with the set-id bits of directories, too, which fewer than five digits keep.
-    Octal { bits: u32, long: bool },
-    /// Changes, one after the other.
-    Symbolic(Vec<ModeChange>),
-}
-
-/// One change: `go-w`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ModeChange {
-    /// Bits of the classes that are named; `None`: all, without those of the umask.
-    who: Option<u32>,
-    action: ModeOperator,
-    what: ModeBits,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ModeOperator {
-    Add,
-    Take,
-    Set,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ModeBits {
-    /// Permissions for all classes, applied to those that are named; `X`: to execute, if it is a directory or any class
-    /// may.
-    Bits { bits: u32, if_any_executes: bool },
-    /// Those of another class, by the place of its bits.
-    CopyOf(u32),
-}
 
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 
-impl ModeSpec {
-    /// # Errors
-    /// [`UsageError`] if the text is no mode.
-    pub(crate) fn parse(text: &str) -> Result<ModeSpec> {
-        let wrong =
-            || UsageError(format!("mode {text}: write it in octal, such as 755, or as changes, such as u+x,go-w"));
-        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-            let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o7777).ok_or_else(wrong)?;
-            return Ok(ModeSpec::Octal { bits, long: text.len() >= 5 });
-        }
-        let mut changes = Vec::new();
-        for clause in text.split(',') {
-            changes_of(clause, &mut changes).ok_or_else(wrong)?;
-        }
-        Ok(ModeSpec::Symbolic(changes))
+/// The changes that a text means, one after the other. `umask`: bits that a change without a class leaves.
+///
+/// # Errors
+/// [`UsageError`] if the text is no mode.
+pub(crate) fn parse(text: &str, umask: u32) -> Result<Vec<ModeChange>> {
+    let wrong = || UsageError(format!("mode {text}: write it in octal, such as 755, or as changes, such as u+x,go-w"));
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o7777).ok_or_else(wrong)?;
+        // Fewer than five digits keep the set-id bits of directories.
+        let set = ModeAction::Set as i32;
+        return Ok(vec![ModeChange {
+            action: set,
+            who: 0o7777,
+            bits,
+            exact: text.len() >= 5,
+            ..ModeChange::default()
+        }]);
     }
+    let mut changes = Vec::new();
+    for clause in text.split(',') {
+        changes_of(clause, umask, &mut changes).ok_or_else(wrong)?;
+    }
+    Ok(changes)
+}
 
-    /// The mode of a file that has `mode` now.
-    pub(crate) fn of(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
-        match self {
-            ModeSpec::Octal { bits, long } => {
-                let kept = if is_directory && !long { mode & (SET_USER | SET_GROUP) } else { 0 };
-                bits | kept
-            }
-            ModeSpec::Symbolic(changes) => {
-                changes.iter().fold(mode & 0o7777, |mode, change| change.of(mode, is_directory, umask))
-            }
-        }
-    }
+/// The mode of a file that has `mode` now.
+pub(crate) fn changed(changes: &[ModeChange], mode: u32, is_directory: bool) -> u32 {
+    changes.iter().fold(mode & 0o7777, |mode, change| change.of(mode, is_directory))
 }
 
 /// The changes of `ug+r-w`, appended; `None` if it is none.
-fn changes_of(clause: &str, changes: &mut Vec<ModeChange>) -> Option<()> {
+fn changes_of(clause: &str, umask: u32, changes: &mut Vec<ModeChange>) -> Option<()> {
     let at = clause.find(['+', '-', '='])?;
     let mut who = None;
     for class in clause[..at].chars() {
@@ -92,62 +58,40 @@ fn changes_of(clause: &str, changes: &mut Vec<ModeChange>) -> Option<()> {
     let mut rest = &clause[at..];
     while !rest.is_empty() {
         let action = match rest.as_bytes()[0] {
-            b'+' => ModeOperator::Add,
-            b'-' => ModeOperator::Take,
-            _ => ModeOperator::Set,
+            b'+' => ModeAction::Add,
+            b'-' => ModeAction::Take,
+            _ => ModeAction::Set,
         };
         let end = rest[1..].find(['+', '-', '=']).map_or(rest.len(), |next| next + 1);
-        let what = match &rest[1..end] {
-            "u" => ModeBits::CopyOf(6),
-            "g" => ModeBits::CopyOf(3),
-            "o" => ModeBits::CopyOf(0),
+        let mut change = ModeChange {
+            action: action as i32,
+            who: who.unwrap_or(0o7777),
+            // Without a class: not the bits that the umask keeps from new files.
+            without: if who.is_none() { umask } else { 0 },
+            ..ModeChange::default()
+        };
+        match &rest[1..end] {
+            "u" => change.copy_of = Some(6),
+            "g" => change.copy_of = Some(3),
+            "o" => change.copy_of = Some(0),
             letters => {
-                let (mut bits, mut if_any_executes) = (0, false);
                 for letter in letters.chars() {
                     match letter {
-                        'r' => bits |= 0o444,
-                        'w' => bits |= 0o222,
-                        'x' => bits |= 0o111,
-                        'X' => if_any_executes = true,
-                        's' => bits |= SET_USER | SET_GROUP,
-                        't' => bits |= STICKY,
+                        'r' => change.bits |= 0o444,
+                        'w' => change.bits |= 0o222,
+                        'x' => change.bits |= 0o111,
+                        'X' => change.if_any_executes = true,
+                        's' => change.bits |= SET_USER | SET_GROUP,
+                        't' => change.bits |= STICKY,
                         _ => return None,
                     }
                 }
-                ModeBits::Bits { bits, if_any_executes }
             }
-        };
-        changes.push(ModeChange { who, action, what });
+        }
+        changes.push(change);
         rest = &rest[end..];
     }
     Some(())
-}
-
-impl ModeChange {
-    fn of(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
-        let what = match self.what {
-            ModeBits::CopyOf(shift) => {
-                let class = mode >> shift & 0o7;
-                class | class << 3 | class << 6
-            }
-            ModeBits::Bits { bits, if_any_executes } => {
-                let executes = if_any_executes && (is_directory || mode & 0o111 != 0);
-                bits | if executes { 0o111 } else { 0 }
-            }
-        };
-        let who = self.who.unwrap_or(0o7777);
-        // Without a class: not the bits that the umask keeps from new files.
-        let bits = what & who & if self.who.is_none() { !umask } else { 0o7777 };
-        match self.action {
-            ModeOperator::Add => mode | bits,
-            ModeOperator::Take => mode & !bits,
-            ModeOperator::Set => {
-                // A directory keeps its set-id bits unless they are named.
-                let kept = if is_directory { (SET_USER | SET_GROUP) & !what } else { 0 };
-                mode & (!who | kept) | bits
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -190,7 +134,7 @@ mod tests {
                 // Complains where the umask changed the requested mode.
                 chmod.stderr(Stdio::null()).status().unwrap();
                 let after = std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-                let found = ModeSpec::parse(&text).unwrap().of(before, is_directory, 0o027);
+                let found = changed(&parse(&text, 0o027).unwrap(), before, is_directory);
                 assert_eq!(
                     format!("{found:o}"),
                     format!("{after:o}"),
@@ -203,7 +147,7 @@ mod tests {
     #[test]
     fn an_invalid_mode_is_refused() {
         for text in ["", "8", "77777", "u", "z+x", "u+q", "u+x,", ",u+x", "+x-q", "0o755", "rwx"] {
-            assert!(ModeSpec::parse(text).is_err(), "{text}");
+            assert!(parse(text, 0).is_err(), "{text}");
         }
     }
 }

@@ -75,7 +75,7 @@ pub use frieze_net::{
 pub use frieze_trace::{CallKind, CallScope, EventFlags, Gateway, Program, Recorder, RingSettings};
 pub use frieze_wire::Holds;
 pub use frieze_wire::acl::{ACCESS_ACL_XATTR, ACL_ENTRIES_MAX, Acl, AclNamedEntry, DEFAULT_ACL_XATTR, Rights, is_acl};
-pub use frieze_wire::edit::{ActionKind, EditAction, EditReply, Undo};
+pub use frieze_wire::edit::{ActionKind, EditAction, EditReply, FileRights, Undo};
 pub use frieze_wire::forget::{ForgetReply, ForgottenFile, ForgottenHistory, SnapshotLoss};
 pub use frieze_wire::holding::{LockKind, LockOutcome, LockRange, RecallsReply};
 pub use frieze_wire::message::{
@@ -83,6 +83,7 @@ pub use frieze_wire::message::{
     FileKind, HelloReply, ImageStatus, InstantInfo, ListReply, LogReply, MemoryUse, NowReply, PATH_XATTR, Snapshot,
     StatReply, StatusReply, Trouble, TxnReply, Version, VersionKind, View, WriteReply,
 };
+pub use frieze_wire::mode::{ModeAction, ModeChange};
 pub use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR};
 pub use frieze_wire::scrub::{Finding, FindingKind, ScrubAction, ScrubReply, ScrubState};
 pub use frieze_wire::timeline::{
@@ -101,4 +102,4 @@ pub mod flags {
 
 pub use options::Options;
 pub use recaller::Recaller;
-pub use sharing::ForgetOptions;
+pub use sharing::{ForgetOptions, RightsChange};

@@ -1,13 +1,25 @@
 //! Clones, restores, undos and shared ranges, which copy no byte; and `forget`, which deletes history.
 
 use frieze_hlc::Hlc;
-use frieze_wire::edit::{CloneTree, CopyRange, EditReply, JoinFiles, RemoveTree, Restore, Undo};
+use frieze_wire::edit::{ChangeTree, CloneTree, CopyRange, EditReply, JoinFiles, RemoveTree, Restore, Undo};
 use frieze_wire::forget::{Forget, ForgetReply};
 use frieze_wire::message::{Reply, Request};
+use frieze_wire::mode::ModeChange;
 use frieze_wire::txn::Target;
 
 use crate::file::check_range;
 use crate::{Error, File, Fs};
+
+/// What becomes of the files of a tree.
+#[derive(Clone, Debug, Default)]
+pub struct RightsChange {
+    /// Changes of the mode, one after the other.
+    pub modes: Vec<ModeChange>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+}
 
 impl Fs {
     /// Makes `target` a clone of `source` at this view's instant: a file, or a directory with all that is below it. The
@@ -66,6 +78,22 @@ impl Fs {
         self.must_be_now("removing")?;
         let remove = RemoveTree { target: target.clone(), dry_run };
         self.edit(Request::RemoveTree(remove), dry_run)
+    }
+
+    /// Changes mode and owner of a file, or of a directory with all that is below it, by one change: readers see all
+    /// of it as before, or none. What has the wanted mode and owner is left.
+    ///
+    /// # Errors
+    /// `NotFound`; `AccessDenied` and `NotPermitted` if any of it may not be changed: then all of it stays; `Busy` if
+    /// it keeps changing; `TooLarge` for more than 64 MiB of changes, about 2 million files; as any call.
+    ///
+    /// # Cost
+    /// One record for each file of the tree.
+    pub fn change_tree(&self, target: &Target, change: &RightsChange, dry_run: bool) -> Result<EditReply, Error> {
+        self.must_be_now("changing")?;
+        let RightsChange { modes, uid, gid } = change;
+        let (modes, uid, gid) = (modes.clone(), *uid, *gid);
+        self.edit(Request::ChangeTree(ChangeTree { target: target.clone(), modes, uid, gid, dry_run }), dry_run)
     }
 
     /// Deletes the history before an instant of a file, or of all that was below a directory at `before`, and frees its

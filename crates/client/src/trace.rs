@@ -146,6 +146,7 @@ impl<'r> Subject<'r> {
             Request::Forget(_) => Subject::bare(CallKind::Forget),
             Request::RemoveTree(_) => Subject::bare(CallKind::RemoveTree),
             Request::JoinFiles(_) => Subject::bare(CallKind::Join),
+            Request::ChangeTree(_) => Subject::bare(CallKind::SetAttr),
             Request::Lock(_) | Request::TestLock(_) | Request::CancelLock(_) => Subject::bare(CallKind::Lock),
             Request::Diff(_)
             | Request::Story(_)

@@ -121,6 +121,7 @@ impl Namespace {
             EditKind::Undo => VersionKind::Undone,
             EditKind::CopyRange | EditKind::Join => VersionKind::Shared,
             EditKind::Remove => VersionKind::Unnamed,
+            EditKind::Change => VersionKind::SetAttr,
         };
         let mut draft = Draft {
             cause,

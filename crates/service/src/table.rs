@@ -140,6 +140,10 @@ requests! {
         service.tree_ops.edit(principal, header, ask.dry_run, &|now| {
             service.tree_ops.plan_remove(principal, &ask, now)
         }));
+    ChangeTree(ask) => Row::names("edit", true).gated(Everything), edited(
+        service.tree_ops.edit(principal, header, ask.dry_run, &|now| {
+            service.tree_ops.plan_change(principal, &ask, now)
+        }));
     JoinFiles(ask) => Row::names("edit", true).gated(Everything), edited(
         service.tree_ops.edit(principal, header, false, &|now| {
             service.tree_ops.plan_join(principal, header, &ask, now)

@@ -9,6 +9,7 @@
 //! OLLP, Thomson et al., Calvin (SIGMOD'12) §3.2.1 and CalvinFS (FAST'15) §2.1: the read and write set is found by
 //! looking, without isolation, and validated when the transaction runs.
 
+mod change;
 mod clone;
 mod copy_range;
 mod join;
@@ -40,7 +41,8 @@ use crate::write::{Writers, check_numbered};
 
 /// Times an edit is planned again because something changed while it was planned.
 const PLANS_MAX: u32 = 16;
-/// Least bytes of a name in an edit: two numbers, a name of one byte, and what separates them.
+/// Least bytes of a name in an edit: two numbers, a name of one byte, and what separates them. A changed inode takes
+/// more.
 const NAME_BYTES_LEAST: usize = 13;
 /// Bytes of actions that one answer lists; a frame's body holds 8 MiB.
 const TOLD_BYTES_MAX: usize = 4 << 20;
@@ -194,7 +196,7 @@ impl Plan {
     /// `TooLarge` if the plan has more than is changed at once. A name is counted with the least that it can take: the
     /// whole plan is measured when it is complete.
     pub(crate) fn check_size(&self) -> Result<(), Fault> {
-        check_edit_bytes(self.names.len() * NAME_BYTES_LEAST)
+        check_edit_bytes((self.names.len() + self.states.len()) * NAME_BYTES_LEAST)
     }
 
     fn is_empty(&self) -> bool {

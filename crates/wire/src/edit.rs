@@ -6,6 +6,7 @@
 
 use prost::Message;
 
+use crate::mode::ModeChange;
 use crate::target::Target;
 
 /// Set in an inode number of an edit: the rest is the position of a [`NewInode`] among the edit's new inodes, from 0.
@@ -27,6 +28,8 @@ pub enum EditKind {
     Remove = 4,
     /// Files become a part of another.
     Join = 5,
+    /// Mode and owner of a tree change.
+    Change = 6,
 }
 
 /// Many changes at one stamp, all or none.
@@ -345,6 +348,26 @@ pub struct RemoveTree {
     pub dry_run: bool,
 }
 
+/// Changes mode and owner of a file, or of a directory and of all that is below it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChangeTree {
+    /// The file or directory. Links below are not followed: they get an owner, and have no mode.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// Changes of the mode, one after the other.
+    #[prost(message, repeated, tag = "2")]
+    pub modes: Vec<ModeChange>,
+    /// New owner.
+    #[prost(uint32, optional, tag = "3")]
+    pub uid: Option<u32>,
+    /// New group.
+    #[prost(uint32, optional, tag = "4")]
+    pub gid: Option<u32>,
+    /// True: report the changes without making them.
+    #[prost(bool, tag = "5")]
+    pub dry_run: bool,
+}
+
 /// Joins files: the bytes of several come behind those of one, by sharing, and their names go; at one stamp.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct JoinFiles {
@@ -470,9 +493,26 @@ pub struct EditAction {
     /// Of a copy that a restore makes: where its original is now; empty if the caller may not see it.
     #[prost(bytes = "vec", tag = "9")]
     pub lives_at: Vec<u8>,
-    /// Of a removal: the kind of the object that loses its name.
+    /// Of a removal and a change of mode or owner: the kind of the object.
     #[prost(enumeration = "crate::message::FileKind", tag = "10")]
     pub file_kind: i32,
+    /// Of a change of mode or owner: the mode, the owner and the group that it has then.
+    #[prost(message, optional, tag = "11")]
+    pub rights: Option<FileRights>,
+}
+
+/// Mode, owner and group.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct FileRights {
+    /// Permission bits.
+    #[prost(uint32, tag = "1")]
+    pub mode: u32,
+    /// Owner.
+    #[prost(uint32, tag = "2")]
+    pub uid: u32,
+    /// Group.
+    #[prost(uint32, tag = "3")]
+    pub gid: u32,
 }
 
 /// The actions that an edit made, or would make.

@@ -12,6 +12,7 @@ pub mod forget;
 pub mod frame;
 pub mod holding;
 pub mod message;
+pub mod mode;
 pub mod peer;
 pub mod quota;
 pub mod scrub;

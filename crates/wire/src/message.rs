@@ -159,6 +159,9 @@ pub enum Request {
     /// Joins files.
     #[prost(message, tag = "76")]
     JoinFiles(crate::edit::JoinFiles),
+    /// Changes mode and owner of a tree.
+    #[prost(message, tag = "77")]
+    ChangeTree(crate::edit::ChangeTree),
     /// Waits for recalls of cache grants.
     #[prost(message, tag = "50")]
     Recalls(Recalls),
@@ -214,7 +217,7 @@ pub struct RequestBody {
     #[prost(
         oneof = "Request",
         tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, \
-                60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 75, 76, 100, 142, 143, 144"
+                60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 75, 76, 77, 100, 142, 143, 144"
     )]
     pub request: Option<Request>,
 }
@@ -268,7 +271,7 @@ pub enum Reply {
     #[prost(message, tag = "40")]
     Punch(PunchReply),
     /// To [`Request::Clone`], [`Request::Restore`], [`Request::Undo`], [`Request::CopyRange`],
-    /// [`Request::RemoveTree`] and [`Request::JoinFiles`].
+    /// [`Request::RemoveTree`], [`Request::JoinFiles`] and [`Request::ChangeTree`].
     #[prost(message, tag = "70")]
     Edited(crate::edit::EditReply),
     /// To [`Request::Forget`].

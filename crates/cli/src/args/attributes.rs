@@ -16,7 +16,11 @@ Examples:
   frieze chmod 640 /reports/may.txt
   frieze chmod -R u=rwX,go=rX /www
 
-JSON: one line a file changed: path, kind, mode (octal text), uid, gid.")]
+With -R a directory and everything in it change at one instant, if all of it may change; what has the mode already is \
+left. Readers see all of it as before, or none.
+
+JSON: one line a file changed: path, kind, mode (octal text), uid, gid. Of very many the last line has the number of \
+the rest: path, more.")]
 pub(crate) struct ChmodArgs {
     /// The wanted mode.
     #[arg(value_name = "MODE", allow_hyphen_values = true)]
@@ -44,7 +48,11 @@ Examples:
   frieze chown -R ada:staff /reports
   frieze chown :staff /reports
 
-JSON: one line a file changed: path, kind, mode (octal text), uid, gid.")]
+With -R a directory and everything in it change at one instant, if all of it may change. Readers see all of it as \
+before, or none.
+
+JSON: one line a file changed: path, kind, mode (octal text), uid, gid. Of very many the last line has the number of \
+the rest: path, more.")]
 pub(crate) struct ChownArgs {
     /// The new owner, or owner and group; names or numbers.
     #[arg(value_name = "OWNER[:GROUP]")]

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use frieze_wire::edit::{ActionKind, EditReply};
+use frieze_wire::edit::{ActionKind, ChangeTree, EditReply, RemoveTree};
+use frieze_wire::mode::{ModeAction, ModeChange};
 use frieze_wire::txn::Link;
 
 /// Some files with a name elsewhere too, in directories of several depths.
@@ -77,7 +78,7 @@ fn a_crash_while_a_tree_is_removed_in_parts_leaves_all_of_it_or_none() {
         client.fsync();
         machine.disk.fail_after(changes);
         client.seq += 1;
-        let ask = frieze_wire::edit::RemoveTree { target: Target::path("/a"), dry_run: false };
+        let ask = RemoveTree { target: Target::path("/a"), dry_run: false };
         let id = client.send(Request::RemoveTree(ask), &[], client.seq);
         let is_acknowledged = matches!(client.answer(id), Some((Ok(_), _)));
         drop(client);
@@ -189,4 +190,104 @@ fn what_may_not_be_read_or_removed_is_not_joined() {
     client.chmod("/d/b", 0o644).unwrap();
     other.join(&a, &["/d/b"]).unwrap();
     assert_eq!(client.read("/d/a", View::NOW).unwrap(), b"/d/a/d/b");
+}
+
+#[test]
+fn a_tree_changes_mode_and_owner_at_one_stamp_or_not_at_all() {
+    let mut machine = SimMachine::new(7);
+    for part_bytes in [1, 1 << 20] {
+        machine.settings.edit_part_bytes = part_bytes;
+        let top = format!("/t{part_bytes}");
+        let server = machine.try_serve().unwrap();
+        let mut client = machine.connect(server.clone(), Caller::root());
+        let mut other = machine.connect(server, Caller { uid: 1000, gid: 1000, groups: vec![7] });
+        let files = ["", "/d", "/d/x", "/d/x/f", "/g"].map(|path| format!("{top}{path}"));
+        for path in [&files[0], &files[1], &files[2]] {
+            client.mkdir(path);
+        }
+        client.make(&files[3]);
+        client.make(&files[4]);
+        client
+            .txn(Op::Link(Link { file: Target::path(&*files[4]), name: Target::path(format!("{top}/again")) }))
+            .unwrap();
+        let symlink = format!("{top}/link");
+        let kind = Some(MakeKind::Symlink(b"g".to_vec()));
+        client.txn(Op::Make(Make { target: Target::path(&*symlink), kind, ..Make::default() })).unwrap();
+        client.chmod(&files[3], 0o640).unwrap();
+        let at = |client: &mut TestConnection, stamp: Option<u64>| {
+            let view = View { at: stamp, user_at: None };
+            let all = files.iter().chain([&symlink]);
+            all.map(|path| {
+                let target = Target { follow: false, ..Target::path(&**path) };
+                let Ok(Reply::Stat(found)) = client.ask(Request::Stat(Stat { target, view, ..Stat::default() })) else {
+                    panic!("{path} is not there")
+                };
+                (found.attr.mode & 0o7777, found.attr.uid, found.attr.gid)
+            })
+            .collect::<Vec<_>>()
+        };
+        let before = at(&mut client, None);
+        let change = |bits: u32, action: ModeAction| ModeChange {
+            action: action as i32,
+            who: 0o7777,
+            bits,
+            ..ModeChange::default()
+        };
+        // `o-rx,a+X`, and a new owner.
+        let executes = ModeChange { if_any_executes: true, ..change(0, ModeAction::Add) };
+        let take = ModeChange { who: 0o1007, ..change(0o555, ModeAction::Take) };
+        let ask = ChangeTree {
+            target: Target { follow: false, ..Target::path(&*top) },
+            modes: vec![take, executes],
+            uid: Some(1000),
+            ..ChangeTree::default()
+        };
+        let planned = client.change_tree(ChangeTree { dry_run: true, ..ask.clone() }).unwrap();
+        assert_eq!((planned.stamp, planned.count, planned.refused), (0, 6, 0), "six inodes, one of two names");
+        assert_eq!(at(&mut client, None), before);
+        // Another user owns none of it.
+        let refused = other.change_tree(ask.clone()).unwrap_err();
+        assert_eq!(refused.reason, Reason::NotPermitted);
+        assert_eq!(at(&mut client, None), before);
+        let changed = client.change_tree(ask.clone()).unwrap();
+        let after: Vec<_> = before
+            .iter()
+            .map(|(mode, _, gid)| match *mode {
+                0o777 => (0o777, 1000, *gid),
+                mode if mode & 0o111 != 0 => (mode & !0o555 & 0o7 | mode & !0o7 | 0o111, 1000, *gid),
+                mode => (mode & !0o5, 1000, *gid),
+            })
+            .collect();
+        assert_eq!(at(&mut client, None), after);
+        assert_eq!(at(&mut client, Some(changed.stamp)), after);
+        assert_eq!(at(&mut client, Some(changed.stamp - 1)), before);
+        let rights = |reply: &EditReply| {
+            reply.actions.iter().map(|action| (action.path.clone(), action.rights)).collect::<Vec<_>>()
+        };
+        assert_eq!(rights(&changed), rights(&planned));
+        assert!(rights(&changed).iter().all(|(_, rights)| rights.is_some_and(|rights| rights.uid == 1000)));
+        // Nothing is left to change: no version is made.
+        assert_eq!(client.change_tree(ask.clone()).unwrap().count, 0);
+        // The owner closes the directories to himself, and opens them again.
+        let own = |modes: Vec<ModeChange>| ChangeTree { modes, uid: None, ..ask.clone() };
+        other.change_tree(own(vec![change(0o777, ModeAction::Take)])).unwrap();
+        assert_eq!(other.stat(&files[3], View::NOW).unwrap_err().reason, Reason::AccessDenied);
+        other.change_tree(own(vec![change(0o700, ModeAction::Add)])).unwrap();
+        assert_eq!(other.stat(&files[3], View::NOW).unwrap().attr.mode & 0o7777, 0o700);
+        // He gives it to a group of his, and to no other user.
+        let give = |uid, gid| ChangeTree { modes: Vec::new(), uid, gid, ..ask.clone() };
+        assert_eq!(other.change_tree(give(Some(0), None)).unwrap_err().reason, Reason::NotPermitted);
+        assert_eq!(other.change_tree(give(None, Some(8))).unwrap_err().reason, Reason::NotPermitted);
+        other.change_tree(give(None, Some(7))).unwrap();
+        assert!(at(&mut client, None).iter().all(|(_, uid, gid)| (*uid, *gid) == (1000, 7)));
+        let missing = ChangeTree { target: Target::path("/none"), ..ask.clone() };
+        assert_eq!(client.change_tree(missing).unwrap_err().reason, Reason::NotFound);
+        drop((client, other));
+        assert_eq!(machine.serve().server.check_up().wrong, [""; 0]);
+    }
+    // The root itself.
+    let mut client = machine.serve();
+    let root = ChangeTree { target: Target::path("/"), gid: Some(3), ..ChangeTree::default() };
+    assert!(client.change_tree(root).unwrap().count > 10);
+    assert_eq!(client.stat("/", View::NOW).unwrap().attr.gid, 3);
 }

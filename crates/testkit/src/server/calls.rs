@@ -2,7 +2,7 @@
 
 use frieze_base::{ByteRange, Fault, Reason, SessionId};
 use frieze_node::Scratch;
-use frieze_wire::edit::{CloneTree, CopyRange, EditReply, JoinFiles, RemoveTree, Restore, Undo};
+use frieze_wire::edit::{ChangeTree, CloneTree, CopyRange, EditReply, JoinFiles, RemoveTree, Restore, Undo};
 use frieze_wire::forget::{Forget, ForgetReply};
 use frieze_wire::holding::{Recalls, RecallsReply};
 use frieze_wire::message::{
@@ -374,6 +374,14 @@ impl TestConnection {
     /// The server's answer.
     pub fn remove_tree(&mut self, path: &str, dry_run: bool) -> Result<EditReply, Fault> {
         self.edit(Request::RemoveTree(RemoveTree { target: Target::path(path), dry_run }))
+    }
+
+    /// Changes mode and owner of a tree.
+    ///
+    /// # Errors
+    /// The server's answer.
+    pub fn change_tree(&mut self, change: ChangeTree) -> Result<EditReply, Fault> {
+        self.edit(Request::ChangeTree(change))
     }
 
     /// Appends files to an open file, and removes them.

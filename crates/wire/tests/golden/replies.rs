@@ -353,6 +353,20 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
             }),
         ),
         (
+            "edited-rights",
+            Reply::Edited(EditReply {
+                actions: vec![EditAction {
+                    kind: ActionKind::Attributes as i32,
+                    path: b"/a/b".to_vec(),
+                    file_kind: FileKind::Directory as i32,
+                    rights: Some(FileRights { mode: 0o755, uid: 1, gid: 2 }),
+                    ..EditAction::default()
+                }],
+                count: 1,
+                ..EditReply::default()
+            }),
+        ),
+        (
             "edited-copy",
             Reply::Edited(EditReply {
                 actions: vec![EditAction { path: b"/a/b".to_vec(), lives_at: b"/c".to_vec(), ..EditAction::default() }],

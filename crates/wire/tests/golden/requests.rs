@@ -6,6 +6,7 @@ use frieze_wire::edit::*;
 use frieze_wire::forget::{Forget, ForgottenSession, Horizon, OwnedInodes, encode_ids};
 use frieze_wire::holding::*;
 use frieze_wire::message::*;
+use frieze_wire::mode::{ModeAction, ModeChange};
 use frieze_wire::scrub::*;
 use frieze_wire::timeline::*;
 use frieze_wire::txn::*;
@@ -220,6 +221,27 @@ pub(super) fn requests() -> Vec<(&'static str, Request)> {
         ("status", Request::Status(Status {})),
         ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
         ("remove_tree", Request::RemoveTree(RemoveTree { target: file(), dry_run: true })),
+        (
+            "change_tree",
+            Request::ChangeTree(ChangeTree {
+                target: file(),
+                modes: vec![
+                    ModeChange {
+                        action: ModeAction::Set as i32,
+                        who: 0o4700,
+                        without: 0o22,
+                        bits: 0o644,
+                        if_any_executes: true,
+                        copy_of: None,
+                        exact: true,
+                    },
+                    ModeChange { copy_of: Some(6), ..ModeChange::default() },
+                ],
+                uid: Some(1),
+                gid: Some(2),
+                dry_run: true,
+            }),
+        ),
         ("join_files", Request::JoinFiles(JoinFiles { target: vec![1, 2, 3], sources: vec![file(), file()] })),
         ("restore", Request::Restore(Restore { target: file(), at: AT, delete: true, dry_run: true })),
         (
