@@ -137,6 +137,9 @@ enum BenchScenario {
     Files,
     /// A million entries in one directory (--ops: how many) beside 1,000 in another: listing and lookup of one.
     Directory,
+    /// A tree of a million files (--ops: how many) that is renamed, changed and removed at one instant each, beside
+    /// clients that work elsewhere.
+    Trees,
     /// Half a million writes of 32 KiB into one chunk (15 GiB), then 64 KiB of random old states from a cold disk.
     Beyond,
     /// Random small writes into one chunk (300,000 of 1 KiB), then 64 KiB of random old states from a cold disk: with
@@ -235,6 +238,7 @@ fn one(scenario: BenchScenario, options: &BenchOptions) -> Result<BenchReport> {
         BenchScenario::Restart => scenarios::restart(options),
         BenchScenario::Files => scenarios::files(options),
         BenchScenario::Directory => scenarios::directory(options),
+        BenchScenario::Trees => scenarios::trees(options),
         BenchScenario::Beyond => scenarios::beyond(options),
         BenchScenario::Images => scenarios::images(options),
         BenchScenario::GetStorm => scenarios::get_storm(options),

@@ -17,6 +17,7 @@ mod sequential;
 mod simulated;
 mod storm;
 mod traced;
+mod trees;
 
 use std::io::Write;
 
@@ -43,6 +44,7 @@ pub(crate) use restart::restart;
 pub(crate) use simulated::what_if;
 pub(crate) use storm::get_storm;
 pub(crate) use traced::trace;
+pub(crate) use trees::trees;
 
 /// Bytes of a large request.
 const LARGE: usize = 1 << 20;
