@@ -114,7 +114,7 @@ levels! {
     NextVersionTable in "metadata": "the tree of the store that replaces the one in use";
     VersionTable in "metadata": "the tree of the store in use";
     StateName in "metadata": "the name of the state that was received last";
-    TableWork in "metadata", signalled from below: "memtables that wait to become tables";
+    TableWork in "metadata": "memtables that wait to become tables";
     OpenMemtable in "metadata": "one batch at a time into the open memtable";
     TreeSnapshots in "metadata": "readers that take a list of memtables and tables, or one that forgets former lists";
     TreeViews in "metadata": "views of the store";

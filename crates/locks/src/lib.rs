@@ -25,7 +25,7 @@ pub use condvar::Condvar;
 pub use levels::Level;
 pub use mutex::{Mutex, MutexGuard};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use thread_locks::{check_may_wait, check_no_lock, run_as_other_thread};
+pub use thread_locks::{check_may_await_signal, check_may_wait, check_no_lock, run_as_other_thread};
 
 #[cfg(test)]
 mod tests;

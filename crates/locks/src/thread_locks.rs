@@ -132,6 +132,18 @@ pub fn check_may_wait() {
     check_entries("waits for other servers", |row| row.is_held_in_waits);
 }
 
+/// Checks that this thread holds no lock that another thread of this server may need to signal it. Called by a thread
+/// that may be about to wait for such a signal, so that tests find a lock even where there is nothing to wait for.
+///
+/// # Panics
+/// With debug assertions, if it holds a lock whose row in `levels.rs` does not allow waits or signals.
+#[inline]
+#[track_caller]
+pub fn check_may_await_signal() {
+    #[cfg(debug_assertions)]
+    check_entries("may wait for a signal", |row| row.is_held_in_waits || row.is_held_in_signals);
+}
+
 /// Checks that this thread holds no lock.
 ///
 /// # Panics

@@ -64,7 +64,30 @@ impl Metadata {
     /// retry under the same session and number, at the next leader, returns what it did. What the transaction itself
     /// failed with is in its outcome.
     pub fn execute(&self, transaction: Transaction, reads: Option<SharedReadSet>) -> Result<Outcome, Fault> {
+        self.await_room()?;
+        self.execute_with_room(transaction, reads)
+    }
+
+    /// As [`Metadata::execute`], for a thread that holds a lock which a flush may need: it has waited for room before
+    /// it took the lock ([`Metadata::await_room`]). The room comes of flushes.
+    ///
+    /// # Errors
+    /// As [`Metadata::execute`].
+    pub fn execute_with_room(&self, transaction: Transaction, reads: Option<SharedReadSet>) -> Result<Outcome, Fault> {
         self.raft.execute(&self.state, transaction, reads)
+    }
+
+    /// Waits until memory has room for more changes, a few seconds at most, if this server orders them.
+    ///
+    /// # Errors
+    /// `NoSpace`: the disk is full, and memory is for changes that have no room there. `Overloaded`: the disk is too
+    /// slow. Ask again later.
+    ///
+    /// # Panics
+    /// With debug assertions, if the thread holds a lock that the flush may need.
+    pub fn await_room(&self) -> Result<(), Fault> {
+        frieze_locks::check_may_await_signal();
+        if self.raft.leads() { self.state.versions.check_room() } else { Ok(()) }
     }
 
     /// From now on `observer` is called with every change before any reader can see it. To be called once, at the

@@ -26,6 +26,17 @@ impl Files {
         (!self.planes.meta.is_member()).then_some(held)
     }
 
+    /// As [`Files::hold_alone`], for a change of metadata that runs under the lock ([`frieze_metadata::Metadata`],
+    /// `execute_with_room`): waits until memory has room for it first. The flush that makes room needs the lock.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Overloaded`: there is no room. Ask again later.
+    #[track_caller]
+    pub fn hold_for_change(&self) -> Result<Option<MutexGuard<'_, Appender>>, Fault> {
+        self.planes.meta.await_room()?;
+        Ok(self.hold_alone())
+    }
+
     /// Orders a change stamped `at`, which decides what the bytes of these files are, among the writes of their
     /// writers, at every head where they write. On a single server the change was ordered when it ran.
     ///

@@ -342,7 +342,7 @@ impl TreeOps {
             op: Some(Op::Edit(edit)),
         };
         // Held until it has run: no write falls between reading a file and the decision about it.
-        let held = self.files.hold_alone();
+        let held = self.files.hold_for_change()?;
         let written = {
             let log = self.planes.data.device().log_of(watched.iter().copied())?;
             watched.iter().any(|&id| log.newest_in(id, 0..=u32::MAX, now, Hlc::MAX).newest.is_some())
@@ -350,7 +350,7 @@ impl TreeOps {
         if written || self.files.is_written_remotely_since(&watched, now)? {
             return Ok(None);
         }
-        let outcome = self.planes.meta.execute(transaction, None)?;
+        let outcome = self.planes.meta.execute_with_room(transaction, None)?;
         drop(held);
         if outcome.reason == Reason::Superseded as u32 {
             return Ok(None);

@@ -42,7 +42,6 @@ impl RaftDriver {
         if !self.leads() {
             return Err(self.not_leading(&self.lock()));
         }
-        state.versions.check_room()?;
         if self.device.refuses_names() && adds_names(&transaction, state) {
             self.device.check_room_for_names()?;
         }

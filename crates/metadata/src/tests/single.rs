@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use frieze_base::{InodeId, Seq, SessionId};
 use frieze_locks::{Mutex, levels};
-use frieze_wire::txn::MakeKind;
+use frieze_wire::txn::{Caller, MakeKind, Transaction};
 
 use super::fixture::{lone, make, open_session, run};
 use crate::Metadata;
@@ -65,8 +65,10 @@ fn the_thread_that_leaves_wakes_the_next_one() {
             let _no_writers = writers.lock();
             for round in 1..=ROUNDS {
                 begin.wait();
-                let file = make(&format!("/{number}-{round}"), MakeKind::File(false));
-                run(&metadata, session, Seq(round), file).expect("it is made");
+                let op = Some(make(&format!("/{number}-{round}"), MakeKind::File(false)));
+                let (session, caller) = (session.0, Caller::root());
+                let make = Transaction { session, seq: round, acked: 0, caller, must_see: 0, op };
+                metadata.execute_with_room(make, None).expect("it is ordered").into_result().expect("it is made");
             }
             done.send(()).expect("the test waits");
         });

@@ -58,11 +58,11 @@ impl Writers {
     ) -> Result<Outcome, Fault> {
         for _ in 0..MEASURED_MAX {
             let mut transaction = transaction.clone();
-            let held = self.files.hold_alone();
+            let held = self.files.hold_for_change()?;
             let writers = if held.is_some() { Concurrency::Out } else { Concurrency::Racing };
             self.fill_in(principal, transaction.op.as_mut(), writers, asking)?;
             let truncates = matches!(&transaction.op, Some(Op::SetAttr(_)));
-            let outcome = self.planes.meta.execute(transaction, asking.shared_reads())?;
+            let outcome = self.planes.meta.execute_with_room(transaction, asking.shared_reads())?;
             drop(held);
             if outcome.reason == Reason::Superseded as u32 {
                 continue;
@@ -188,7 +188,7 @@ impl Writers {
         only_stopped: bool,
     ) -> Result<Hlc, Fault> {
         for _ in 0..MEASURED_MAX {
-            let held = self.files.hold_alone();
+            let held = self.files.hold_for_change()?;
             let writers = if held.is_some() { Concurrency::Out } else { Concurrency::Racing };
             let grants = self.planes.meta.session_grants(session);
             if !grants.is_open {
@@ -207,7 +207,7 @@ impl Writers {
                 must_see: 0,
                 op: Some(Op::CloseSession(CloseSession { settled, only_stopped })),
             };
-            let outcome = self.planes.meta.execute(transaction, None)?;
+            let outcome = self.planes.meta.execute_with_room(transaction, None)?;
             drop(held);
             if writers == Concurrency::Racing
                 && [Reason::Superseded as u32, Reason::Busy as u32].contains(&outcome.reason)
