@@ -50,6 +50,8 @@ pub(crate) enum Act {
     Txn(Box<Op>),
     /// An edit or an expiry during which the server crashed: if it is in the log, the log says what it was.
     Planned,
+    /// A part of an edit: it changes nothing.
+    Staged,
     /// The server granted the session of an append or a punch chunks that only it knows.
     TailGrant { inode: u64, first: u64 },
     /// The server ended a session that was gone too long.
@@ -135,7 +137,7 @@ impl Journal {
                     model.run(effect.session, effect.seq, effect.acked, op, effect.stamp);
                 }
                 // Read from the log before it was put here.
-                Act::Planned => {}
+                Act::Planned | Act::Staged => {}
                 Act::TailGrant { inode, first } => model.granted_tail(effect.session, *inode, *first),
                 Act::Expired => {
                     model.sessions.remove(&effect.session);

@@ -128,6 +128,8 @@ pub(crate) fn settings() -> Settings {
 
 pub(crate) const SEGMENT_BYTES: u64 = 8 << 20;
 pub(crate) const RESERVE_BYTES: u64 = 24 << 20;
+/// Parts of staged edits: one name or a few.
+const PART_BYTES: usize = 64;
 /// 2026-11-21T00:00:00Z: any day will do.
 pub(crate) const WALL_US: u64 = 1_795_219_200_000_000;
 /// Attempts after which a client abandons a request while there are faults.
@@ -138,7 +140,11 @@ const CALM_US_MAX: u64 = 3 * 3_600_000_000;
 impl ServerWorld {
     fn new(plan: ServerPlan) -> ServerWorld {
         let mut rng = Rng::new(plan.seed);
-        let hardware = Hardware { seed: rng.next(), settings: settings(), wall_us: WALL_US, breakage: plan.breakage };
+        let usual = settings();
+        // In a quarter of the seeds edits of more than a name or two are staged in parts.
+        let edit_part_bytes = if plan.seed % 4 == 1 { PART_BYTES } else { usual.edit_part_bytes };
+        let settings = Settings { edit_part_bytes, ..usual };
+        let hardware = Hardware { seed: rng.next(), settings, wall_us: WALL_US, breakage: plan.breakage };
         let work = rng.split();
         let mix = WorkloadMix {
             sync_one_in: *rng.choose(&[2, 3, 5, 20]),

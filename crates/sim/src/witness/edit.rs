@@ -13,6 +13,9 @@ use crate::journal::{Act, Effect, LogPlace};
 use crate::machine::Marks;
 use crate::violation::{Rule, Verdict, broken};
 
+/// Entries of one edit, at most: its parts and itself.
+const ENTRIES_MAX: u64 = 256;
+
 impl Witness {
     pub(super) fn account_planned(
         &mut self,
@@ -23,17 +26,35 @@ impl Witness {
     ) -> Verdict<Expectation> {
         let (session, seq, acked) = (ask.header.session.0, ask.header.seq.0, ask.header.acked.0);
         let (entries, records) = (after.index - before.index, after.records - before.records);
-        if entries > 1 || records > 0 || (entries > 0 && is_dry_run(request)) {
+        if records > 0 || (entries > 0 && is_dry_run(request)) {
             return broken(Rule::Once, format!("{request:?} made {entries} entries and {records} records"));
         }
         let did = self.model.sessions.get(&session).and_then(|state| state.ran.get(&seq)).cloned();
-        let effect = Effect::new(LogPlace::Meta(before.index + 1), after.newest, (session, seq, acked), Act::Planned);
-        let logged = if entries == 1 { self.planned(&effect, before.index + 1)? } else { None };
+        let place = |index| Effect::new(LogPlace::Meta(index), after.newest, (session, seq, acked), Act::Planned);
+        let mut index = before.index + 1;
+        let mut logged = None;
+        while index <= after.index {
+            match self.planned(&place(index), index)? {
+                // The parts of a long edit come before it.
+                Some((stamp, Op::StageEdit(_))) => {
+                    let staged = Effect::new(LogPlace::Meta(index), stamp, (session, 0, 0), Act::Staged);
+                    self.journal.effects.push(staged);
+                    index += 1;
+                }
+                Some((_, op)) if index == after.index => {
+                    logged = Some(op);
+                    break;
+                }
+                Some((_, op)) => return broken(Rule::Once, format!("{request:?} made {op:?}, and more behind it")),
+                None => break,
+            }
+        }
         let Some(op) = logged else {
             // Not run, or the server crashed during it: the next start shows what is in the log.
-            self.doubts = vec![effect];
+            self.doubts = (index..index + ENTRIES_MAX).map(place).collect();
             return Ok(Expectation::Planned { logged: false, did });
         };
+        let effect = place(index);
         let preview = self.model.preview(session, seq, &op);
         if preview.is_err() {
             self.check_stamp(after.newest)?;

@@ -2,8 +2,11 @@
 
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
+use frieze_wire::edit::{Edit, StagedParts};
 use frieze_wire::forget::{Forget, Horizon};
 use frieze_wire::txn::{Op, Transaction};
+
+use prost::Message;
 
 use super::{CHUNK_BYTES, Witness};
 use crate::journal::{Act, Effect, LogPlace};
@@ -11,8 +14,8 @@ use crate::violation::{Rule, Verdict, broken};
 
 impl Witness {
     /// The server's transaction for the request of `effect`; `None` if the disk stopped before it could be read.
-    pub(super) fn planned(&self, effect: &Effect, index: u64) -> Verdict<Option<Op>> {
-        let Some((_, batch)) = self.machine.logged(index) else {
+    pub(super) fn planned(&self, effect: &Effect, index: u64) -> Verdict<Option<(Hlc, Op)>> {
+        let Some((stamp, batch)) = self.machine.logged(index) else {
             return match self.machine.is_dying() {
                 true => Ok(None),
                 false => broken(Rule::Durable, format!("entry {index} is said to be in the log, and cannot be read")),
@@ -24,12 +27,42 @@ impl Witness {
         };
         let named = (one.session, one.seq) == (effect.session, effect.seq);
         match one.op {
-            Some(op @ (Op::Edit(_) | Op::Forget(_))) if named => Ok(Some(op)),
+            Some(Op::Edit(edit)) if named => match edit.staged {
+                Some(staged) => Ok(Some((stamp, Op::Edit(self.whole_edit(edit, staged, index)?)))),
+                None => Ok(Some((stamp, Op::Edit(edit)))),
+            },
+            Some(op @ Op::Forget(_)) if named => Ok(Some((stamp, op))),
+            Some(Op::StageEdit(stage)) if (one.session, stage.request) == (effect.session, effect.seq) => {
+                Ok(Some((stamp, Op::StageEdit(stage))))
+            }
             other => broken(
                 Rule::Once,
                 format!("for request {} of session {} the log has {other:?}", effect.seq, effect.session),
             ),
         }
+    }
+
+    /// An edit with its parts, which are the entries just before it.
+    fn whole_edit(&self, edit: Edit, staged: StagedParts, index: u64) -> Verdict<Edit> {
+        let mut whole = Edit::default();
+        for part in 0..staged.count {
+            let found = self.machine.logged(index - u64::from(staged.count) + u64::from(part));
+            let op = found.and_then(|(_, batch)| batch.transactions.into_iter().next()).and_then(|one| one.op);
+            match op {
+                Some(Op::StageEdit(stage)) if (stage.plan, stage.part) == (staged.plan, part) => {
+                    if let Err(error) = whole.merge(stage.edit.as_slice()) {
+                        return broken(Rule::Once, format!("part {part} of an edit: {error}"));
+                    }
+                }
+                other => return broken(Rule::Once, format!("part {part} of the edit at entry {index} is {other:?}")),
+            }
+        }
+        let Edit { kind, at, keeps_times, brought, new, names, states, .. } = edit;
+        let rest = (brought.len(), new.len(), names.len(), states.len());
+        if rest != (0, 0, 0, 0) || whole.new.len() as u64 != staged.new {
+            return broken(Rule::Once, format!("an edit of {staged:?} has {rest:?} beside them"));
+        }
+        Ok(Edit { kind, at, keeps_times, ..whole })
     }
 
     /// The transaction that a restart found in the log for a request during which the server crashed.
@@ -43,10 +76,11 @@ impl Witness {
             return Ok(Effect { stamp, session, ..doubt });
         }
         let Act::Planned = &doubt.act else { return Ok(doubt) };
-        let Some(op) = self.planned(&doubt, index)? else {
-            return broken(Rule::Durable, format!("entry {index} was recovered and cannot be read"));
-        };
-        Ok(Effect { act: Act::Txn(Box::new(op)), ..doubt })
+        match self.planned(&doubt, index)? {
+            Some((stamp, Op::StageEdit(_))) => Ok(Effect { stamp, seq: 0, acked: 0, act: Act::Staged, ..doubt }),
+            Some((stamp, op)) => Ok(Effect { stamp, act: Act::Txn(Box::new(op)), ..doubt }),
+            None => broken(Rule::Durable, format!("entry {index} was recovered and cannot be read")),
+        }
     }
 
     /// Stamp and session of an entry that ends one of these; `None` if the disk stopped before it could be read.

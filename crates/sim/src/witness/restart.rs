@@ -80,7 +80,10 @@ impl Witness {
         for (mut doubt, has_failed) in failed.chain(doubts).collect::<Vec<_>>() {
             if let LogPlace::Meta(end) = &mut doubt.place {
                 let is_of = |batch: &Batch| {
-                    batch.transactions.iter().any(|txn| (txn.session, txn.seq) == (doubt.session, doubt.seq))
+                    batch.transactions.iter().any(|txn| {
+                        let is_part = matches!(&txn.op, Some(Op::StageEdit(stage)) if stage.request == doubt.seq);
+                        txn.session == doubt.session && (txn.seq == doubt.seq || is_part)
+                    })
                 };
                 let later = entries.range(known_index + 1..).find(|(_, (_, batch))| is_of(batch));
                 match later {
@@ -103,7 +106,7 @@ impl Witness {
                     }
                     _ => 0,
                 };
-                let goes_on = matches!(doubt.act, Act::Expired);
+                let goes_on = matches!(doubt.act, Act::Expired | Act::Staged);
                 if let LogPlace::Meta(end) = doubt.place {
                     known_index = end;
                 }
