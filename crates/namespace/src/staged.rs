@@ -7,9 +7,12 @@ use std::collections::BTreeMap;
 
 use frieze_base::{Fault, Reason, Seq, SessionId};
 
-/// Bytes of the staged parts of all sessions together, in memory and in the store. A name to be removed takes about 20
-/// bytes and its own length; while the edit runs, twenty times as much.
-pub const STAGED_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one edit. A name to be removed takes about 20 bytes and its own length; while the edit runs, twenty times
+/// as much.
+const EDIT_BYTES_MAX: usize = 64 << 20;
+/// Bytes of the staged parts of all sessions together, in memory and in the store: room for the longest edit, and for
+/// what its parts take beside their bytes.
+pub const STAGED_BYTES_MAX: usize = EDIT_BYTES_MAX + (1 << 20);
 /// What a part takes beside its bytes.
 pub(crate) const PART_BYTES: usize = 128;
 
@@ -38,6 +41,11 @@ impl StagedEdits {
         parts.map(|part| part.len() + PART_BYTES).sum()
     }
 
+    /// Bytes of one part; 0 if it is not staged.
+    pub(crate) fn part_bytes(&self, plan: &PlanId, part: u32) -> usize {
+        self.plans.get(plan).and_then(|parts| parts.get(&part)).map_or(0, |bytes| bytes.len() + PART_BYTES)
+    }
+
     /// Drops a plan. Returns its parts.
     pub(crate) fn remove(&mut self, plan: &PlanId) -> impl Iterator<Item = u32> + use<> {
         self.bytes -= self.bytes_of(plan);
@@ -46,9 +54,9 @@ impl StagedEdits {
 }
 
 /// # Errors
-/// `TooLarge` if an edit takes more bytes than can be staged.
+/// `TooLarge` if an edit takes more bytes than one may.
 pub fn check_edit_bytes(bytes: usize) -> Result<(), Fault> {
-    if bytes <= STAGED_BYTES_MAX {
+    if bytes <= EDIT_BYTES_MAX {
         return Ok(());
     }
     Err(Fault::new(
@@ -56,7 +64,7 @@ pub fn check_edit_bytes(bytes: usize) -> Result<(), Fault> {
         format!(
             "more changes than are made at once: at most {} MiB of them are allowed, a name takes about 20 bytes and \
              its own length; take one directory after the other",
-            STAGED_BYTES_MAX >> 20
+            EDIT_BYTES_MAX >> 20
         ),
     ))
 }

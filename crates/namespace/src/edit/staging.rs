@@ -31,7 +31,8 @@ impl Namespace {
         if let Some(acked) = self.replies.get(&run.session).map(|replies| replies.acked).filter(|&at| at > op.request) {
             return Err(Error::SequenceTooOld { session: run.session, seq: op.request, acked });
         }
-        let kept = self.staged.bytes - self.staged.bytes_of(&former);
+        // A part that comes again takes its own place.
+        let kept = self.staged.bytes - self.staged.bytes_of(&former) - self.staged.part_bytes(&plan, op.part);
         if kept + op.edit.len() + PART_BYTES > STAGED_BYTES_MAX {
             return Err(Error::Overloaded { what: "bytes of large changes under way", max: STAGED_BYTES_MAX });
         }
