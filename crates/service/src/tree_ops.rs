@@ -2,7 +2,7 @@
 //!
 //! Guarantees: an edit runs whole, at one stamp, or not at all; it runs only if everything it was planned on is
 //! unchanged, otherwise it is planned again; if the plan depends on the bytes of a file, no write falls between reading
-//! them and the decision. Leaves to others: what to plan (`clone`, `restore`, `undo`, `remove`, `join`), checking it
+//! them and the decision. Leaves to others: what to plan (`change`, `clone`, `restore`, `undo`, …), checking it
 //! (`namespace`), the bytes (`seen`).
 //!
 //! # Source
@@ -51,7 +51,7 @@ const LIST_PAGE: usize = 4096;
 /// A range that comes from at most so many states is shared from them directly, not from the file that shares them.
 const ORIGINS_FEW: usize = 4;
 
-/// Clones, restores, undo, removal of trees, and copies that share bytes.
+/// Clones, restores, undo, removal of trees, their mode and owner, and copies that share bytes.
 pub struct TreeOps {
     /// Names and bytes.
     pub planes: Arc<Planes>,
