@@ -49,6 +49,7 @@ const PLACES: &[CratePlace] = &[
             "frieze-disk",
             "frieze-metalog",
             "frieze-calvin",
+            "frieze-namespace",
             "frieze-usertime",
             "frieze-wire",
             "frieze-hlc",

@@ -139,7 +139,7 @@ impl Namespace {
                 continue;
             }
             let (inode, _) = StoredInode::read(Hlc(brought.from), &brought.value, Arc::new)?;
-            if inode.orphaned().is_none() || !self.numbers.was_given(id) {
+            if inode.orphaned().is_none() || !self.was_given(id) {
                 return Err(Error::InvalidArgument { why: "only an inode without a name is brought back" });
             }
             let some = |xattr: &Xattr| Some((xattr.name.as_slice().into(), xattr.value.as_deref()?.into()));
@@ -217,7 +217,7 @@ impl Namespace {
         let mut directories = 0;
         for new in &op.new {
             let is_directory = new.kind == FileKind::Directory as i32;
-            numbers.ids.push(if is_directory { self.numbers.next_directory(directories)? } else { InodeId(0) });
+            numbers.ids.push(if is_directory { self.next_directory(directories)? } else { InodeId(0) });
             directories += u64::from(is_directory);
         }
         let mut files: FastMap<u16, u64> = FastMap::default();
@@ -231,7 +231,7 @@ impl Namespace {
             if let (Some(InodeId(0)), Some(directory)) = (numbers.ids.get(index), numbered(set.directory, &numbers.ids))
             {
                 let ahead = files.entry(directory.slot()).or_default();
-                numbers.ids[index] = self.numbers.next_file(directory, *ahead)?;
+                numbers.ids[index] = self.next_file(directory, *ahead)?;
                 *ahead += 1;
             }
         }
@@ -325,7 +325,7 @@ impl Namespace {
             match inode.is_directory() {
                 true if names > 1 => return Err(Error::NotPermitted { why: "a directory has one name only" }),
                 true if names == 0 => {
-                    let now = self.directories.count(id) as i64;
+                    let now = self.name_count(id) as i64;
                     if now + children.get(&id).copied().unwrap_or(0) != 0 {
                         return Err(Error::NotEmpty { name: format!("inode {id}") });
                     }
@@ -409,6 +409,9 @@ impl Namespace {
         let caller = run.caller;
         let inode = self.drafted(draft, id)?;
         let what = || format!("inode {id}");
+        if inode.is_directory() {
+            self.look_at_times(id);
+        }
         if inode.from != Hlc(state.expect) {
             return Err(Error::Superseded { what: what() });
         }

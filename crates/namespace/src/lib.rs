@@ -27,10 +27,12 @@ mod ended;
 mod entry_stamps;
 mod error;
 mod extent;
+mod footprint;
 mod forget;
 mod history;
 mod horizons;
 mod inode;
+mod item_value;
 mod key;
 mod load;
 mod memory;
@@ -38,15 +40,18 @@ mod model;
 mod names;
 mod namespace;
 mod numbers;
+mod partial;
 mod past_session;
 mod patch;
 mod present;
 mod quota;
 mod quotas;
 mod read;
+mod read_scope;
 mod read_set;
 mod sessions;
 mod staged;
+mod state_item;
 mod stored;
 mod timeline;
 mod tree_at;
@@ -62,10 +67,12 @@ pub use entry_stamps::{
 };
 pub use error::Error;
 pub use extent::TreeExtent;
+pub use footprint::{Footprint, ItemAccess};
 pub use forget::{FORGET_INODES_MAX, SharedState, VisitAuthors, pack_owners, shared_states, visit_authors};
 pub use history::{KeyVersion, NewestVersion, VersionHistory, VisitChanged, VisitValue, VisitVersion};
 pub use horizons::{ExpiredInodes, Expiries, Expiry, Owners, Pins};
 pub use inode::{FileLayout, Inode, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
+pub use item_value::ItemValue;
 pub use key::{
     CONTROL, Cached, ENTRIES, ENTRY_STAMPS, INODES, LINKS, cached_of, erases, inode_between, inode_key, is_loaded,
     is_rewritten, is_timed, keeps_versions,
@@ -78,6 +85,7 @@ pub use model::{NamedInstant, Resolved, SessionState};
 pub use names::LINKS_MAX;
 pub use namespace::{Loss, Namespace, NamespaceCounts, ORPHANS_KEPT_MAX};
 pub use numbers::InodeNumbers;
+pub use partial::{PartialOutcome, PartialRun, PartialState, find_footprint};
 pub use past_session::PastSession;
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
 pub use present::{
@@ -91,6 +99,7 @@ pub use read::ListedEntry;
 pub use read_set::{NoReadSet, ReadSet};
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
 pub use staged::{STAGED_BYTES_MAX, check_edit_bytes};
+pub use state_item::{StateItem, StatePart};
 pub use timeline::{
     ChangeSubject, Changed, EntryVersion, PlaceName, Revision, SubjectChange, SubjectState, TxnChanges, VersionCause,
     author, changes_of, entry_at, names_at, newest_changes_since, version_of_name, visit_names,

@@ -16,6 +16,8 @@ use crate::key::{erases, inode_key, is_loaded, is_timed, keeps_versions};
 pub struct MemoryHistory {
     keys: BTreeMap<Vec<u8>, BTreeMap<Hlc, Option<Vec<u8>>>>,
     times: BTreeSet<(Hlc, Vec<u8>)>,
+    /// Pages of stamps are kept as they come: those of one part of the state, which may not have the directory.
+    keeps_pages: bool,
 }
 
 impl MemoryHistory {
@@ -24,11 +26,16 @@ impl MemoryHistory {
         MemoryHistory::default()
     }
 
+    /// An empty history of a part of the state: pages of stamps of directories stay what they are.
+    pub fn of_part() -> MemoryHistory {
+        MemoryHistory { keeps_pages: true, ..MemoryHistory::default() }
+    }
+
     /// Adds the versions that `apply` made. A second version of a key with the same stamp replaces the first, so that
     /// replaying a log changes nothing.
     pub fn commit(&mut self, changes: &[KeyVersion]) {
         for change in changes {
-            if let Some(directory) = entry_stamps_of(&change.key) {
+            if let Some(directory) = entry_stamps_of(&change.key).filter(|_| !self.keeps_pages) {
                 self.commit_entry_stamps(directory, change);
                 continue;
             }

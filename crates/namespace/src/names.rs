@@ -58,8 +58,8 @@ impl Namespace {
         let (kind, mode, mut extra) = new_inode(run, kind, op.mode)?;
         let mode = self.inherit((place.parent, &parent), (kind, mode, op.umask), &mut extra);
         let id = match kind {
-            FileKind::Directory => self.numbers.next_directory(0)?,
-            _ => self.numbers.next_file(place.parent, 0)?,
+            FileKind::Directory => self.next_directory(0)?,
+            _ => self.next_file(place.parent, 0)?,
         };
         let takes_over = replaced.and_then(|id| self.inodes.get(id)).is_some_and(|old| old.links == 1);
         self.check_room(place.parent, TreeUsage { files: u64::from(!takes_over), bytes: 0 }, None)?;
@@ -128,7 +128,7 @@ impl Namespace {
         if like.kind() != FileKind::File {
             return Err(Error::InvalidArgument { why: "only beside a regular file is one made without a name" });
         }
-        let id = self.numbers.next_file(beside, 0)?;
+        let id = self.next_file(beside, 0)?;
         // What it holds is looked at by a plug-in where it goes.
         let layout = FileLayout { plugin: String::new(), ..FileLayout::clone(&like.layout) };
         let (kind, mode, extra) = new_inode(run, &MakeKind::File(true), 0o600)?;
@@ -218,7 +218,7 @@ impl Namespace {
         match (op.directory, is_directory) {
             (true, false) => return Err(Error::not_directory(&place.name)),
             (false, true) => return Err(Error::is_directory(&place.name)),
-            (true, true) if self.directories.count(id) > 0 => {
+            (true, true) if self.name_count(id) > 0 => {
                 return Err(Error::NotEmpty { name: lossy(&place.name) });
             }
             _ => {}
@@ -340,7 +340,7 @@ impl Namespace {
         if let Some(replaced) = replaced {
             run.reads.add(Cached::Names(replaced));
         }
-        if replaced.is_some_and(|replaced| self.directories.count(replaced) > 0) {
+        if replaced.is_some_and(|replaced| self.name_count(replaced) > 0) {
             return Err(Error::NotEmpty { name: lossy(&to.name) });
         }
         self.check_room_to_move((moved.inode(), from.parent), (to.found.map(NameEntry::inode), to.parent), exchange)?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use frieze_base::{FastMap, InodeId, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, Format, Outcome};
 use prost::Message;
 
@@ -19,7 +20,9 @@ use crate::model::{NameEntry, NamedInstant, Replies, SessionState, Xattrs};
 use crate::numbers::InodeNumbers;
 use crate::present::{DirectoryTable, EvictionHand, InodeTable, PieceLoads};
 use crate::quotas::Quotas;
+use crate::read_scope::ReadScope;
 use crate::staged::StagedEdits;
+use crate::state_item::StateItem;
 use crate::stored::{StoredInode, read_entry};
 
 /// Files without a name that stay in memory, so that handles still open can change them: the newest ones. Those with a
@@ -74,6 +77,8 @@ pub struct Namespace {
     pub(crate) piece_loads: Arc<PieceLoads>,
     /// Where the next eviction continues.
     pub(crate) hand: EvictionHand,
+    /// Of a partial namespace: the items that it has.
+    pub(crate) scope: Option<Arc<ReadScope>>,
 }
 
 impl Namespace {
@@ -207,7 +212,58 @@ impl Namespace {
     }
 
     pub(crate) fn entry(&self, directory: InodeId, name: &[u8]) -> Option<NameEntry> {
-        self.directories.get(directory)?.get(name)
+        let found = self.directories.get(directory).and_then(|names| names.get(name));
+        if let Some(scope) = &self.scope {
+            scope.look_at_name(directory, name, found.map(|entry| entry.kind() == FileKind::Directory));
+        }
+        found
+    }
+
+    /// How many names a directory holds, for a transaction to decide by.
+    pub(crate) fn name_count(&self, directory: InodeId) -> usize {
+        match &self.scope {
+            Some(scope) => scope.name_count(directory),
+            None => self.directories.count(directory),
+        }
+    }
+
+    /// The number that the next file but `ahead` in the slot of this directory gets.
+    ///
+    /// # Errors
+    /// `NumbersUsedUp`: the file can be made in another directory.
+    pub(crate) fn next_file(&self, directory: InodeId, ahead: u64) -> Result<InodeId, Error> {
+        self.look_at(|| StateItem::FileNumbers(directory.slot()));
+        self.numbers.next_file(directory, ahead)
+    }
+
+    /// The number that the next directory but `ahead` gets.
+    ///
+    /// # Errors
+    /// `NumbersUsedUp`.
+    pub(crate) fn next_directory(&self, ahead: u64) -> Result<InodeId, Error> {
+        self.look_at(|| StateItem::DirectoryNumbers);
+        self.numbers.next_directory(ahead)
+    }
+
+    /// True if an inode may have this number, or had it.
+    pub(crate) fn was_given(&self, id: InodeId) -> bool {
+        self.look_at(|| match id.is_directory() {
+            true => StateItem::DirectoryNumbers,
+            false => StateItem::FileNumbers(id.slot()),
+        });
+        self.numbers.was_given(id)
+    }
+
+    /// What a transaction decides by is the time of a directory's newest change, names included.
+    pub(crate) fn look_at_times(&self, directory: InodeId) {
+        self.look_at(|| StateItem::Times(directory));
+    }
+
+    /// Notes a look at an item, of a partial namespace.
+    pub(crate) fn look_at(&self, item: impl FnOnce() -> StateItem) {
+        if let Some(scope) = &self.scope {
+            scope.look(item());
+        }
     }
 
     /// What a name stood for at an instant, by the history alone.

@@ -30,6 +30,7 @@ use crate::error::Error;
 use crate::inode::Inode;
 use crate::namespace::Namespace;
 use crate::quotas::{QuotaCharge, QuotaLimit};
+use crate::state_item::StateItem;
 
 impl Namespace {
     /// The quota of a directory, and what is used of it; `None` where it has none.
@@ -88,6 +89,10 @@ impl Namespace {
     /// Counts what a transaction changed. `at_once`: all its names changed at once, so a directory that moved may have
     /// gained or lost something as well, and what was above it may have moved too.
     pub(crate) fn count_changes(&mut self, at_once: bool) {
+        if self.scope.as_ref().is_some_and(|scope| scope.outside().is_some()) {
+            // It does not count, and what was changed need not even be a tree any more.
+            return self.count_nothing();
+        }
         let before = std::mem::take(&mut self.quotas.before);
         let changed = before.into_iter().map(|(id, was)| (id, was, self.charge(id)));
         let changed: Vec<_> = changed.filter(|(_, was, is)| was != is).collect();
@@ -102,12 +107,14 @@ impl Namespace {
                 let all = moved(&was, &is).then(|| self.weigh(id));
                 if let Some(was) = was {
                     for directory in self.holders(id, was) {
+                        self.look_at(|| StateItem::Usage(directory));
                         let used = self.quotas.limits.get_mut(&directory).and_then(|limit| limit.used.as_mut());
                         used.into_iter().for_each(|used| *used = beyond(*used, all.unwrap_or(was.usage())));
                     }
                 }
                 if let Some(is) = is {
                     for directory in self.holders(id, is) {
+                        self.look_at(|| StateItem::Usage(directory));
                         let used = self.quotas.limits.get_mut(&directory).and_then(|limit| limit.used.as_mut());
                         used.into_iter().for_each(|used| *used = sum(*used, all.unwrap_or(is.usage())));
                     }
@@ -131,6 +138,7 @@ impl Namespace {
     }
 
     fn check_limit(&self, directory: InodeId, more: TreeUsage) -> Result<(), Error> {
+        self.look_at(|| StateItem::Usage(directory));
         let QuotaLimit { quota, used } = self.quotas.limits[&directory];
         let used = used.unwrap_or_else(|| self.weigh(directory));
         let is_over = |used: u64, more: u64, max: Option<u64>| more > 0 && max.is_some_and(|max| used + more > max);
@@ -273,6 +281,8 @@ impl Namespace {
         let mut seen = BTreeSet::new();
         while let Some(here) = left.pop() {
             all.files += 1;
+            self.look_at(|| StateItem::AllDirectories(here));
+            self.look_at(|| StateItem::AllFiles(here));
             let Some(names) = self.directories.get(here) else { continue };
             let mut cursor = names.cursor();
             while let Some((_, entry)) = cursor.next_name() {

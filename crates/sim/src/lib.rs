@@ -14,8 +14,8 @@
 //! `client` and `workload` (requests), `exchange` (requests and responses), `witness` and `journal` (what the server
 //! did), `model` (its expected state), `judge` (the allowed answers), `past_answers` and `auditor` (earlier answers),
 //! `cache_leases` (clients that cache names), `metalog` (its members, by themselves), `calvin` (the scheduler of
-//! names), `cluster` (several servers), `machine` and `store` (the server's environment), `breakage` (how it is broken
-//! to test the tester).
+//! names), `shards` (the namespace in shards under it), `cluster` (several servers), `machine` and `store` (the
+//! server's environment), `breakage` (how it is broken to test the tester).
 
 mod auditor;
 mod breakage;
@@ -33,6 +33,7 @@ mod past_answers;
 mod plan;
 mod scenarios;
 mod schedule;
+mod shards;
 mod stage;
 mod store;
 mod trace;
@@ -47,5 +48,6 @@ pub use cluster::{ClusterBreak, ClusterCounts, ClusterOutcome, ClusterPlan, run_
 pub use metalog::{MetalogBreak, MetalogOutcome, MetalogPlan, run_metalog};
 pub use plan::{ServerCounts, ServerOutcome, ServerPlan};
 pub use scenarios::{SCENARIOS, Scenario};
+pub use shards::{ShardBreak, ShardCounts, ShardOutcome, ShardPlan, run_shards};
 pub use violation::{Rule, Verdict, Violation};
 pub use world::run_one_server;

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use frieze_node::LostNames;
 use frieze_sim::{
-    CalvinBreak, CalvinPlan, ClusterBreak, ClusterPlan, MetalogBreak, MetalogPlan, SCENARIOS, ServerPlan, run_calvin,
-    run_cluster, run_metalog, run_one_server,
+    CalvinBreak, CalvinPlan, ClusterBreak, ClusterPlan, MetalogBreak, MetalogPlan, SCENARIOS, ServerPlan, ShardBreak,
+    ShardPlan, run_calvin, run_cluster, run_metalog, run_one_server, run_shards,
 };
 
 #[global_allocator]
@@ -14,6 +14,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE: &str = "usage: frieze-sim one_server [--seed 0x5eed] [--count N] [--trace]
        frieze-sim metalog [--seed 0x5eed] [--count N] [--trace] [--mutants]
        frieze-sim calvin [--seed 0x5eed] [--count N] [--trace] [--mutants]
+       frieze-sim shards [--seed 0x5eed] [--count N] [--trace] [--mutants]
        frieze-sim cluster [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]
        frieze-sim SCENARIO [--seed 1]
        frieze-sim list";
@@ -78,7 +79,7 @@ fn number(text: &str) -> Result<u64, ()> {
 fn run_command(options: &SimOptions) -> ExitCode {
     match options.what.as_str() {
         "list" => {
-            println!("one_server\nmetalog\ncalvin\ncluster");
+            println!("one_server\nmetalog\ncalvin\nshards\ncluster");
             SCENARIOS.iter().for_each(|scenario| println!("{}", scenario.name));
             ExitCode::SUCCESS
         }
@@ -87,6 +88,8 @@ fn run_command(options: &SimOptions) -> ExitCode {
         "metalog" => simulate_metalog(options),
         "calvin" if options.mutants => calvin_mutants(options),
         "calvin" => simulate_calvin(options),
+        "shards" if options.mutants => shard_mutants(options),
+        "shards" => simulate_shards(options),
         "cluster" if options.mutants => cluster_mutants(options),
         "cluster" => simulate_cluster(options),
         name => match SCENARIOS.iter().find(|scenario| scenario.name == name) {
@@ -155,6 +158,39 @@ fn calvin_mutants(options: &SimOptions) -> ExitCode {
     for breakage in CalvinBreak::ALL {
         let found = (0..options.count.max(3000)).find_map(|seed| {
             let outcome = run_calvin(&CalvinPlan { breakage: Some(*breakage), ..CalvinPlan::of_seed(seed) });
+            outcome.violation.map(|violation| (seed, violation))
+        });
+        match found {
+            Some((seed, violation)) => println!("{breakage:?}: after {} seeds, {violation}", seed + 1),
+            None => {
+                println!("{breakage:?} is not noticed");
+                missed += 1;
+            }
+        }
+    }
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn simulate_shards(options: &SimOptions) -> ExitCode {
+    for seed in options.seed..options.seed.saturating_add(options.count) {
+        let outcome = run_shards(&ShardPlan { keep_trace: options.keep_trace, ..ShardPlan::of_seed(seed) });
+        for line in &outcome.trace {
+            println!("{line}");
+        }
+        println!("seed {seed:#x} trace {:016x} {:?}", outcome.trace_hash, outcome.counts);
+        if let Some(violation) = &outcome.violation {
+            println!("{violation}\nsee it again: cargo xtask sim shards --seed {seed:#x} --trace");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn shard_mutants(options: &SimOptions) -> ExitCode {
+    let mut missed = 0;
+    for breakage in ShardBreak::ALL {
+        let found = (0..options.count.max(3000)).find_map(|seed| {
+            let outcome = run_shards(&ShardPlan { breakage: Some(*breakage), ..ShardPlan::of_seed(seed) });
             outcome.violation.map(|violation| (seed, violation))
         });
         match found {

@@ -5,6 +5,7 @@
 //! pages, not the pages.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use super::inode_page::{InodePage, PAGE_INODES, PlainInode, bits, rank};
 use super::layouts::{FileLayouts, NumberedLayouts};
 use super::row::{ROWS_END, id_at, row_of};
 use crate::inode::{FileLayout, Inode};
+use crate::read_scope::ReadScope;
 
 /// Pages of a leaf: 896 bytes of handles.
 const LEAF_PAGES: usize = 16;
@@ -31,6 +33,14 @@ pub struct InodeTable {
     page_bytes: i64,
     /// Memory that evictions gave back so far.
     evicted_bytes: i64,
+    /// In a partial namespace: the inodes that are known.
+    scope: Option<Box<InodeScope>>,
+}
+
+/// The inodes that a partial namespace knows: those of its scope, and those that its transaction makes.
+struct InodeScope {
+    scope: Arc<ReadScope>,
+    made: BTreeSet<InodeId>,
 }
 
 /// The inodes of 1,024 consecutive rows.
@@ -82,8 +92,17 @@ impl InodeTable {
         self.slot(id)?.unpacked.as_ref()?.get(index_of(id))
     }
 
+    /// Knows the inodes of a scope only, from now on.
+    pub(crate) fn restrict(&mut self, scope: Arc<ReadScope>) {
+        self.scope = Some(Box::new(InodeScope { scope, made: BTreeSet::new() }));
+    }
+
     /// The inode, to be changed. It stays unpacked until [`InodeTable::pack`].
     pub fn get_mut(&mut self, id: InodeId) -> Option<&mut Inode> {
+        if !self.is_known(id) && self.slot(id).is_none_or(|slot| slot.present() & 1 << index_of(id) == 0) {
+            // What the transaction does with it does not count any more.
+            self.leaf_mut(id).slot_mut(id).unpacked_mut().put(index_of(id), Inode::unknown());
+        }
         let index = index_of(id);
         let leaf = Arc::make_mut(self.leaves.get_mut(&leaf_of(id))?);
         let slot = leaf.slot_mut(id);
@@ -102,6 +121,9 @@ impl InodeTable {
 
     /// Takes an inode in the place of one that may be there. It stays unpacked until [`InodeTable::pack`].
     pub fn insert(&mut self, id: InodeId, inode: Inode) {
+        if let Some(scope) = &mut self.scope {
+            scope.made.insert(id);
+        }
         match self.get_mut(id) {
             Some(old) => *old = inode,
             None => {
@@ -289,7 +311,14 @@ impl InodeTable {
     }
 
     fn slot(&self, id: InodeId) -> Option<&InodeSlot> {
+        self.is_known(id);
         self.slot_at(row_of(id))
+    }
+
+    /// False, and noted, if this is a part of the state that may have the inode elsewhere.
+    fn is_known(&self, id: InodeId) -> bool {
+        let known = |scope: &InodeScope| scope.made.contains(&id) || scope.scope.look_at_inode(id);
+        self.scope.as_deref().is_none_or(known)
     }
 
     fn slot_at(&self, row: u64) -> Option<&InodeSlot> {
