@@ -212,9 +212,9 @@ pub struct Settings {
     pub edit_part_bytes: usize,
 }
 
-/// Other transactions wait for a few milliseconds while a part is written.
+/// Other transactions wait for less than a millisecond while a part is written.
 fn edit_part_bytes() -> usize {
-    1 << 20
+    64 << 10
 }
 
 /// About the cost of finding that a part of the tree is not small.

@@ -33,6 +33,7 @@ mod past_answers;
 mod plan;
 mod scenarios;
 mod schedule;
+mod scheduled;
 mod shards;
 mod stage;
 mod store;

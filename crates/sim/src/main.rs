@@ -1,20 +1,21 @@
 //! Runs simulations by seed, and scenarios by name.
 
+use std::fmt;
 use std::process::ExitCode;
 
 use frieze_node::LostNames;
 use frieze_sim::{
     CalvinBreak, CalvinPlan, ClusterBreak, ClusterPlan, MetalogBreak, MetalogPlan, SCENARIOS, ServerPlan, ShardBreak,
-    ShardPlan, run_calvin, run_cluster, run_metalog, run_one_server, run_shards,
+    ShardPlan, Violation, run_calvin, run_cluster, run_metalog, run_one_server, run_shards,
 };
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: frieze-sim one_server [--seed 0x5eed] [--count N] [--trace]
-       frieze-sim metalog [--seed 0x5eed] [--count N] [--trace] [--mutants]
-       frieze-sim calvin [--seed 0x5eed] [--count N] [--trace] [--mutants]
-       frieze-sim shards [--seed 0x5eed] [--count N] [--trace] [--mutants]
+       frieze-sim metalog [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]
+       frieze-sim calvin [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]
+       frieze-sim shards [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]
        frieze-sim cluster [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]
        frieze-sim SCENARIO [--seed 1]
        frieze-sim list";
@@ -84,13 +85,23 @@ fn run_command(options: &SimOptions) -> ExitCode {
             ExitCode::SUCCESS
         }
         "one_server" => simulate(options),
-        "metalog" if options.mutants => mutants(options),
+        "metalog" if options.mutants => {
+            play_broken(options, MetalogBreak::ALL.iter().chain(MetalogBreak::RARE).copied(), |breakage, seed| {
+                run_metalog(&MetalogPlan { breakage: Some(breakage), ..MetalogPlan::of_seed(seed) }).violation
+            })
+        }
         "metalog" => simulate_metalog(options),
-        "calvin" if options.mutants => calvin_mutants(options),
+        "calvin" if options.mutants => play_broken(options, CalvinBreak::ALL.iter().copied(), |breakage, seed| {
+            run_calvin(&CalvinPlan { breakage: Some(breakage), ..CalvinPlan::of_seed(seed) }).violation
+        }),
         "calvin" => simulate_calvin(options),
-        "shards" if options.mutants => shard_mutants(options),
+        "shards" if options.mutants => play_broken(options, ShardBreak::ALL.iter().copied(), |breakage, seed| {
+            run_shards(&ShardPlan { breakage: Some(breakage), ..ShardPlan::of_seed(seed) }).violation
+        }),
         "shards" => simulate_shards(options),
-        "cluster" if options.mutants => cluster_mutants(options),
+        "cluster" if options.mutants => play_broken(options, ClusterBreak::ALL.iter().copied(), |breakage, seed| {
+            run_cluster(&ClusterPlan { breakage: Some(breakage), ..ClusterPlan::of_seed(seed) }).violation
+        }),
         "cluster" => simulate_cluster(options),
         name => match SCENARIOS.iter().find(|scenario| scenario.name == name) {
             Some(scenario) => match (scenario.play)(options.seed) {
@@ -108,113 +119,30 @@ fn run_command(options: &SimOptions) -> ExitCode {
     }
 }
 
-fn simulate(options: &SimOptions) -> ExitCode {
-    for seed in options.seed..options.seed.saturating_add(options.count) {
-        let outcome = run_one_server(&ServerPlan { keep_trace: options.keep_trace, ..ServerPlan::of_seed(seed) });
-        for line in &outcome.trace {
-            println!("{line}");
-        }
-        println!("seed {seed:#x} trace {:016x} {:?}", outcome.trace_hash, outcome.counts);
-        if let Some(failure) = outcome.failure(seed) {
-            println!("{failure}");
-            return ExitCode::FAILURE;
-        }
-    }
-    ExitCode::SUCCESS
+/// What a run of a seed printed and found.
+struct SeedEnd {
+    trace: Vec<String>,
+    hash: u64,
+    counts: String,
+    failure: Option<String>,
 }
 
-fn simulate_metalog(options: &SimOptions) -> ExitCode {
-    for seed in options.seed..options.seed.saturating_add(options.count) {
-        let outcome = run_metalog(&MetalogPlan { keep_trace: options.keep_trace, ..MetalogPlan::of_seed(seed) });
-        for line in &outcome.trace {
-            println!("{line}");
-        }
-        println!("seed {seed:#x} trace {:016x} {}", outcome.trace_hash, outcome.counts());
-        if let Some(violation) = &outcome.violation {
-            println!("{violation}\nsee it again: cargo xtask sim metalog --seed {seed:#x} --trace");
-            return ExitCode::FAILURE;
-        }
-    }
-    ExitCode::SUCCESS
-}
-
-fn simulate_calvin(options: &SimOptions) -> ExitCode {
-    for seed in options.seed..options.seed.saturating_add(options.count) {
-        let outcome = run_calvin(&CalvinPlan { keep_trace: options.keep_trace, ..CalvinPlan::of_seed(seed) });
-        for line in &outcome.trace {
-            println!("{line}");
-        }
-        println!("seed {seed:#x} trace {:016x} {:?}", outcome.trace_hash, outcome.counts);
-        if let Some(violation) = &outcome.violation {
-            println!("{violation}\nsee it again: cargo xtask sim calvin --seed {seed:#x} --trace");
-            return ExitCode::FAILURE;
-        }
-    }
-    ExitCode::SUCCESS
-}
-
-fn calvin_mutants(options: &SimOptions) -> ExitCode {
-    let mut missed = 0;
-    for breakage in CalvinBreak::ALL {
-        let found = (0..options.count.max(3000)).find_map(|seed| {
-            let outcome = run_calvin(&CalvinPlan { breakage: Some(*breakage), ..CalvinPlan::of_seed(seed) });
-            outcome.violation.map(|violation| (seed, violation))
-        });
-        match found {
-            Some((seed, violation)) => println!("{breakage:?}: after {} seeds, {violation}", seed + 1),
-            None => {
-                println!("{breakage:?} is not noticed");
-                missed += 1;
-            }
-        }
-    }
-    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn simulate_shards(options: &SimOptions) -> ExitCode {
-    for seed in options.seed..options.seed.saturating_add(options.count) {
-        let outcome = run_shards(&ShardPlan { keep_trace: options.keep_trace, ..ShardPlan::of_seed(seed) });
-        for line in &outcome.trace {
-            println!("{line}");
-        }
-        println!("seed {seed:#x} trace {:016x} {:?}", outcome.trace_hash, outcome.counts);
-        if let Some(violation) = &outcome.violation {
-            println!("{violation}\nsee it again: cargo xtask sim shards --seed {seed:#x} --trace");
-            return ExitCode::FAILURE;
-        }
-    }
-    ExitCode::SUCCESS
-}
-
-fn shard_mutants(options: &SimOptions) -> ExitCode {
-    let mut missed = 0;
-    for breakage in ShardBreak::ALL {
-        let found = (0..options.count.max(3000)).find_map(|seed| {
-            let outcome = run_shards(&ShardPlan { breakage: Some(*breakage), ..ShardPlan::of_seed(seed) });
-            outcome.violation.map(|violation| (seed, violation))
-        });
-        match found {
-            Some((seed, violation)) => println!("{breakage:?}: after {} seeds, {violation}", seed + 1),
-            None => {
-                println!("{breakage:?} is not noticed");
-                missed += 1;
-            }
-        }
-    }
-    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn simulate_cluster(options: &SimOptions) -> ExitCode {
+/// Plays the seeds asked for, and prints a line of each. All of them are played if `goes_on`, else up to the first that
+/// breaks a promise.
+fn play_seeds(options: &SimOptions, goes_on: bool, play: impl Fn(u64) -> SeedEnd) -> ExitCode {
     let mut broken = 0;
     for seed in options.seed..options.seed.saturating_add(options.count) {
-        let outcome = run_cluster(&ClusterPlan { keep_trace: options.keep_trace, ..ClusterPlan::of_seed(seed) });
-        for line in &outcome.trace {
+        let SeedEnd { trace, hash, counts, failure } = play(seed);
+        for line in &trace {
             println!("{line}");
         }
-        println!("seed {seed:#x} trace {:016x} {:?}", outcome.trace_hash, outcome.counts);
-        if let Some(violation) = &outcome.violation {
-            println!("{violation}\nsee it again: cargo xtask sim cluster --seed {seed:#x} --trace");
+        println!("seed {seed:#x} trace {hash:016x} {counts}");
+        if let Some(failure) = failure {
+            println!("{failure}");
             broken += 1;
+            if !goes_on {
+                break;
+            }
         }
     }
     if broken > 0 {
@@ -224,16 +152,18 @@ fn simulate_cluster(options: &SimOptions) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Plays clusters that are broken on purpose until each is noticed; with one seed, 10,000.
-fn cluster_mutants(options: &SimOptions) -> ExitCode {
+/// Plays what is broken on purpose until each breakage is noticed; with one seed, 10,000.
+fn play_broken<B: fmt::Debug + Copy>(
+    options: &SimOptions,
+    all: impl IntoIterator<Item = B>,
+    play: impl Fn(B, u64) -> Option<Violation>,
+) -> ExitCode {
     let count = if options.count == 1 { 10_000 } else { options.count };
     let mut missed = false;
-    let is_wanted = |broken: &&ClusterBreak| options.only.as_ref().is_none_or(|only| *only == format!("{broken:?}"));
-    for breakage in ClusterBreak::ALL.iter().filter(is_wanted) {
-        let found = (options.seed..options.seed.saturating_add(count)).find_map(|seed| {
-            let outcome = run_cluster(&ClusterPlan { breakage: Some(*breakage), ..ClusterPlan::of_seed(seed) });
-            outcome.violation.map(|violation| (seed, violation))
-        });
+    let is_wanted = |broken: &B| options.only.as_ref().is_none_or(|only| *only == format!("{broken:?}"));
+    for breakage in all.into_iter().filter(is_wanted) {
+        let mut seeds = options.seed..options.seed.saturating_add(count);
+        let found = seeds.find_map(|seed| play(breakage, seed).map(|violation| (seed, violation)));
         missed |= found.is_none();
         match found {
             Some((seed, violation)) => println!("{breakage:?}: noticed with seed {seed:#x}: {violation}"),
@@ -243,20 +173,49 @@ fn cluster_mutants(options: &SimOptions) -> ExitCode {
     if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Plays members that are broken on purpose until each is noticed; with one seed, 10,000.
-fn mutants(options: &SimOptions) -> ExitCode {
-    let count = if options.count == 1 { 10_000 } else { options.count };
-    let mut missed = false;
-    for breakage in MetalogBreak::ALL.iter().chain(MetalogBreak::RARE) {
-        let found = (options.seed..options.seed.saturating_add(count)).find_map(|seed| {
-            let outcome = run_metalog(&MetalogPlan { breakage: Some(*breakage), ..MetalogPlan::of_seed(seed) });
-            outcome.violation.map(|violation| (seed, violation))
-        });
-        missed |= found.is_none();
-        match found {
-            Some((seed, violation)) => println!("{breakage:?}: noticed with seed {seed:#x}: {violation}"),
-            None => println!("{breakage:?}: NOT noticed in {count} seeds"),
-        }
-    }
-    if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+/// The violation of a seed, and the command that shows it again.
+fn failure_of(scenario: &str, seed: u64, violation: Option<&Violation>) -> Option<String> {
+    let again = |violation| format!("{violation}\nsee it again: cargo xtask sim {scenario} --seed {seed:#x} --trace");
+    violation.map(again)
+}
+
+fn simulate(options: &SimOptions) -> ExitCode {
+    play_seeds(options, false, |seed| {
+        let outcome = run_one_server(&ServerPlan { keep_trace: options.keep_trace, ..ServerPlan::of_seed(seed) });
+        let failure = outcome.failure(seed);
+        SeedEnd { hash: outcome.trace_hash, counts: format!("{:?}", outcome.counts), failure, trace: outcome.trace }
+    })
+}
+
+fn simulate_metalog(options: &SimOptions) -> ExitCode {
+    play_seeds(options, false, |seed| {
+        let outcome = run_metalog(&MetalogPlan { keep_trace: options.keep_trace, ..MetalogPlan::of_seed(seed) });
+        let failure = failure_of("metalog", seed, outcome.violation.as_ref());
+        let counts = outcome.counts().to_string();
+        SeedEnd { hash: outcome.trace_hash, counts, failure, trace: outcome.trace }
+    })
+}
+
+fn simulate_calvin(options: &SimOptions) -> ExitCode {
+    play_seeds(options, false, |seed| {
+        let outcome = run_calvin(&CalvinPlan { keep_trace: options.keep_trace, ..CalvinPlan::of_seed(seed) });
+        let failure = failure_of("calvin", seed, outcome.violation.as_ref());
+        SeedEnd { hash: outcome.trace_hash, counts: format!("{:?}", outcome.counts), failure, trace: outcome.trace }
+    })
+}
+
+fn simulate_shards(options: &SimOptions) -> ExitCode {
+    play_seeds(options, false, |seed| {
+        let outcome = run_shards(&ShardPlan { keep_trace: options.keep_trace, ..ShardPlan::of_seed(seed) });
+        let failure = failure_of("shards", seed, outcome.violation.as_ref());
+        SeedEnd { hash: outcome.trace_hash, counts: format!("{:?}", outcome.counts), failure, trace: outcome.trace }
+    })
+}
+
+fn simulate_cluster(options: &SimOptions) -> ExitCode {
+    play_seeds(options, true, |seed| {
+        let outcome = run_cluster(&ClusterPlan { keep_trace: options.keep_trace, ..ClusterPlan::of_seed(seed) });
+        let failure = failure_of("cluster", seed, outcome.violation.as_ref());
+        SeedEnd { hash: outcome.trace_hash, counts: format!("{:?}", outcome.counts), failure, trace: outcome.trace }
+    })
 }

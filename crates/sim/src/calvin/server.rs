@@ -15,6 +15,7 @@ use super::op::{Answer, Body, TreeOp, TreeSettings};
 use super::slots::{SlotFiles, decide};
 use super::stages::{StageChange, StageId};
 use super::trunk::Trunk;
+use crate::scheduled::ScheduledServer;
 
 /// A message to another server.
 #[derive(Clone, Debug)]
@@ -78,6 +79,63 @@ pub(super) struct NamesServer {
     next_base: Option<Base>,
 }
 
+impl ScheduledServer for NamesServer {
+    type Entry = Vec<(TxnEnvelope, Body)>;
+    type Message = ValueMessage;
+    type Report = Report;
+
+    fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    fn fed(&self) -> LogIndex {
+        self.fed
+    }
+
+    fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    fn feed(&mut self, now: MonoTime, entry: &Vec<(TxnEnvelope, Body)>, reports: &mut Vec<Report>) {
+        self.fed = LogIndex(self.fed.0 + 1);
+        let index = self.fed;
+        let numbered = (0..).zip(entry);
+        self.bodies.extend(numbered.map(|(item, (_, body))| (Position { index, item }, body.clone())));
+        let envelopes = entry.iter().map(|(envelope, _)| *envelope).collect();
+        self.step(now, SchedulerInput::Entry { index, envelopes }, reports);
+    }
+
+    fn tick(&mut self, now: MonoTime, reports: &mut Vec<Report>) {
+        self.step(now, SchedulerInput::Tick, reports);
+    }
+
+    fn receive(&mut self, now: MonoTime, from: usize, message: ValueMessage, reports: &mut Vec<Report>) {
+        match message {
+            ValueMessage::Value(position, slot, value) => {
+                self.step(now, SchedulerInput::Received { position, slot, value }, reports);
+            }
+            ValueMessage::Ask(position, slot, facts) => {
+                let shard = ShardId::of(slot, self.settings.shards);
+                // What is not read yet is sent when it is.
+                if self.scheduler.has_read(position, shard) {
+                    let now = self.breakage == Some(CalvinBreak::ValuesOfNow);
+                    let value = self.value(position, &facts, now);
+                    reports.push(Report::SendTo(from, ValueMessage::Value(position, slot, value)));
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, now: MonoTime, which: usize, reports: &mut Vec<Report>) {
+        let input = match self.tasks.remove(which) {
+            ServerTask::Prepare(position) => self.prepare(position, reports),
+            ServerTask::Read(position, shard) => self.read(position, shard),
+            ServerTask::Run(position, place, values) => self.execute(position, place, &values, reports),
+        };
+        self.step(now, input, reports);
+    }
+}
+
 impl NamesServer {
     pub(super) fn new(
         settings: SchedulerSettings,
@@ -112,11 +170,6 @@ impl NamesServer {
     /// Its shards.
     pub(super) fn shards(&self) -> impl Iterator<Item = ShardId> + '_ {
         self.shards.iter().copied()
-    }
-
-    /// How many tasks wait.
-    pub(super) fn tasks(&self) -> usize {
-        self.tasks.len()
     }
 
     /// Everything below is executed, by its own word.
@@ -166,49 +219,6 @@ impl NamesServer {
             }
             _ => {}
         }
-    }
-
-    /// The next entry of the log.
-    pub(super) fn feed(&mut self, now: MonoTime, entry: &[(TxnEnvelope, Body)], reports: &mut Vec<Report>) {
-        self.fed = LogIndex(self.fed.0 + 1);
-        let index = self.fed;
-        let numbered = (0..).zip(entry);
-        self.bodies.extend(numbered.map(|(item, (_, body))| (Position { index, item }, body.clone())));
-        let envelopes = entry.iter().map(|(envelope, _)| *envelope).collect();
-        self.step(now, SchedulerInput::Entry { index, envelopes }, reports);
-    }
-
-    /// Time has passed.
-    pub(super) fn tick(&mut self, now: MonoTime, reports: &mut Vec<Report>) {
-        self.step(now, SchedulerInput::Tick, reports);
-    }
-
-    /// A message of another server.
-    pub(super) fn receive(&mut self, now: MonoTime, from: usize, message: ValueMessage, reports: &mut Vec<Report>) {
-        match message {
-            ValueMessage::Value(position, slot, value) => {
-                self.step(now, SchedulerInput::Received { position, slot, value }, reports);
-            }
-            ValueMessage::Ask(position, slot, facts) => {
-                let shard = ShardId::of(slot, self.settings.shards);
-                // What is not read yet is sent when it is.
-                if self.scheduler.has_read(position, shard) {
-                    let now = self.breakage == Some(CalvinBreak::ValuesOfNow);
-                    let value = self.value(position, &facts, now);
-                    reports.push(Report::SendTo(from, ValueMessage::Value(position, slot, value)));
-                }
-            }
-        }
-    }
-
-    /// Runs one of the tasks.
-    pub(super) fn run(&mut self, now: MonoTime, which: usize, reports: &mut Vec<Report>) {
-        let input = match self.tasks.remove(which) {
-            ServerTask::Prepare(position) => self.prepare(position, reports),
-            ServerTask::Read(position, shard) => self.read(position, shard),
-            ServerTask::Run(position, place, values) => self.execute(position, place, &values, reports),
-        };
-        self.step(now, input, reports);
     }
 
     fn prepare(&mut self, position: Position, reports: &mut Vec<Report>) -> SchedulerInput {

@@ -1,6 +1,6 @@
 //! The log, the network, faults, and the judge.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{LogIndex, MonoTime, Rng, Seq, SessionId};
 use frieze_calvin::{ExecutionPlace, Position, RequestName, SchedulerSettings, ShardId, TxnEnvelope};
@@ -12,6 +12,7 @@ use super::oracle::Oracle;
 use super::plan::{CalvinCounts, CalvinOutcome, CalvinPlan};
 use super::server::{NamesServer, Report, ValueMessage};
 use super::stages::StageRecord;
+use crate::scheduled::ScheduledServers;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
 
@@ -35,12 +36,11 @@ pub(super) struct CalvinWorld {
     pub(super) newest_session: u64,
     /// Plans of an edit.
     pub(super) plans_max: u32,
-    pub(super) servers: Vec<NamesServer>,
+    pub(super) servers: ScheduledServers<NamesServer>,
     shards: u16,
     /// Sent and not ordered yet.
     pub(super) proposed: Vec<(TxnEnvelope, Body)>,
     log: Vec<Vec<(TxnEnvelope, Body)>>,
-    network: VecDeque<(usize, usize, ValueMessage)>,
     /// Faults still come.
     faults: bool,
     pub(super) oracle: Oracle,
@@ -99,11 +99,10 @@ impl CalvinWorld {
             clients: (1..=sessions).map(|session| (SessionId(session), NamesClient::default())).collect(),
             newest_session: sessions,
             plans_max: *rng.choose(&[1, 3, 16]),
-            servers,
+            servers: ScheduledServers::new(servers),
             shards,
             proposed: Vec::new(),
             log: Vec::new(),
-            network: VecDeque::new(),
             faults: true,
             oracle: Oracle::new(tree),
             states: vec![Oracle::new(tree)],
@@ -134,7 +133,7 @@ impl CalvinWorld {
         }
         let open: Vec<_> =
             self.clients.iter().map(|(session, client)| (session, client.open.keys().collect::<Vec<_>>())).collect();
-        let marks: Vec<_> = self.servers.iter().map(|server| server.scheduler.whole_watermark()).collect();
+        let marks = self.servers.watermarks();
         broken(
             Rule::Live,
             format!(
@@ -145,10 +144,9 @@ impl CalvinWorld {
     }
 
     fn is_done(&self) -> bool {
-        let end = Position { index: LogIndex(self.log.len() as u64 + 1), item: 0 };
         self.clients.values().all(|client| client.open.is_empty() && client.edits.is_empty())
             && self.proposed.is_empty()
-            && self.servers.iter().all(|server| server.scheduler.whole_watermark() == end)
+            && self.servers.have_executed(self.log.len())
     }
 
     fn one_step(&mut self) -> Verdict {
@@ -159,13 +157,22 @@ impl CalvinWorld {
             0..8 => self.ask_or_go_on(),
             8..16 => self.repeat(),
             16..26 => self.order()?,
-            26..40 => self.feed(which)?,
-            40..76 => self.run_task(which)?,
+            26..40 => {
+                let reports = self.servers.feed(which, self.now(), &self.log);
+                self.judge(which, reports)?;
+            }
+            40..76 => {
+                let reports = self.servers.run_task(which, self.now(), &mut self.rng);
+                self.judge(which, reports)?;
+            }
             76..90 => self.deliver()?,
-            90..93 => self.tick(which)?,
+            90..93 => {
+                let reports = self.servers.tick(which, self.now());
+                self.judge(which, reports)?;
+            }
             93..95 => self.servers[which].store(),
             95 => self.compare(which)?,
-            96..98 => drop(self.network.pop_front()),
+            96..98 => self.servers.lose_one(),
             _ if !self.rng.chance(RESTART_ONE_IN) => {}
             _ => {
                 self.counts.restarts += 1;
@@ -254,46 +261,11 @@ impl CalvinWorld {
         self.fates.insert(at, fate);
     }
 
-    fn feed(&mut self, which: usize) -> Verdict {
-        let server = &mut self.servers[which];
-        let next = server.fed.0 as usize;
-        if next >= self.log.len() || server.scheduler.incoming() > 8 {
-            return Ok(());
-        }
-        let mut reports = Vec::new();
-        let now = MonoTime(self.now_ms * 1_000_000);
-        server.feed(now, &self.log[next], &mut reports);
-        self.judge(which, reports)
-    }
-
-    fn run_task(&mut self, which: usize) -> Verdict {
-        let now = self.now();
-        let tasks = self.servers[which].tasks();
-        if tasks == 0 {
-            return Ok(());
-        }
-        let task = self.rng.below(tasks as u64) as usize;
-        let mut reports = Vec::new();
-        self.servers[which].run(now, task, &mut reports);
-        self.judge(which, reports)
-    }
-
-    fn tick(&mut self, which: usize) -> Verdict {
-        let mut reports = Vec::new();
-        let now = self.now();
-        self.servers[which].tick(now, &mut reports);
-        self.judge(which, reports)
-    }
-
     /// Some of the messages that are on their way arrive: more of many, for questions for values that do not come in
     /// time would be asked faster than they are carried.
     fn deliver(&mut self) -> Verdict {
-        for _ in 0..self.network.len().div_ceil(DELIVERED_OF) {
-            let which = self.rng.below(self.network.len() as u64) as usize;
-            let (from, to, message) = self.network.remove(which).expect("it was counted");
-            let now = self.now();
-            let mut reports = Vec::new();
-            self.servers[to].receive(now, from, message, &mut reports);
+        for _ in 0..self.servers.on_their_way().div_ceil(DELIVERED_OF) {
+            let (to, reports) = self.servers.deliver(self.now(), &mut self.rng);
             self.judge(to, reports)?;
         }
         Ok(())
@@ -337,10 +309,9 @@ impl CalvinWorld {
                 }
                 Report::Send(message) => {
                     self.counts.asks += u64::from(matches!(message, ValueMessage::Ask(..)));
-                    let others = (0..self.servers.len()).filter(|other| *other != which);
-                    self.network.extend(others.map(|other| (which, other, message.clone())));
+                    self.servers.send_to_others(which, &message);
                 }
-                Report::SendTo(other, message) => self.network.push_back((which, other, message)),
+                Report::SendTo(other, message) => self.servers.send(which, other, message),
             }
         }
         Ok(())

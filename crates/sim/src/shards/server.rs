@@ -16,6 +16,7 @@ use frieze_wire::txn::{Outcome, Transaction};
 
 use super::breakage::ShardBreak;
 use super::store::PartStore;
+use crate::scheduled::ScheduledServer;
 
 /// A transaction in the log.
 #[derive(Debug)]
@@ -101,6 +102,64 @@ pub(super) struct ShardServer {
     base: StoredShards,
 }
 
+impl ScheduledServer for ShardServer {
+    type Entry = Vec<Rc<LoggedTxn>>;
+    type Message = ItemMessage;
+    type Report = ShardReport;
+
+    fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    fn fed(&self) -> LogIndex {
+        self.fed
+    }
+
+    fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    fn feed(&mut self, now: MonoTime, entry: &Vec<Rc<LoggedTxn>>, reports: &mut Vec<ShardReport>) {
+        self.fed = LogIndex(self.fed.0 + 1);
+        let index = self.fed;
+        let numbered = (0..).zip(entry);
+        self.txns.extend(numbered.map(|(item, txn)| (Position { index, item }, Rc::clone(txn))));
+        let envelopes = entry.iter().map(|txn| txn.envelope).collect();
+        self.step(now, SchedulerInput::Entry { index, envelopes }, reports);
+    }
+
+    fn tick(&mut self, now: MonoTime, reports: &mut Vec<ShardReport>) {
+        self.step(now, SchedulerInput::Tick, reports);
+    }
+
+    fn receive(&mut self, now: MonoTime, from: usize, message: ItemMessage, reports: &mut Vec<ShardReport>) {
+        match message {
+            ItemMessage::Value(position, slot, value) => {
+                self.step(now, SchedulerInput::Received { position, slot, value }, reports);
+            }
+            // What is not read yet is sent when it is.
+            ItemMessage::Ask(position, slot) => {
+                if let Some(value) = self.sent.get(&(position, slot)) {
+                    let value = match (self.breakage, self.open.get(&position)) {
+                        (Some(ShardBreak::ValuesOfNow), Some(open)) => self.value(slot, &open.reads[&slot]),
+                        _ => value.clone(),
+                    };
+                    reports.push(ShardReport::SendTo(from, ItemMessage::Value(position, slot, value)));
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, now: MonoTime, which: usize, reports: &mut Vec<ShardReport>) {
+        let input = match self.tasks.remove(which) {
+            ShardTask::Prepare(position) => self.prepare(position, reports),
+            ShardTask::Read(position, shard) => self.read(position, shard),
+            ShardTask::Run(position, place, values) => self.execute(position, place, &values, reports),
+        };
+        self.step(now, input, reports);
+    }
+}
+
 impl ShardServer {
     pub(super) fn new(
         settings: SchedulerSettings,
@@ -130,11 +189,6 @@ impl ShardServer {
         }
     }
 
-    /// How many tasks wait.
-    pub(super) fn tasks(&self) -> usize {
-        self.tasks.len()
-    }
-
     /// The process ends, and another one starts from the base.
     pub(super) fn restart(&mut self) {
         let StoredShards { index, registry, trunk, shards, sent } = self.base.clone();
@@ -157,50 +211,6 @@ impl ShardServer {
                 sent: self.sent.clone(),
             };
         }
-    }
-
-    /// The next entry of the log.
-    pub(super) fn feed(&mut self, now: MonoTime, entry: &[Rc<LoggedTxn>], reports: &mut Vec<ShardReport>) {
-        self.fed = LogIndex(self.fed.0 + 1);
-        let index = self.fed;
-        let numbered = (0..).zip(entry);
-        self.txns.extend(numbered.map(|(item, txn)| (Position { index, item }, Rc::clone(txn))));
-        let envelopes = entry.iter().map(|txn| txn.envelope).collect();
-        self.step(now, SchedulerInput::Entry { index, envelopes }, reports);
-    }
-
-    /// Time has passed.
-    pub(super) fn tick(&mut self, now: MonoTime, reports: &mut Vec<ShardReport>) {
-        self.step(now, SchedulerInput::Tick, reports);
-    }
-
-    /// A message of another server.
-    pub(super) fn receive(&mut self, now: MonoTime, from: usize, message: ItemMessage, reports: &mut Vec<ShardReport>) {
-        match message {
-            ItemMessage::Value(position, slot, value) => {
-                self.step(now, SchedulerInput::Received { position, slot, value }, reports);
-            }
-            // What is not read yet is sent when it is.
-            ItemMessage::Ask(position, slot) => {
-                if let Some(value) = self.sent.get(&(position, slot)) {
-                    let value = match (self.breakage, self.open.get(&position)) {
-                        (Some(ShardBreak::ValuesOfNow), Some(open)) => self.value(slot, &open.reads[&slot]),
-                        _ => value.clone(),
-                    };
-                    reports.push(ShardReport::SendTo(from, ItemMessage::Value(position, slot, value)));
-                }
-            }
-        }
-    }
-
-    /// Runs one of the tasks.
-    pub(super) fn run(&mut self, now: MonoTime, which: usize, reports: &mut Vec<ShardReport>) {
-        let input = match self.tasks.remove(which) {
-            ShardTask::Prepare(position) => self.prepare(position, reports),
-            ShardTask::Read(position, shard) => self.read(position, shard),
-            ShardTask::Run(position, place, values) => self.execute(position, place, &values, reports),
-        };
-        self.step(now, input, reports);
     }
 
     /// The trunk phase: what the trunk holds is taken along, and the parts follow from the footprint.

@@ -15,6 +15,7 @@ use super::draw::TxnDraw;
 use super::plan::{ShardCounts, ShardOutcome, ShardPlan};
 use super::server::{ItemMessage, LoggedTxn, ShardReport, ShardServer};
 use super::store::PartStore;
+use crate::scheduled::ScheduledServers;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
 
@@ -75,11 +76,10 @@ struct ShardWorld {
     asks_left: u64,
     clients: Vec<ShardClient>,
     requests: u64,
-    servers: Vec<ShardServer>,
+    servers: ScheduledServers<ShardServer>,
     shards: u16,
     proposed: Vec<(RequestName, Transaction, Footprint)>,
     log: Vec<Vec<Rc<LoggedTxn>>>,
-    network: VecDeque<(usize, usize, ItemMessage)>,
     faults: bool,
     stamp: Hlc,
     judge: UndividedState,
@@ -133,11 +133,10 @@ impl ShardWorld {
             asks_left: plan.asks,
             clients: (0..clients).map(|_| ShardClient::default()).collect(),
             requests: 0,
-            servers,
+            servers: ScheduledServers::new(servers),
             shards,
             proposed: Vec::new(),
             log: Vec::new(),
-            network: VecDeque::new(),
             faults: true,
             stamp: Hlc::first_of_micros(1_000_000),
             old: VecDeque::from([(judge.trunk.clone(), judge.shards.clone())]),
@@ -167,15 +166,14 @@ impl ShardWorld {
             }
             self.one_step()?;
         }
-        let marks: Vec<_> = self.servers.iter().map(|server| server.scheduler.whole_watermark()).collect();
+        let marks = self.servers.watermarks();
         broken(Rule::Live, format!("after {STEPS_TO_END} steps without faults: {marks:?} of {}", self.log.len()))
     }
 
     fn is_done(&self) -> bool {
-        let end = Position { index: LogIndex(self.log.len() as u64 + 1), item: 0 };
         self.clients.iter().all(|client| client.open.is_empty() && client.left.is_empty())
             && self.proposed.is_empty()
-            && self.servers.iter().all(|server| server.scheduler.whole_watermark() == end)
+            && self.servers.have_executed(self.log.len())
     }
 
     fn one_step(&mut self) -> Verdict {
@@ -185,12 +183,21 @@ impl ShardWorld {
         match self.rng.below(if self.faults { 99 } else { 96 }) {
             0..12 => self.ask_or_go_on(),
             12..22 => self.order()?,
-            22..36 => self.feed(which)?,
-            36..76 => self.run_task(which)?,
+            22..36 => {
+                let reports = self.servers.feed(which, self.now(), &self.log);
+                self.judge(which, reports)?;
+            }
+            36..76 => {
+                let reports = self.servers.run_task(which, self.now(), &mut self.rng);
+                self.judge(which, reports)?;
+            }
             76..90 => self.deliver()?,
-            90..93 => self.tick(which)?,
+            90..93 => {
+                let reports = self.servers.tick(which, self.now());
+                self.judge(which, reports)?;
+            }
             93..96 => self.servers[which].store(),
-            96..98 => drop(self.network.pop_front()),
+            96..98 => self.servers.lose_one(),
             _ if !self.rng.chance(RESTART_ONE_IN) => {}
             _ => {
                 self.counts.restarts += 1;
@@ -360,44 +367,9 @@ impl ShardWorld {
         Ok(())
     }
 
-    fn feed(&mut self, which: usize) -> Verdict {
-        let server = &mut self.servers[which];
-        let next = server.fed.0 as usize;
-        if next >= self.log.len() || server.scheduler.incoming() > 8 {
-            return Ok(());
-        }
-        let mut reports = Vec::new();
-        let now = MonoTime(self.now_ms * 1_000_000);
-        server.feed(now, &self.log[next], &mut reports);
-        self.judge(which, reports)
-    }
-
-    fn run_task(&mut self, which: usize) -> Verdict {
-        let now = self.now();
-        let tasks = self.servers[which].tasks();
-        if tasks == 0 {
-            return Ok(());
-        }
-        let task = self.rng.below(tasks as u64) as usize;
-        let mut reports = Vec::new();
-        self.servers[which].run(now, task, &mut reports);
-        self.judge(which, reports)
-    }
-
-    fn tick(&mut self, which: usize) -> Verdict {
-        let mut reports = Vec::new();
-        let now = self.now();
-        self.servers[which].tick(now, &mut reports);
-        self.judge(which, reports)
-    }
-
     fn deliver(&mut self) -> Verdict {
-        for _ in 0..self.network.len().div_ceil(DELIVERED_OF) {
-            let which = self.rng.below(self.network.len() as u64) as usize;
-            let (from, to, message) = self.network.remove(which).expect("it was counted");
-            let now = self.now();
-            let mut reports = Vec::new();
-            self.servers[to].receive(now, from, message, &mut reports);
+        for _ in 0..self.servers.on_their_way().div_ceil(DELIVERED_OF) {
+            let (to, reports) = self.servers.deliver(self.now(), &mut self.rng);
             self.judge(to, reports)?;
         }
         Ok(())
@@ -448,10 +420,9 @@ impl ShardWorld {
                 }
                 ShardReport::Send(message) => {
                     self.counts.asks += u64::from(matches!(message, ItemMessage::Ask(..)));
-                    let others = (0..self.servers.len()).filter(|other| *other != which);
-                    self.network.extend(others.map(|other| (which, other, message.clone())));
+                    self.servers.send_to_others(which, &message);
                 }
-                ShardReport::SendTo(other, message) => self.network.push_back((which, other, message)),
+                ShardReport::SendTo(other, message) => self.servers.send(which, other, message),
             }
         }
         Ok(())
