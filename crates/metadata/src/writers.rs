@@ -84,7 +84,7 @@ impl Metadata {
         // If the history was forgotten, the present says it.
         let then = self.inode(id, Some(stamp)).or_else(|_| self.writable_inode(id))?;
         let chunk = u32::try_from(start / then.chunk_bytes()).unwrap_or(u32::MAX);
-        let is_lost = !then.counts_record(chunk, end);
+        let is_lost = !then.counts_record(start, end);
         Ok(is_lost.then(|| MissingGrant { chunk, is_open: self.has_session(session) }))
     }
 

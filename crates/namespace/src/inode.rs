@@ -369,11 +369,20 @@ impl Inode {
         }
     }
 
-    /// True if this version lets a record of chunk `index` that ends at byte `end` of the file count: it lies within
-    /// the settled length, or a session has a grant on its chunk.
-    pub fn counts_record(&self, index: u32, end: u64) -> bool {
-        let mut chunks = self.grants().iter().flat_map(|grant| &grant.chunks);
-        end <= self.size || chunks.any(|chunks| chunks.contains(&index))
+    /// True if this version lets a record of these bytes of the file count: it lies within the settled length, or where
+    /// a session may write.
+    pub fn counts_record(&self, start: u64, end: u64) -> bool {
+        end <= self.size || self.granted_bytes().any(|(from, to)| from <= start && end <= to)
+    }
+
+    /// Where sessions may write: the bytes of their chunks, and those that an append has over the end of the last.
+    fn granted_bytes(&self) -> impl Iterator<Item = (u64, u64)> {
+        let (chunk_bytes, reaches_from) = (self.chunk_bytes(), self.reaches_from().unwrap_or(u32::MAX));
+        self.grants().iter().flat_map(|grant| &grant.chunks).map(move |chunks| {
+            let reach = if chunks.end > reaches_from { PAYLOAD_BYTES_MAX.into() } else { 0 };
+            let end = u64::from(chunks.end).saturating_mul(chunk_bytes).saturating_add(reach);
+            (u64::from(chunks.start).saturating_mul(chunk_bytes), end)
+        })
     }
 
     /// Hides what was written up to `upto` under grants that were lost: it lies beyond the settled length, in chunks
@@ -385,13 +394,7 @@ impl Inode {
         if self.kind() != FileKind::File || self.born >= upto {
             return false;
         }
-        let (chunk_bytes, reaches_from) = (self.chunk_bytes(), self.reaches_from().unwrap_or(u32::MAX));
-        let bytes_of = |chunks: &Range<u32>| {
-            let reach = if chunks.end > reaches_from { PAYLOAD_BYTES_MAX.into() } else { 0 };
-            let end = u64::from(chunks.end).saturating_mul(chunk_bytes).saturating_add(reach);
-            (u64::from(chunks.start).saturating_mul(chunk_bytes), end)
-        };
-        let mut granted: Vec<(u64, u64)> = self.grants().iter().flat_map(|grant| &grant.chunks).map(bytes_of).collect();
+        let mut granted: Vec<(u64, u64)> = self.granted_bytes().collect();
         if granted.is_empty() {
             self.size_as_of = self.size_as_of.max(upto);
         }

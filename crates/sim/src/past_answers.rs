@@ -66,7 +66,8 @@ impl PastAnswers {
         self.answers[place].1 = answer;
     }
 
-    /// An expiry without an answer was lost: what it refused, or left out of a listing, is answered again.
+    /// An expiry was lost, or the removal of a named instant that holds one back: what was refused, or left out of a
+    /// listing, is answered again.
     pub(crate) fn forget_refusals(&mut self) {
         self.answers.retain(|(question, answer)| {
             let lists = question.what == QuestionKind::List;

@@ -95,6 +95,9 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play(&[0x4c_69a1]);
     // A record was kept whose grant all voters had lost: a retry was answered with it, and no read showed it.
     play(&[0x4c_6d3f]);
+    // A retried append whose grant was lost was refused, though its record lies where another grant reaches to, and so
+    // counts: its bytes were there twice.
+    play(&[0x1c9_c6ed]);
 }
 
 #[test]

@@ -164,7 +164,11 @@ impl Witness {
         if report {
             self.memory.forget_by_user_time();
         }
-        let forgets = |effect: &Effect| matches!(&effect.act, Act::Txn(op) if matches!(**op, Op::Forget(_)));
+        // A named instant that is back holds back again what was forgotten.
+        let forgets = |effect: &Effect| match &effect.act {
+            Act::Txn(op) => matches!(**op, Op::Forget(_) | Op::DeleteSnapshot(_)),
+            _ => false,
+        };
         if lost.iter().any(|(_, effect)| forgets(effect)) {
             self.memory.forget_refusals();
         }
