@@ -58,7 +58,7 @@ pub struct BenchOptions {
     /// rejoin: what every server held before, in MiB (default: four times what is missed).
     #[arg(long, value_name = "MIB")]
     held_mib: Option<u64>,
-    /// images: bytes of one write (1024).
+    /// append, images: bytes of one write (4096; 1024).
     #[arg(long, value_name = "BYTES")]
     write_bytes: Option<u64>,
     /// Connections, where a scenario uses several.

@@ -184,7 +184,7 @@ impl FileChunks {
             layout: ChunkLayout::of(inode),
             size: inode.size,
             has_writers: !inode.grants().is_empty(),
-            granted: inode.grants().iter().flat_map(|grant| grant.chunks.iter().cloned()).collect(),
+            granted: inode.granted_chunks(),
             is_patched: !inode.patches().is_empty(),
             reaches_from: inode.reaches_from(),
         }

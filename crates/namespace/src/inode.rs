@@ -229,6 +229,22 @@ impl Inode {
         self.extra.as_ref().map_or(&[], |extra| &extra.grants)
     }
 
+    /// The chunks that any session may write, in order and apart from each other: many sessions that append to one file
+    /// have grants on the same ones.
+    pub fn granted_chunks(&self) -> Vec<Range<u32>> {
+        let all = self.grants().iter().flat_map(|grant| &grant.chunks).filter(|chunks| !chunks.is_empty());
+        let mut all: Vec<Range<u32>> = all.cloned().collect();
+        all.sort_unstable_by_key(|chunks| chunks.start);
+        all.dedup_by(|next, before| {
+            let meets = next.start <= before.end;
+            if meets {
+                before.end = before.end.max(next.end);
+            }
+            meets
+        });
+        all
+    }
+
     /// Where a symbolic link leads; empty for anything else.
     pub fn symlink_target(&self) -> &[u8] {
         self.extra.as_ref().map_or(&[], |extra| &extra.target)

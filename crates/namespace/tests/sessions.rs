@@ -699,6 +699,19 @@ fn settled_file(world: &mut NamespaceWorld, path: &str, size: u64) -> InodeId {
     file
 }
 
+#[test]
+fn chunks_that_many_sessions_may_write_are_one_run() {
+    let mut world = NamespaceWorld::new();
+    let file = world.file("/f");
+    for (first, count) in [(0, 1), (0, 2), (5, 1), (1, 1), (2, 1), (7, 2)] {
+        world.session = world.open_session(0);
+        world.seq = 0;
+        world.run(&root(), grant(file, first, count)).unwrap();
+    }
+    assert_eq!(world.ns.current(file).unwrap().granted_chunks(), [0..3, 5..6, 7..9]);
+    assert_eq!(world.ns.current(InodeId::ROOT).unwrap().granted_chunks(), []);
+}
+
 /// What hides bytes that were written at or before a stamp: from, to and until when.
 fn hidden(world: &NamespaceWorld, id: InodeId) -> Vec<(u64, u64, Hlc)> {
     let inode = world.ns.current(id).unwrap();

@@ -69,7 +69,7 @@ pub fn parts_of(layout: Layout, start: u64, end: u64) -> Option<Vec<(ChainId, Ch
 
 /// The chains of the chunks of a file that sessions may write.
 pub fn granted_chains(id: InodeId, inode: &Inode) -> BTreeSet<ChainId> {
-    chains_of_ranges(layout_of(id, inode), inode.grants().iter().flat_map(|grant| &grant.chunks))
+    chains_of_ranges(layout_of(id, inode), inode.granted_chunks().iter())
 }
 
 /// The same, by the chunks of the file.

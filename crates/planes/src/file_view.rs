@@ -147,7 +147,7 @@ impl Look<'_> {
             return extent;
         }
         let layout = layout_of(seen.id, inode);
-        for chunks in inode.grants().iter().flat_map(|grant| &grant.chunks).filter(|chunks| !chunks.is_empty()) {
+        for chunks in inode.granted_chunks() {
             let tail = self.reach(seen, layout, chunks.start..=chunks.end - 1);
             if let Some((chunk, end)) = tail.highest {
                 extent.size = extent.size.max(u64::from(chunk) * layout.chunk_bytes + u64::from(end));

@@ -162,19 +162,21 @@ pub(crate) fn list(options: &BenchOptions) -> Result<BenchReport> {
 pub(crate) fn append(options: &BenchOptions) -> Result<BenchReport> {
     let clients = options.clients.unwrap_or(8);
     let each = options.scaled(options.ops, 80_000) / clients as u64;
+    let bytes = options.write_bytes.unwrap_or(SMALL as u64);
+    anyhow::ensure!((1..=1 << 20).contains(&bytes), "appends of {bytes} bytes: from 1 to 1048576 can be measured");
     let target = BenchTarget::start(options)?;
     let client = target.client()?;
     client.fs().create(&Path::path("/log"), 0o666, CreateMode::Exclusive)?.close()?;
-    let (ceiling, _) = ceiling::ping_pong(SMALL + 200, 120, clients, CEILING_ROUNDS / clients as u64)?;
+    let (ceiling, _) = ceiling::ping_pong(bytes as usize + 200, 120, clients, CEILING_ROUNDS / clients as u64)?;
     let bar = progress("append", each * clients as u64);
     let overlaps = AtomicU64::new(0);
     let spent = spend(&target, &client, || {
         on_clients(&target, clients, |index, client| {
             let file = client.fs().open(&Path::path("/log"), OpenFlags { read: false, write: true })?;
-            let data = vec![index as u8; SMALL];
+            let data = vec![index as u8; bytes as usize];
             for _ in 0..each {
                 let written = file.append(&data)?;
-                if written.offset % SMALL as u64 != 0 {
+                if written.offset % bytes != 0 {
                     overlaps.fetch_add(1, Ordering::Relaxed);
                 }
                 bar.inc(1);
@@ -185,9 +187,9 @@ pub(crate) fn append(options: &BenchOptions) -> Result<BenchReport> {
     bar.finish_and_clear();
     let total = each * clients as u64;
     let size = client.fs().stat(&Path::path("/log"))?.attr.size;
-    anyhow::ensure!(size == total * SMALL as u64, "{total} appends left {size} bytes");
+    anyhow::ensure!(size == total * bytes, "{total} appends left {size} bytes");
     anyhow::ensure!(overlaps.load(Ordering::Relaxed) == 0, "appends overlapped");
     let mut report = report("append", total, &spent, ceiling);
-    report.ceiling_name = "ping-pong of 4 KiB there and an answer back, as many connections";
+    report.ceiling_name = "ping-pong of such messages, as many connections";
     Ok(report)
 }

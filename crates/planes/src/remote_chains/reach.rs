@@ -75,7 +75,7 @@ impl Files {
             }
             let none = Away { chains: away.clone(), tail: Tail::default() };
             remote.files.insert((seen.id, seen.upto), none);
-            let ranges = seen.inode.grants().iter().flat_map(|grant| &grant.chunks).filter(|chunks| !chunks.is_empty());
+            let ranges = seen.inode.granted_chunks().into_iter();
             let runs: Vec<(u32, u32)> = ranges.map(|chunks| (chunks.start, chunks.end - 1)).collect();
             let (file, chains) = file_of(layout_of(seen.id, &seen.inode), seen.inode.size_as_of, &runs, away);
             if !chains.is_empty() {
@@ -247,7 +247,7 @@ impl Files {
             return Ok(());
         }
         let layout = layout_of(seen.id, &seen.inode);
-        let granted = seen.inode.grants().iter().flat_map(|grant| grant.chunks.iter().cloned().flatten());
+        let granted = seen.inode.granted_chunks().into_iter().flatten();
         let settled = 0..u32::try_from(seen.inode.size.div_ceil(layout.chunk_bytes)).unwrap_or(u32::MAX);
         // Consecutive chunks are on consecutive chains: so many chunks cover every chain.
         let every = layout.chain_count as usize;
