@@ -434,9 +434,11 @@ fn what_is_read_while_changes_are_added_is_some_instant_of_the_directory() {
                     let whole = versions_of(&reference, &key, (Hlc::ZERO, upto), usize::MAX);
                     // Stored versions may be younger than the last change that counts.
                     let settled = found.iter().zip(&whole).take_while(|(found, whole)| found == whole).count();
-                    assert!(found[settled..].iter().all(|(_, stamp, _)| {
-                        tree.made[&(id, *stamp)].0.mode != tree.made[&(id, found[settled - 1].1)].0.mode
-                    }));
+                    let is_stored = |stamp: Hlc| {
+                        let at = whole.iter().position(|(_, other, _)| *other == stamp).expect("it was made");
+                        tree.made[&(id, stamp)].0.mode != tree.made[&(id, whole[at - 1].1)].0.mode
+                    };
+                    assert!(found[settled..].iter().all(|(_, stamp, _)| is_stored(*stamp)));
                 }
             }
         });
