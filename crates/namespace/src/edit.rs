@@ -33,6 +33,7 @@ use crate::model::{NameEntry, Xattrs};
 use crate::names::LINKS_MAX;
 use crate::namespace::Namespace;
 use crate::patch::{PATCHES_MAX, Patch, PatchSource, lay};
+use crate::state_item::StateItem;
 use crate::stored::{StoredInode, StoredXattr, decode};
 use crate::walk::{NoHistory, PathWalk};
 
@@ -410,7 +411,8 @@ impl Namespace {
         let inode = self.drafted(draft, id)?;
         let what = || format!("inode {id}");
         if inode.is_directory() {
-            self.look_at_times(id);
+            // A change of its names is one, too.
+            self.look_at(|| StateItem::Times(id));
         }
         if inode.from != Hlc(state.expect) {
             return Err(Error::Superseded { what: what() });

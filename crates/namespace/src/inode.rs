@@ -388,17 +388,24 @@ impl Inode {
     /// True if this version lets a record of these bytes of the file count: it lies within the settled length, or where
     /// a session may write.
     pub fn counts_record(&self, start: u64, end: u64) -> bool {
-        end <= self.size || self.granted_bytes().any(|(from, to)| from <= start && end <= to)
+        end <= self.size || self.granted_bytes().iter().any(|bytes| bytes.start <= start && end <= bytes.end)
     }
 
-    /// Where sessions may write: the bytes of their chunks, and those that an append has over the end of the last.
-    fn granted_bytes(&self) -> impl Iterator<Item = (u64, u64)> {
+    /// Where sessions may write: the bytes of their chunks, and those that an append has over the end of the last. In
+    /// order and apart from each other: a record may lie where one session may write, and another one behind it.
+    fn granted_bytes(&self) -> Vec<Range<u64>> {
         let (chunk_bytes, reaches_from) = (self.chunk_bytes(), self.reaches_from().unwrap_or(u32::MAX));
-        self.grants().iter().flat_map(|grant| &grant.chunks).map(move |chunks| {
+        let mut all: Vec<Range<u64>> = Vec::new();
+        for chunks in self.granted_chunks() {
             let reach = if chunks.end > reaches_from { PAYLOAD_BYTES_MAX.into() } else { 0 };
+            let start = u64::from(chunks.start).saturating_mul(chunk_bytes);
             let end = u64::from(chunks.end).saturating_mul(chunk_bytes).saturating_add(reach);
-            (u64::from(chunks.start).saturating_mul(chunk_bytes), end)
-        })
+            match all.last_mut().filter(|last| start <= last.end) {
+                Some(last) => last.end = last.end.max(end),
+                None => all.push(start..end),
+            }
+        }
+        all
     }
 
     /// Hides what was written up to `upto` under grants that were lost: it lies beyond the settled length, in chunks
@@ -410,7 +417,8 @@ impl Inode {
         if self.kind() != FileKind::File || self.born >= upto {
             return false;
         }
-        let mut granted: Vec<(u64, u64)> = self.granted_bytes().collect();
+        let mut granted: Vec<(u64, u64)> =
+            self.granted_bytes().into_iter().map(|bytes| (bytes.start, bytes.end)).collect();
         if granted.is_empty() {
             self.size_as_of = self.size_as_of.max(upto);
         }

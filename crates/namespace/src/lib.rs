@@ -85,7 +85,7 @@ pub use model::{NamedInstant, Resolved, SessionState};
 pub use names::LINKS_MAX;
 pub use namespace::{Loss, Namespace, NamespaceCounts, ORPHANS_KEPT_MAX};
 pub use numbers::InodeNumbers;
-pub use partial::{PartialOutcome, PartialRun, PartialState, find_footprint};
+pub use partial::{FOOTPRINT_ITEMS_MAX, PartialOutcome, PartialRun, PartialState, find_footprint};
 pub use past_session::PastSession;
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
 pub use present::{

@@ -254,11 +254,6 @@ impl Namespace {
         self.numbers.was_given(id)
     }
 
-    /// What a transaction decides by is the time of a directory's newest change, names included.
-    pub(crate) fn look_at_times(&self, directory: InodeId) {
-        self.look_at(|| StateItem::Times(directory));
-    }
-
     /// Notes a look at an item, of a partial namespace.
     pub(crate) fn look_at(&self, item: impl FnOnce() -> StateItem) {
         if let Some(scope) = &self.scope {

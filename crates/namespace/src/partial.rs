@@ -33,8 +33,8 @@ use crate::read_set::NoReadSet;
 use crate::state_item::{StateItem, StatePart};
 use crate::stored::{StoredInode, StoredXattr, decode, read_entry};
 
-/// Items of a footprint, at most: a transaction with more is no single one.
-const ITEMS_MAX: usize = 1 << 16;
+/// Items of a footprint, at most: each takes a run, with all items before it.
+pub const FOOTPRINT_ITEMS_MAX: usize = 1024;
 
 /// Some items of a namespace, on which one transaction runs.
 pub struct PartialState {
@@ -296,7 +296,7 @@ pub fn find_footprint(
         let value = read(&item)?;
         values.insert(item, value);
     }
-    while values.len() <= ITEMS_MAX {
+    while values.len() <= FOOTPRINT_ITEMS_MAX {
         match PartialState::new(&values)?.run(txn, stamp) {
             PartialRun::Done(done) => {
                 let reads = values.into_keys().collect();
@@ -308,6 +308,5 @@ pub fn find_footprint(
             }
         }
     }
-    Err(Error::TooLarge { what: "items of a transaction", bytes: values.len() as u64, bytes_max: ITEMS_MAX as u64 }
-        .into())
+    Err(Error::EditTooLarge { steps: values.len(), steps_max: FOOTPRINT_ITEMS_MAX }.into())
 }

@@ -5,7 +5,8 @@
 
 use frieze_base::{InodeId, SessionId};
 
-/// A part of the state that transactions read or change as a whole.
+/// A part of the state that transactions read or change as a whole. Values are loaded in the order of the variants: an
+/// inode before its times.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StateItem {
     /// The format, what was forgotten, losses, and which directories have a quota.
@@ -58,6 +59,30 @@ pub enum StatePart {
 }
 
 impl StateItem {
+    /// The inode that it is an item of.
+    pub fn inode(&self) -> Option<InodeId> {
+        match self {
+            StateItem::Inode(id)
+            | StateItem::Links(id)
+            | StateItem::Times(id)
+            | StateItem::DirectoryName(id, _)
+            | StateItem::FileName(id, _)
+            | StateItem::Directories(id)
+            | StateItem::Files(id)
+            | StateItem::Usage(id)
+            | StateItem::AllDirectories(id)
+            | StateItem::AllFiles(id) => Some(*id),
+            StateItem::Globals
+            | StateItem::Session(_)
+            | StateItem::Sessions
+            | StateItem::Snapshots
+            | StateItem::StagedEdits
+            | StateItem::DirectoryNumbers
+            | StateItem::FileNumbers(_)
+            | StateItem::Grants(_) => None,
+        }
+    }
+
     /// Where it lies.
     pub fn part(&self) -> StatePart {
         match self {

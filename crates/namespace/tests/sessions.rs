@@ -699,6 +699,22 @@ fn settled_file(world: &mut NamespaceWorld, path: &str, size: u64) -> InodeId {
     file
 }
 
+/// A retry of its write is answered from such a record: it is not hidden.
+#[test]
+fn a_record_over_the_chunks_of_two_sessions_counts() {
+    let mut world = NamespaceWorld::new();
+    let file = world.file("/f");
+    world.run(&root(), grant(file, 0, 1)).unwrap();
+    world.session = world.open_session(0);
+    world.seq = 0;
+    world.run(&root(), grant(file, 1, 1)).unwrap();
+    let lost = world.lose(true);
+    assert_eq!(hidden(&world, file), [(2 * CHUNK_BYTES, u64::MAX, lost)]);
+    let inode = world.ns.current(file).unwrap().into_owned();
+    assert!(inode.counts_record(CHUNK_BYTES - 10, CHUNK_BYTES + 10));
+    assert!(!inode.counts_record(2 * CHUNK_BYTES - 10, 2 * CHUNK_BYTES + 10));
+}
+
 #[test]
 fn chunks_that_many_sessions_may_write_are_one_run() {
     let mut world = NamespaceWorld::new();

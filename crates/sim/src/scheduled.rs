@@ -1,14 +1,35 @@
 //! Servers that execute one log by a scheduler each, and the messages between them: what the scenarios `calvin` and
 //! `shards` share.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::{Deref, DerefMut};
 
 use frieze_base::{LogIndex, MonoTime, Rng};
-use frieze_calvin::{Position, Scheduler};
+use frieze_calvin::{Position, Scheduler, SchedulerSettings, ShardId};
 
 /// Entries that a server takes before it has begun with them.
 const INCOMING_MAX: usize = 8;
+
+/// Draws into how many shards the names are divided, the bounds of the schedulers, and which shards each server has.
+pub(crate) fn draw_division(rng: &mut Rng) -> (SchedulerSettings, Vec<BTreeSet<ShardId>>) {
+    let shards = *rng.choose(&[1, 2, 4, 16]);
+    let count = rng.between(1, 3) as usize;
+    let settings = SchedulerSettings {
+        shards,
+        parked_max: *rng.choose(&[2, 8, 1024]),
+        early_max: *rng.choose(&[1, 4, 4096]),
+        ..SchedulerSettings::default()
+    };
+    // Each shard has a server, and perhaps others.
+    let mut places = vec![BTreeSet::new(); count];
+    for shard in (0..shards).map(ShardId) {
+        places[rng.below(count as u64) as usize].insert(shard);
+        places.iter_mut().filter(|_| rng.chance(2)).for_each(|place| {
+            place.insert(shard);
+        });
+    }
+    (settings, places)
+}
 
 /// A server: a driver of a scheduler.
 pub(crate) trait ScheduledServer {

@@ -1,6 +1,6 @@
 //! The log, the network, faults, and the judge.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use frieze_base::{LogIndex, MonoTime, Rng, Seq, SessionId};
 use frieze_calvin::{ExecutionPlace, Position, RequestName, SchedulerSettings, ShardId, TxnEnvelope};
@@ -12,7 +12,7 @@ use super::oracle::Oracle;
 use super::plan::{CalvinCounts, CalvinOutcome, CalvinPlan};
 use super::server::{NamesServer, Report, ValueMessage};
 use super::stages::StageRecord;
-use crate::scheduled::ScheduledServers;
+use crate::scheduled::{ScheduledServers, draw_division};
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
 
@@ -68,23 +68,9 @@ pub fn run_calvin(plan: &CalvinPlan) -> CalvinOutcome {
 impl CalvinWorld {
     fn new(plan: &CalvinPlan) -> CalvinWorld {
         let mut rng = Rng::new(plan.seed);
-        let shards = *rng.choose(&[1, 2, 4, 16]);
-        let count = rng.between(1, 3) as usize;
-        let settings = SchedulerSettings {
-            shards,
-            parked_max: *rng.choose(&[2, 8, 1024]),
-            early_max: *rng.choose(&[1, 4, 4096]),
-            unacknowledged_max: 4,
-            ..SchedulerSettings::default()
-        };
-        // Each shard has a server, and perhaps others.
-        let mut places = vec![BTreeSet::new(); count];
-        for shard in (0..shards).map(ShardId) {
-            places[rng.below(count as u64) as usize].insert(shard);
-            places.iter_mut().filter(|_| rng.chance(2)).for_each(|place| {
-                place.insert(shard);
-            });
-        }
+        let (settings, places) = draw_division(&mut rng);
+        let settings = SchedulerSettings { unacknowledged_max: UNACKNOWLEDGED_MAX, ..settings };
+        let shards = settings.shards;
         let numbers_max = *rng.choose(&[2, 6, NUMBER_MAX, NUMBER_MAX, NUMBER_MAX]);
         let tree = TreeSettings { stages_max: *rng.choose(&[3, 8, 1024]), numbers_max, shards };
         let servers =
@@ -227,7 +213,7 @@ impl CalvinWorld {
             _ if seq < acked => Fate::Refused,
             Some((number, first)) if attempt <= number => Fate::Again(first),
             last if attempt != last.map_or(0, |(number, _)| number) + 1 => Fate::Refused,
-            None if seq > acked && open >= 4 => Fate::Refused,
+            None if seq > acked && open >= UNACKNOWLEDGED_MAX => Fate::Refused,
             _ => {
                 self.attempts.insert((session, seq), (attempt, at));
                 Fate::Runs(self.oracle.execute(at, body))
@@ -409,6 +395,8 @@ impl CalvinWorld {
     }
 }
 
+/// Requests of a session without an acknowledgement, beside the oldest.
+const UNACKNOWLEDGED_MAX: usize = 4;
 /// Of the steps that may restart a server, so many do not.
 const RESTART_ONE_IN: u64 = 12;
 /// Of so many messages on their way, one more arrives at a time.

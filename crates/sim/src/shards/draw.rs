@@ -5,14 +5,15 @@ use std::collections::VecDeque;
 use frieze_base::{InodeId, Rng, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{MemoryHistory, Namespace};
+use frieze_wire::acl::{Acl, AclNamedEntry};
 use frieze_wire::edit::{Edit, EditKind, NEW, NewInode, SetName, SetState, StageEdit, StagedParts, Xattr};
 use frieze_wire::forget::{Horizon, encode_ids};
 use frieze_wire::message::FileKind;
 use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::{
     Caller, CloseSession, DeleteSnapshot, EraseSessions, Grant, Link, Make, MakeKind, MakeNameless, MakeSnapshot, Op,
-    OpenSession, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Settle, SettleAll, Special, StopWriting, Target,
-    TimeValue, Transaction,
+    OpenSession, Remove, RemoveXattr, Rename, SetAcl, SetAttr, SetXattr, Settle, SettleAll, Special, StopWriting,
+    Target, TimeValue, Transaction,
 };
 
 /// A name that there is.
@@ -89,6 +90,7 @@ impl TxnDraw<'_> {
                 value: vec![self.rng.below(9) as u8],
                 flags: self.rng.below(3) as u32,
             }),
+            44 if self.rng.chance(2) => self.set_acl(&names),
             44 => Op::RemoveXattr(RemoveXattr { target: self.target(&names), name: XATTR.to_vec() }),
             45..49 => {
                 let inode = self.file(&names).0;
@@ -212,6 +214,17 @@ impl TxnDraw<'_> {
         Op::SetAttr(set)
     }
 
+    fn set_acl(&mut self, names: &[ListedName]) -> Op {
+        let named = AclNamedEntry { id: 7, permissions: self.rng.below(8) as u8 };
+        let list = Acl { owner: 7, users: vec![named], group: 5, groups: Vec::new(), mask: Some(7), other: 5 };
+        let list = Some(if self.rng.chance(4) { Vec::new() } else { list.encode() });
+        let target = self.target(names);
+        match self.rng.chance(2) {
+            true => Op::SetAcl(SetAcl { target, access: list, ..SetAcl::default() }),
+            false => Op::SetAcl(SetAcl { target, default_list: list, ..SetAcl::default() }),
+        }
+    }
+
     fn settle(&mut self, session: SessionId, names: &[ListedName]) -> Settle {
         let granted = self.namespace.granted(session);
         let id = if granted.is_empty() { self.file(names) } else { *self.rng.choose(&granted) };
@@ -247,8 +260,9 @@ impl TxnDraw<'_> {
             .filter(|other| !other.path.is_empty())
             .cloned()
             .collect();
-        let edit = match self.rng.below(3) {
+        let edit = match self.rng.below(4) {
             0 => self.removal(&below),
+            3 => self.return_of(&found),
             1 => self.change(&below),
             _ => self.copy(&found, &below),
         };
@@ -278,6 +292,16 @@ impl TxnDraw<'_> {
     fn removal(&mut self, below: &[ListedName]) -> Edit {
         let names = below.iter().map(|found| self.set_name(found, 0)).collect();
         Edit { kind: EditKind::Remove as i32, names, ..Edit::default() }
+    }
+
+    /// A file gets a name again, if it has lost its last.
+    fn return_of(&mut self, found: &ListedName) -> Edit {
+        let directory = if found.kind == FileKind::Directory { found.id } else { found.parent };
+        let (name, count) = (*self.rng.choose(NAMES), self.rng.between(1, 8));
+        let inode = InodeId::file(directory.slot(), count).0;
+        let expect = self.entry(directory, name).unwrap_or_default();
+        let names = vec![SetName { directory: directory.0, name: name.into(), expect, inode }];
+        Edit { kind: EditKind::Undo as i32, names, ..Edit::default() }
     }
 
     fn set_name(&self, found: &ListedName, inode: u64) -> SetName {

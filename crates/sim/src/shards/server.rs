@@ -287,16 +287,7 @@ impl ShardServer {
                 return Err(key);
             }
         }
-        let inode = |item: &StateItem| match item {
-            StateItem::Inode(id)
-            | StateItem::Times(id)
-            | StateItem::Files(id)
-            | StateItem::Directories(id)
-            | StateItem::FileName(id, _)
-            | StateItem::DirectoryName(id, _) => Some(*id),
-            _ => None,
-        };
-        let inodes: BTreeSet<InodeId> = footprint.reads.iter().filter_map(inode).collect();
+        let inodes: BTreeSet<InodeId> = footprint.reads.iter().filter_map(StateItem::inode).collect();
         for id in inodes {
             if id.is_directory() {
                 let key = key_of(&StateItem::DirectoryNumbers);
@@ -353,11 +344,11 @@ impl ShardServer {
             items.iter_mut().for_each(|(item, value)| *value = self.trunk.read(item));
         }
         for (slot, asked) in &reads {
-            let said = values.iter().find(|(from, _)| from == slot).map(|(_, value)| value);
+            let sent = values.iter().find(|(from, _)| from == slot).map(|(_, value)| value);
             // A part reads its own slot when it runs, unless it has read it before for others.
             let own = || self.sent.get(&(position, *slot)).cloned().unwrap_or_else(|| self.value(*slot, asked));
-            let said = said.cloned().unwrap_or_else(own);
-            for (item, value) in asked.iter().zip(ItemValue::decode_all(&said).expect("a server has encoded it")) {
+            let sent = sent.cloned().unwrap_or_else(own);
+            for (item, value) in asked.iter().zip(ItemValue::decode_all(&sent).expect("a server has encoded it")) {
                 let all = items.entry(item.clone()).or_default();
                 all.versions.extend(value.versions);
                 all.number += value.number;
@@ -380,10 +371,10 @@ impl ShardServer {
             }
             PartialRun::Outside(_) => None,
         };
-        let is_said = |writes: &BTreeSet<StateItem>| {
+        let is_declared = |writes: &BTreeSet<StateItem>| {
             writes.is_subset(&txn.footprint.writes) || self.breakage == Some(ShardBreak::WritesUnchecked)
         };
-        let done = done.filter(|done| is_said(&done.writes));
+        let done = done.filter(|done| is_declared(&done.writes));
         let shards = self.settings.shards;
         let is_here = |part: &StatePart| match (part, place) {
             (StatePart::Trunk, ExecutionPlace::Trunk) => true,

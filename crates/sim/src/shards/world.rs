@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use frieze_base::{LogIndex, MonoTime, Reason, Rng, Seq, SessionId};
-use frieze_calvin::{ExecutionPlace, Position, RequestName, SchedulerSettings, ShardId, Slot, TxnEnvelope};
+use frieze_calvin::{ExecutionPlace, Position, RequestName, ShardId, Slot, TxnEnvelope};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
     Footprint, KeyVersion, MemoryHistory, Namespace, NoReadSet, StateItem, StatePart, find_footprint,
@@ -15,7 +15,7 @@ use super::draw::TxnDraw;
 use super::plan::{ShardCounts, ShardOutcome, ShardPlan};
 use super::server::{ItemMessage, LoggedTxn, ShardReport, ShardServer};
 use super::store::PartStore;
-use crate::scheduled::ScheduledServers;
+use crate::scheduled::{ScheduledServers, draw_division};
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
 
@@ -100,21 +100,8 @@ pub fn run_shards(plan: &ShardPlan) -> ShardOutcome {
 impl ShardWorld {
     fn new(plan: &ShardPlan) -> ShardWorld {
         let mut rng = Rng::new(plan.seed);
-        let shards = *rng.choose(&[1, 2, 4, 16]);
-        let count = rng.between(1, 3) as usize;
-        let settings = SchedulerSettings {
-            shards,
-            parked_max: *rng.choose(&[2, 8, 1024]),
-            early_max: *rng.choose(&[1, 4, 4096]),
-            ..SchedulerSettings::default()
-        };
-        let mut places = vec![BTreeSet::new(); count];
-        for shard in (0..shards).map(ShardId) {
-            places[rng.below(count as u64) as usize].insert(shard);
-            places.iter_mut().filter(|_| rng.chance(2)).for_each(|place| {
-                place.insert(shard);
-            });
-        }
+        let (settings, places) = draw_division(&mut rng);
+        let shards = settings.shards;
         let servers =
             places.into_iter().map(|place| ShardServer::new(settings.clone(), place, plan.breakage)).collect();
         let clients = rng.between(1, 4);
