@@ -275,8 +275,15 @@ impl Worker {
         }
         let beside = self.file(parts[0].file).inode;
         let waiting = self.client.change(Op::MakeNameless(MakeNameless { beside }), false)?;
-        let stamp = Hlc(waiting.stamp);
+        let (stamp, begun_us) = (Hlc(waiting.stamp), self.client.now_us());
         match self.write_from(waiting, parts) {
+            // The only machine that had the waiting bytes was lost for good: there is nothing to show.
+            Err(fault)
+                if fault.reason == Reason::InvalidArgument
+                    && self.history().ruined.iter().any(|ruined_us| *ruined_us > begun_us) =>
+            {
+                Ok(())
+            }
             Err(fault) if fault.reason == Reason::StaleHandle => {
                 let what = format!("the file of bytes that wait, made at {stamp}, does not exist: {fault}");
                 self.history().doubt(stamp, Rule::PromisedErrors, what);
