@@ -70,6 +70,7 @@ const PLACES: &[CratePlace] = &[
             "frieze-hdfs",
             "frieze-bench",
             "frieze-client",
+            "frieze-fabric",
             "frieze-load",
             "frieze-tracefile",
             "frieze-whatif",
@@ -99,7 +100,11 @@ const PLACES: &[CratePlace] = &[
         &["frieze-hdfs", "frieze-client", "frieze-httpd", "frieze-wire", "frieze-hlc", "frieze-base"],
     ),
     place("doors", "frieze-hdfs", CLIENTS),
-    place("clients", "frieze-client", &["frieze-net", "frieze-trace", "frieze-wire", "frieze-hlc", "frieze-base"]),
+    place(
+        "clients",
+        "frieze-client",
+        &["frieze-fabric", "frieze-net", "frieze-trace", "frieze-wire", "frieze-hlc", "frieze-base"],
+    ),
     place(
         "servers",
         "frieze-node",
@@ -111,6 +116,7 @@ const PLACES: &[CratePlace] = &[
             "frieze-replication",
             "frieze-storage",
             "frieze-httpd",
+            "frieze-fabric",
             "frieze-net",
             "frieze-disk",
             "frieze-metalog",
@@ -225,6 +231,7 @@ const PLACES: &[CratePlace] = &[
     // It is called within every call of a client, and knows none of them.
     place("drivers", "frieze-trace", &["frieze-hlc", "frieze-base"]),
     place("drivers", "frieze-disk", WORDS_AND_LOCKS),
+    place("drivers", "frieze-fabric", WORDS_AND_LOCKS),
     place("drivers", "frieze-net", WORDS_AND_LOCKS),
     // It is called by many threads at once.
     place("cores", "frieze-coherence", WORDS_AND_LOCKS),

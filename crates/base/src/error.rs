@@ -108,6 +108,7 @@ reasons! {
     FilesQuota = 43 => NoSpace, "the quota of files is used up";
     BytesQuota = 44 => NoSpace, "the quota of bytes is used up";
     Removed = 45 => Invalid, "this server was removed from the cluster";
+    FabricFailed = 46 => Unavailable, "registered memory cannot be reached";
 }
 
 /// A failed request as it travels between crates and processes: the reason and a sentence for a person.

@@ -141,6 +141,16 @@ pub(crate) struct CommonArgs {
     #[arg(long, global = true, value_name = "FILE", env = "FRIEZE_KEY", hide_env_values = true)]
     pub(crate) key: Option<PathBuf>,
 
+    /// Fabric for the payloads of large reads and writes, where both ends have it: auto (RDMA hardware that libfabric
+    /// knows, if there is any), none, or a provider as fi_info lists it, such as 'verbs;ofi_rxm'. Everything else goes
+    /// by TCP.
+    #[arg(long, global = true, value_name = "PROVIDER", env = "FRIEZE_FABRIC", hide_env_values = true)]
+    pub(crate) fabric: Option<String>,
+
+    /// IP address of this machine on the fabric's network [default: the provider's choice].
+    #[arg(long, global = true, value_name = "IP", env = "FRIEZE_FABRIC_ADDRESS", hide_env_values = true)]
+    pub(crate) fabric_address: Option<String>,
+
     /// Seconds to retry while the server is unreachable.
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) timeout: u32,

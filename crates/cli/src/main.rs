@@ -75,7 +75,10 @@ const EXIT_REMOVED: u8 = 3;
 /// The cluster of a server has ended: to start it again on the same directory is of no use.
 const EXIT_ENDED: u8 = 4;
 
+#[expect(unsafe_code, reason = "libfabric reads its settings from the environment, which only one thread may change")]
 fn main() -> ExitCode {
+    // SAFETY: no other thread runs yet.
+    unsafe { frieze_fabric::prepare_environment() };
     let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         // Help goes to standard output with 0, errors to standard error with 2.

@@ -3,11 +3,14 @@
 
 use std::cell::OnceCell;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Client, Fs, Gateway, Key, Options, PrivateFile, PrivateFileError, Recorder, ServerAddr};
+use frieze_client::{
+    Client, Fs, Gateway, Key, Options, PrivateFile, PrivateFileError, Recorder, ServerAddr, fabric_named,
+};
 use serde_json::Value;
 
 use crate::args::{CommonArgs, DurabilityArg};
@@ -136,6 +139,10 @@ impl CommandRun {
             prefers_socket: self.command == "mount",
             keeps: matches!(self.command, "mount" | "run"),
             gateway: if self.command == "mount" { Gateway::Mount } else { Gateway::Command },
+            fabric: Arc::new(fabric_named(
+                self.common.fabric.as_deref().unwrap_or_default(),
+                self.common.fabric_address.clone(),
+            )),
             ..Options::default()
         })
     }

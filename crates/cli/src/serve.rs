@@ -50,6 +50,8 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
         (&mut settings.hdfs, &args.hdfs),
         (&mut settings.hdfs_data, &args.hdfs_data),
         (&mut settings.webhdfs, &args.webhdfs),
+        (&mut settings.fabric, &run.common.fabric),
+        (&mut settings.fabric_address, &run.common.fabric_address),
     ] {
         if let Some(given) = given {
             setting.clone_from(given);

@@ -81,7 +81,7 @@ fn answer(stream: frieze_net::Stream) -> Option<()> {
             Request::Open(_) => Reply::Open(OpenReply { attr: attr.clone(), capability: vec![1; 64], answered }),
             Request::Read(read) => {
                 len = read.len as usize;
-                Reply::Read(ReadReply { end_of_file: false, answered, crc_behind: false })
+                Reply::Read(ReadReply { answered, ..ReadReply::default() })
             }
             Request::Write(_) => Reply::Write(WriteReply { stamp: 1, offset: 0 }),
             _ => Reply::Txn(TxnReply { stamp: 1, id: 1, ..TxnReply::default() }),

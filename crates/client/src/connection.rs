@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use frieze_fabric::FabricHost;
 use frieze_net::{
     CancelHandle, Limits, PayloadPart, ServerAddr, SocketTransport, Transport, TransportConn, TransportLimits,
     TransportReply, random_nonce,
 };
+use frieze_wire::fabric::FabricOffer;
 use frieze_wire::message::{Hello, HelloReply, Prove, Reply, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
 
+use crate::fabric_conn::FabricConn;
 use crate::route::ServerRoute;
 use crate::sequence::RequestNumber;
 use crate::{Error, Options};
@@ -66,7 +69,15 @@ impl Connection {
         };
         let hello = connection.shake_hands(options, cluster)?;
         connection.transport.admit();
-        Ok((connection, hello))
+        match hello.fabric.clone().filter(|offer| options.fabric.takes(&offer.provider)) {
+            Some(offer) => Ok((connection.with_fabric(&options.fabric, offer), hello)),
+            None => Ok((connection, hello)),
+        }
+    }
+
+    fn with_fabric(self, host: &Arc<FabricHost>, offer: FabricOffer) -> Connection {
+        let transport = Box::new(FabricConn::over(self.transport, host.clone(), offer, self.limit));
+        Connection { transport, ..self }
     }
 
     fn shake_hands(&mut self, options: &Options, cluster: &str) -> Result<HelloReply, Error> {

@@ -34,6 +34,7 @@ mod connect;
 mod connection;
 mod deferred;
 mod error;
+mod fabric_conn;
 mod file;
 mod free_space;
 mod fs;
@@ -100,6 +101,6 @@ pub mod flags {
     pub use frieze_wire::timeline::{ACL, CONTENT, MODE, OWNER, REPLACED, TIMES, XATTRS};
 }
 
-pub use options::Options;
+pub use options::{Options, fabric_named};
 pub use recaller::Recaller;
 pub use sharing::{ForgetOptions, RightsChange};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use frieze_fabric::{FabricChoice, FabricHost, HostOptions};
 use frieze_net::{InProcess, Key, ServerAddr};
 use frieze_trace::{Gateway, Recorder};
 use frieze_wire::message::Durability;
@@ -39,6 +40,9 @@ pub struct Options {
     /// The server that `server` names, if it runs in this process: requests run on the calling threads, without a
     /// socket. Default none; the gateways of a server set it.
     pub in_process: Option<Arc<dyn InProcess>>,
+    /// One-sided transfers for large payloads, where the server has the same fabric. Default: what the environment
+    /// says (`FRIEZE_FABRIC`, `FRIEZE_FABRIC_ADDRESS`).
+    pub fabric: Arc<FabricHost>,
     /// Records every call of this client into a ring. Default none.
     pub trace: Option<Recorder>,
     /// Where calls arrive, for traces. Default the library.
@@ -63,10 +67,24 @@ impl Default for Options {
             prefers_socket: false,
             keeps: false,
             in_process: None,
+            fabric: Arc::new(fabric_of_environment()),
             trace: None,
             gateway: Gateway::Library,
         }
     }
+}
+
+/// The fabric that `FRIEZE_FABRIC` names, with the address in `FRIEZE_FABRIC_ADDRESS` ([`fabric_named`]).
+fn fabric_of_environment() -> FabricHost {
+    fabric_named(&std::env::var("FRIEZE_FABRIC").unwrap_or_default(), std::env::var("FRIEZE_FABRIC_ADDRESS").ok())
+}
+
+/// The fabric of this name: `auto` or nothing, `none`, or a provider of libfabric; `address` is that of this machine on
+/// its network. Nothing is opened before it is needed.
+pub fn fabric_named(name: &str, address: Option<String>) -> FabricHost {
+    let (choice, address) = (FabricChoice::of(name), address.filter(|address| !address.is_empty()));
+    // Slots are registered apart: a client needs no rooms.
+    FabricHost::new(HostOptions { choice, address, rooms_max: 0, for_peers: false })
 }
 
 /// A command line longer than this is truncated: it identifies a session.

@@ -77,7 +77,12 @@ impl RetryBudget {
 pub(crate) fn is_transient(fault: &Fault) -> bool {
     matches!(
         fault.reason,
-        Reason::Unavailable | Reason::Elsewhere | Reason::Overloaded | Reason::StaleEpoch | Reason::NotYetClosed
+        Reason::FabricFailed
+            | Reason::Unavailable
+            | Reason::Elsewhere
+            | Reason::Overloaded
+            | Reason::StaleEpoch
+            | Reason::NotYetClosed
     )
 }
 

@@ -160,6 +160,7 @@ impl<'r> Subject<'r> {
             Request::Hello(_)
             | Request::Prove(_)
             | Request::Ping(_)
+            | Request::ConnectFabric(_)
             | Request::Recalls(_)
             | Request::ClusterMap(_)
             | Request::Join(_) => return None,

@@ -348,7 +348,7 @@ fn a_reply_of_another_kind_is_a_protocol_error_and_ends_the_connection() {
     let store = FakeStore::new();
     let server = store.serve();
     let client = server.connect();
-    store.plan_for(1, FakeAnswer::Instead(Reply::Done(EmptyReply {})), |received| {
+    store.plan_for(1, FakeAnswer::Instead(Box::new(Reply::Done(EmptyReply {}))), |received| {
         matches!(received.request, Request::Now(_))
     });
     let error = client.now().unwrap_err();

@@ -267,7 +267,11 @@ fn names_go_to_the_next_leader_when_one_is_lost() {
     cluster.store.plan(move |received| match received.request {
         Request::ClusterMap(_) => {
             asked += 1;
-            if asked > 4 { FakeAnswer::Instead(Reply::ClusterMap(elected.clone())) } else { FakeAnswer::Answer }
+            if asked > 4 {
+                FakeAnswer::Instead(Box::new(Reply::ClusterMap(elected.clone())))
+            } else {
+                FakeAnswer::Answer
+            }
         }
         _ => FakeAnswer::Answer,
     });

@@ -40,6 +40,7 @@ pub fn errno_of(reason: Reason) -> Errno {
         | Reason::StaleEpoch
         | Reason::UnknownSession
         | Reason::SequenceTooOld
+        | Reason::FabricFailed
         | Reason::Unavailable
         | Reason::Corrupt
         | Reason::InputOutput

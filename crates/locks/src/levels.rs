@@ -170,7 +170,7 @@ levels! {
     OpenRequests in "planes": "requests of this server that wait for a response, each kind apart";
     ReceivedRequests in "planes": "requests of other servers that wait for a thread";
     AnswerRests in "service": "rests of answers that clients may continue";
-    ReadTurns in "node": "large reads under way";
+    ReadTurns in "net": "large reads under way";
     FlushWaiters in "planes": "replies that wait for a flush";
     FlushFailure in "planes": "the fault of a flush that failed";
     StoreTrouble in "planes": "the fault of the store of names";
@@ -194,5 +194,12 @@ levels! {
     PostedFrames in "net": "frames that the socket did not take at once";
     Inbox in "net": "replies of a connection within the process";
     BufferPool in "net": "free buffers for payloads";
+    ServedPeer in "fabric": "the client of a connection as the fabric knows it";
+    FabricHost in "fabric", held in signals: "the open endpoint of the process";
+    FabricRooms in "fabric": "free rooms of registered memory";
+    FabricThread in "fabric": "the thread of an endpoint";
+    FabricObjects in "fabric": "the open objects of libfabric";
+    FabricRegistrations in "fabric": "registrations of an endpoint";
+    FabricOperations in "fabric": "transfers under way";
     LogThrottle in "net": "time and count of a log line that peers can cause";
 }

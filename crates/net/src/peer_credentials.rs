@@ -49,7 +49,9 @@ pub fn tcp_proof(peer: SocketAddr, local: SocketAddr) -> Result<Proof, Error> {
     }
     // A query for one socket takes microseconds; the table grows with the connections of the machine.
     match sock_diag::owner_of(peer, local) {
-        Ok(owner) => Ok(owner.map_or(Proof::Unproven, Proof::User)),
+        Ok(Some(owner)) => Ok(Proof::User(owner)),
+        // A kernel without the module `tcp_diag` answers the same as for a socket that is closed.
+        Ok(None) => owner_in_tables(peer, local).map_err(failed),
         Err(error) => {
             tracing::debug!(%error, "the kernel answers no socket diagnosis; reading /proc/net/tcp");
             owner_in_tables(peer, local).map_err(failed)

@@ -270,7 +270,7 @@ impl Archive {
     /// `Corrupt` if some of them are damaged: ask for less at a time. The disk's.
     pub fn read(&mut self, id: InodeId, at: Option<Hlc>, offset: u64, len: u32) -> Result<Part, Fault> {
         let capability = self.capability(id, at);
-        let ask = Read { capability, offset, len, in_steps: false, reader: 0 };
+        let ask = Read { capability, offset, len, ..Read::default() };
         let (reply, _) =
             self.parts.service.read.read(Presenter::of_any(READER, root().uid), &ask, &mut self.scratch)?;
         Ok(Part { bytes: self.scratch.payload.clone(), is_end: reply.end_of_file })

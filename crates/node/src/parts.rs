@@ -168,6 +168,8 @@ impl ServerParts {
             proof: Vec::new(),
             map_version: self.cluster_map().version,
             former: self.former_clusters(),
+            // Of one connection, which adds it.
+            fabric: None,
         }
     }
 

@@ -16,13 +16,13 @@ mod handshake;
 mod in_process;
 mod join;
 mod join_check;
+mod landing;
 mod links;
 mod machine;
 mod metrics;
 mod partial_payloads;
 mod peer_client;
 mod replies;
-mod reply_slots;
 mod shared;
 mod threads;
 mod traffic;
@@ -45,7 +45,6 @@ use tracing::{error, info, warn};
 
 use self::in_process::InProcessServer;
 use self::metrics::MetricsPage;
-use self::reply_slots::ReplySlots;
 use self::shared::{Shared, Wakes};
 use self::threads::spawn;
 use crate::directory;
@@ -131,13 +130,15 @@ impl Server {
         }
         let offered = listeners.len();
         listeners.extend(machine::listen_nearby(&parts, &directory));
+        let fabric = machine::fabric(&parts.planes.settings);
         let shared = Arc::new(Shared {
             parts,
             wakes,
             links: OnceLock::new(),
             traffic: Arc::default(),
             pool: Arc::default(),
-            slots: Arc::new(ReplySlots::new()),
+            fabric,
+            slots: Arc::default(),
             metrics,
             stopping: AtomicBool::new(false),
             connections,

@@ -57,6 +57,14 @@ pub struct Settings {
     /// True: a Hadoop client on another machine gets the rights of the user that it names, except root's. Default
     /// false: the gateway listens on loopback only, where the kernel proves the user.
     pub hdfs_trust_names: bool,
+    // # One-sided transfers
+    /// Fabric for payloads of large reads and writes in place of TCP: `auto` (the default) takes the first provider of
+    /// libfabric with hardware (`cxi`, `efa`, `verbs;ofi_rxm`) that passes a test of its memory protection; `none`
+    /// takes none; any other word names the provider. Clients and servers that have the same one use it, all others
+    /// TCP, and so do those for which it fails. Payloads are not encrypted: for a network that is trusted.
+    pub fabric: String,
+    /// Address of this machine on the fabric's network, as IP address. Default: the provider's choice.
+    pub fabric_address: String,
     // # Keys
     /// Keys that prove callers from other machines.
     pub keys: Vec<KeySettings>,
@@ -232,6 +240,8 @@ impl Default for Settings {
             hdfs_data: String::new(),
             webhdfs: String::new(),
             hdfs_trust_names: false,
+            fabric: "auto".to_owned(),
+            fabric_address: String::new(),
             keys: Vec::new(),
             join: String::new(),
             join_key: None,

@@ -85,6 +85,7 @@ requests! {
     Hello(ask) => Row::plain("hello", header), Some(Err(Reason::BadFrame.into()));
     Prove(ask) => Row::plain("hello", header), Some(Err(Reason::BadFrame.into()));
     Ping(ask) => Row::plain("ping", header), Some(Ok(done()));
+    ConnectFabric(ask) => Row::plain("hello", header), Some(call.responder.connect_fabric(&ask).map(|()| done()));
 
     // Names and attributes.
     Stat(ask) => Row::files("stat", ask.view.at.is_none() && !ask.recent, lengths_of(ask.view)),

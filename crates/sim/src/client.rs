@@ -173,6 +173,7 @@ impl SimClient {
                     append: offset.is_none(),
                     durability: durability(*sync),
                     uid: USER,
+                    ..Write::default()
                 };
                 (Request::Write(write), true)
             }

@@ -8,6 +8,7 @@ pub mod acl;
 pub mod chain;
 pub mod control;
 pub mod edit;
+pub mod fabric;
 pub mod forget;
 pub mod frame;
 pub mod holding;
@@ -24,4 +25,5 @@ mod convert;
 mod target;
 mod view;
 
+pub use fabric::RemoteMemory;
 pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Holds};

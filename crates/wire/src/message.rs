@@ -204,6 +204,9 @@ pub enum Request {
     /// The state of the cluster, and operations on it.
     #[prost(message, tag = "144")]
     Cluster(Cluster),
+    /// One-sided transfers.
+    #[prost(message, tag = "150")]
+    ConnectFabric(crate::fabric::ConnectFabric),
 }
 
 /// Body of a request frame.
@@ -217,7 +220,7 @@ pub struct RequestBody {
     #[prost(
         oneof = "Request",
         tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, \
-                60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 75, 76, 77, 100, 142, 143, 144"
+                60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 75, 76, 77, 100, 142, 143, 144, 150"
     )]
     pub request: Option<Request>,
 }

@@ -55,7 +55,8 @@ impl File {
     /// A read. With `in_steps` the reply may begin before all of it is verified, and end in the middle if that fails.
     pub(crate) fn read_request(&self, offset: u64, len: usize, in_steps: bool) -> RpcRequest<'static> {
         let reader = if self.session == SessionId(0) { self.shared.reader } else { 0 };
-        let read = Read { capability: self.capability.clone(), offset, len: len as u32, in_steps, reader };
+        let read =
+            Read { capability: self.capability.clone(), offset, len: len as u32, in_steps, reader, dest_slot: None };
         self.request(Request::Read(read), Seq(0), &[]).to(ServerRoute::Read(self.chunk_at(offset)))
     }
 

@@ -104,6 +104,7 @@ impl File {
             append,
             durability: self.durability.load(Ordering::Relaxed),
             uid: self.caller.as_ref().map_or(self.shared.hello.uid, |caller| caller.uid),
+            ..Write::default()
         };
         self.request(Request::Write(write), seq, data).to(ServerRoute::Write(self.chunk_at(at)))
     }

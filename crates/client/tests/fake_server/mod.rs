@@ -77,7 +77,7 @@ pub enum FakeAnswer {
     /// Refuse the connection (request id 0) and close it.
     RefuseConnection(Reason),
     /// Answer another reply.
-    Instead(Reply),
+    Instead(Box<Reply>),
 }
 
 type AnswerPlan = Box<dyn FnMut(&ReceivedRequest) -> FakeAnswer + Send>;
@@ -252,7 +252,7 @@ impl FakeStore {
             );
             let outcome = match &act {
                 FakeAnswer::Refuse(reason) => Err(Fault::from(*reason)),
-                FakeAnswer::Instead(reply) => Ok((reply.clone(), Vec::new())),
+                FakeAnswer::Instead(reply) => Ok((Reply::clone(reply), Vec::new())),
                 _ if runs => state.run(&header, request, payload, nonces),
                 _ => Err(Reason::Internal.into()),
             };
@@ -361,7 +361,7 @@ impl FakeStoreState {
                 let reply = Reply::Read(ReadReply {
                     end_of_file: end >= file.len(),
                     answered: InstantInfo::default(),
-                    crc_behind: false,
+                    ..ReadReply::default()
                 });
                 return Ok((reply, file.read(read.offset..end)));
             }
@@ -507,6 +507,7 @@ impl FakeStoreState {
             proof: Vec::new(),
             map_version: self.map.as_ref().map_or(0, |map| map.version),
             former: Vec::new(),
+            fabric: None,
         }
     }
 }

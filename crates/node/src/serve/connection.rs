@@ -8,11 +8,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use frieze_base::{Fault, NodeId, Reason};
+use frieze_fabric::ServedClient;
 use frieze_locks::Mutex;
-use frieze_net::{FrameReader, FrameWriter, Limits, PEER_SILENCE_MAX, ReceivedPayload, Seat, Stream};
+use frieze_net::{FrameReader, FrameWriter, LINGER, Limits, PEER_SILENCE_MAX, ReceivedPayload, Seat, Stream};
 use frieze_service::{Conn, Responder, Scratch, class_of};
+use frieze_wire::RemoteMemory;
 use frieze_wire::frame::{FrameHeader, FrameKind};
-use frieze_wire::message::RequestBody;
+use frieze_wire::message::{Request, RequestBody};
 use frieze_wire::peer::{PeerBody, ServerMessage};
 use prost::Message;
 use tracing::{debug, info, warn};
@@ -20,7 +22,6 @@ use tracing::{debug, info, warn};
 use super::handshake::Handshake;
 use super::partial_payloads::{self, PartialPayloads, PayloadError};
 use super::replies::{SocketReplies, refuse};
-use super::reply_slots::LINGER;
 use super::shared::{SHARED_BYTES_MIN, Shared, TEND_EVERY_NS};
 
 /// Payload buffer of a connection that sends no payload.
@@ -73,6 +74,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         epoch: shared.parts.planes.data.epoch(),
         slots: shared.slots.clone(),
         holder: Mutex::default(),
+        client: shared.fabric.clone().filter(|_| !stream.is_unix()).map(ServedClient::new),
     });
     let responder: Arc<dyn Responder> = replies.clone();
     let open = ConnectionReplies { writer, replies };
@@ -98,7 +100,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
             scratch.rest();
             open.writer.rest();
         };
-        let Some(header) = reader.read_frame_or_rest(&mut body, at_rest)? else { return Ok(()) };
+        let Some(mut header) = reader.read_frame_or_rest(&mut body, at_rest)? else { return Ok(()) };
         if let (FrameKind::Peer, Some(node)) = (header.kind, conn.node()) {
             if !std::mem::replace(&mut is_listening, true) {
                 reader.set_limits(LISTENING);
@@ -131,13 +133,25 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         }
         let request = RequestBody::decode(body.as_slice());
         let len = header.payload_len as usize;
-        let whole;
+        let (whole, fetched);
         let received: ReceivedPayload<'_> = if len >= SHARED_BYTES_MIN && shared.parts.planes.data.forwards_any() {
             // The payload may be forwarded, or sent again, when the next is received.
             let decoded = request.as_ref().ok().and_then(|body| body.request.as_ref());
             let goes_to = partial_payloads::goes_to(shared, &header, decoded, len);
             whole = partial_payloads::receive(shared, &mut reader, len, goes_to)?;
             whole.received()
+        } else if let Some((slot, crc)) = slot_of(&request).filter(|_| len == 0) {
+            let client = open.replies.client.as_ref();
+            let failed = || Fault::new(Reason::FabricFailed, "this server has no fabric for this connection");
+            match client.ok_or_else(failed).and_then(|client| client.fetch(&slot)) {
+                Ok(bytes) => fetched = bytes,
+                Err(fault) => {
+                    responder.respond(&header, Err(fault), &[], 0);
+                    continue;
+                }
+            }
+            (header.payload_len, header.payload_crc) = (slot.len, crc);
+            (&fetched).into()
         } else {
             receive_small(&mut reader, len, &mut payload)?
         };
@@ -191,6 +205,14 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         if plain == IDLE_REQUESTS && payload.capacity() > IDLE_BUFFER_BYTES {
             payload = Vec::new();
         }
+    }
+}
+
+/// Where the payload of a write is to be fetched, and its CRC32C.
+fn slot_of(request: &Result<RequestBody, prost::DecodeError>) -> Option<(RemoteMemory, u32)> {
+    match request.as_ref().ok()?.request.as_ref()? {
+        Request::Write(write) => Some((write.src_slot?, write.src_crc)),
+        _ => None,
     }
 }
 

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frieze_base::{Fault, Reason};
+use frieze_fabric::{FabricChoice, FabricHost, HostOptions};
 use frieze_net::{Key, Listener, ServerAddr, random_nonce, user_of};
 use frieze_planes::{KeySettings, Settings};
 use frieze_service::KeyRight;
-use tracing::info;
+use tracing::{debug, info, warn};
 
 use crate::parts::{ProcessStats, ServerParts};
 
@@ -35,6 +36,28 @@ pub(super) fn listen_nearby(parts: &ServerParts, directory: &Path) -> Option<Arc
 pub(super) fn listen(addresses: &[ServerAddr]) -> Result<Vec<Arc<Listener>>, Fault> {
     addresses.iter().map(|address| Ok(Arc::new(Listener::bind(address)?))).collect()
 }
+
+/// The fabric for payloads of clients, opened if there is one; none if the settings exclude it.
+pub(super) fn fabric(settings: &Settings) -> Option<Arc<FabricHost>> {
+    let choice = FabricChoice::of(&settings.fabric);
+    let is_named = matches!(choice, FabricChoice::Provider(_));
+    let address = Some(settings.fabric_address.clone()).filter(|address| !address.is_empty());
+    let host = FabricHost::new(HostOptions { choice, address, rooms_max: ROOMS_MAX, for_peers: false });
+    if host.is_off() {
+        return None;
+    }
+    match host.get() {
+        Ok(fabric) => info!("large payloads go by {} where clients have it", fabric.endpoint().provider()),
+        // It is tried again: a card may come up after the server.
+        Err(error) if is_named => warn!("all payloads go by TCP: {error}"),
+        Err(error) => debug!("all payloads go by TCP: {error}"),
+    }
+    Some(Arc::new(host))
+}
+
+/// Rooms of a mebibyte for payloads on their way: four times those that large replies and writes of a few clients have
+/// under way at once.
+const ROOMS_MAX: usize = 64;
 
 pub(super) fn addresses(settings: &Settings) -> Result<Vec<ServerAddr>, Fault> {
     settings.listen.iter().map(|text| text.parse::<ServerAddr>().map_err(Fault::from)).collect()

@@ -13,6 +13,7 @@ use frieze_httpd::{PageConnection, PageListener};
 use frieze_net::{Admission, Origin, Seat, ServerAddr};
 use frieze_service::{Responder, Steps, class_of};
 use frieze_wire::FrameKind;
+use frieze_wire::fabric::ConnectFabric;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Reply, Request};
 use prometheus::core::Collector;
@@ -199,6 +200,10 @@ impl Responder for TimedResponder {
         let is_refused = result.is_err();
         self.responder.respond_with(request, result, payload, crc);
         self.note(is_refused);
+    }
+
+    fn connect_fabric(&self, ask: &ConnectFabric) -> Result<(), Fault> {
+        self.responder.connect_fabric(ask)
     }
 
     fn respond_in_steps(&self, request: &FrameHeader, reply: Reply, steps: &mut Steps<'_>) {

@@ -3,17 +3,19 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use frieze_base::{ChainEpoch, Fault};
+use frieze_base::{ChainEpoch, Fault, Reason};
+use frieze_fabric::ServedClient;
 use frieze_locks::{Mutex, MutexGuard, levels};
-use frieze_net::{FramePayload, FrameWriter, Limits, Stream};
+use frieze_net::{FramePayload, FrameWriter, Limits, ReplySlots, SlotHolder, Stream};
 use frieze_service::{Responder, Steps};
 use frieze_storage::NodeClock;
+use frieze_wire::fabric::ConnectFabric;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Refusal, Reply, ReplyBody};
 use prost::Message;
 use tracing::debug;
 
-use super::reply_slots::{ReplySlots, SlotHolder};
+use super::landing::{Landing, land};
 
 /// Replies of one connection.
 pub(super) struct SocketReplies {
@@ -22,6 +24,8 @@ pub(super) struct SocketReplies {
     pub(super) epoch: ChainEpoch,
     pub(super) slots: Arc<ReplySlots>,
     pub(super) holder: Mutex<levels::ReadPlace, SlotHolder>,
+    /// Transfers instead of payloads; none over a Unix socket.
+    pub(super) client: Option<ServedClient>,
 }
 
 impl SocketReplies {
@@ -54,7 +58,10 @@ pub(super) fn reply_header(
 }
 
 impl Responder for SocketReplies {
-    fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
+    fn respond(&self, request: &FrameHeader, mut result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
+        if let Ok(Reply::Hello(greeting)) = &mut result {
+            greeting.fabric = self.client.as_ref().and_then(ServedClient::offer);
+        }
         let (kind, body) = match result {
             Ok(reply) => (FrameKind::Reply, ReplyBody { reply: Some(reply) }.encode_to_vec()),
             Err(fault) => (FrameKind::Refusal, Refusal::from(fault).encode_to_vec()),
@@ -74,14 +81,36 @@ impl Responder for SocketReplies {
         }
     }
 
+    fn connect_fabric(&self, ask: &ConnectFabric) -> Result<(), Fault> {
+        let none = || Fault::new(Reason::FabricFailed, "this server has no fabric for this connection");
+        self.client.as_ref().ok_or_else(none)?.connect(ask)
+    }
+
     fn respond_in_steps(&self, request: &FrameHeader, mut reply: Reply, steps: &mut Steps<'_>) {
+        let mut holder = self.holder();
+        let slot = RefCell::new(self.slots.take(&mut holder, steps.len));
+        let lands = steps.dest_slot.zip(self.client.as_ref());
+        let landing = lands.map_or(Landing::Untouched, |(slot, client)| land(client, slot, steps));
+        if let Landing::Damaged(fault) = landing {
+            holder.keep(slot.into_inner());
+            drop(holder);
+            return self.respond(request, Err(fault), &[], 0);
+        }
         if let Reply::Read(read) = &mut reply {
-            read.crc_behind = true;
+            match landing {
+                Landing::Landed(len, crc) => (read.landed, read.landed_crc) = (len as u32, crc),
+                _ => (read.crc_behind, read.is_slot_abandoned) = (true, matches!(landing, Landing::Abandoned)),
+            }
         }
         let body = ReplyBody { reply: Some(reply) }.encode_to_vec();
         let header = self.header(request, FrameKind::Reply);
-        let mut holder = self.holder();
-        let slot = RefCell::new(self.slots.take(&mut holder, steps.len));
+        if let Landing::Landed(..) = landing {
+            holder.keep(slot.into_inner());
+            if let Err(fault) = self.writer.post(header, &body) {
+                debug!("an answer was not delivered: {fault}");
+            }
+            return;
+        }
         steps.exchange_buffer(&mut slot.borrow_mut().buffer);
         let stalled = || slot.borrow_mut().yield_slot();
         let sent = self.writer.send_in_steps(header, &body, steps.len, &stalled, |step| {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
+use frieze_fabric::FabricHost;
 use frieze_locks::{Mutex, levels};
-use frieze_net::{Admission, BufferPool, LogThrottle, Stream};
+use frieze_net::{Admission, BufferPool, LogThrottle, ReplySlots, Stream};
 use frieze_service::Conn;
 use frieze_storage::Wake;
 
 use super::links::Links;
 use super::metrics::MetricsPage;
-use super::reply_slots::ReplySlots;
 use super::traffic::Traffic;
 use crate::parts::ServerParts;
 
@@ -30,6 +30,8 @@ pub(super) struct Shared {
     pub(super) traffic: Arc<Traffic>,
     /// Buffers of payloads that are forwarded.
     pub(super) pool: Arc<BufferPool>,
+    /// One-sided transfers instead of payloads, if the settings do not exclude them.
+    pub(super) fabric: Option<Arc<FabricHost>>,
     /// Admission of large replies.
     pub(super) slots: Arc<ReplySlots>,
     /// The page of metrics, if there is one.

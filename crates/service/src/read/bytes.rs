@@ -75,7 +75,7 @@ impl Reader {
                 || (attempt > MIXED_MAX && is_alone)
                 || self.planes.meta.version_stamp(id) == Some(version);
             if unchanged && self.planes.losses() == losses {
-                return Ok((ReadReply { end_of_file, answered, crc_behind: false }, crc));
+                return Ok((ReadReply { end_of_file, answered, ..ReadReply::default() }, crc));
             }
         }
         Err(Fault::new(
@@ -124,7 +124,8 @@ impl Reader {
         let lease = self.prefetch(seen, range, who, &scratch.pieces);
         let len = range.len() as usize;
         if scratch.may_step && can_step(&scratch.pieces, len) {
-            scratch.unread = Some(Unread { start: range.start(), len, lease });
+            let dest_slot = ask.dest_slot;
+            scratch.unread = Some(Unread { start: range.start(), len, lease, dest_slot });
             return Ok((asked_end >= size, 0));
         }
         scratch.payload.truncate(len);

@@ -17,6 +17,7 @@ use frieze_base::{Fault, crc32c_combine};
 use frieze_multilog::{Piece, PieceSource, StoredSpan};
 use frieze_net::{CRC_BYTES, FramePart};
 use frieze_storage::{Device, PinnedPages, SENDFILE_BYTES_MIN, UnverifiedSpan};
+use frieze_wire::RemoteMemory;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
 /// Bytes of one step: with its checksum behind it, it stays in the second-level cache of a core of today. Smaller ones
@@ -33,6 +34,8 @@ pub(crate) struct Unread {
     pub(crate) len: usize,
     /// Prefetch of its pieces.
     pub(crate) lease: PinnedPages,
+    /// Memory of the client that it may be written into.
+    pub(crate) dest_slot: Option<RemoteMemory>,
 }
 
 /// Receives bytes, and with the last ones the CRC32C of all.
@@ -62,6 +65,8 @@ pub enum Portion<'a> {
 pub struct Steps<'a> {
     /// Bytes, without the checksum.
     pub len: usize,
+    /// Memory of the client that they may be written into instead of being sent.
+    pub dest_slot: Option<RemoteMemory>,
     start: u64,
     device: &'a Device,
     pieces: &'a [Piece],
@@ -75,11 +80,11 @@ impl<'a> Steps<'a> {
     /// Steps of `unread`, which consists of `pieces`; each is read into `buffer`, with `block` as scratch space.
     pub(crate) fn of(
         device: &'a Device,
-        Unread { start, len, lease }: Unread,
+        Unread { start, len, lease, dest_slot }: Unread,
         pieces: &'a [Piece],
         [buffer, block]: [&'a mut Vec<u8>; 2],
     ) -> Steps<'a> {
-        Steps { len, start, device, pieces, buffer, block, lease, failed: false }
+        Steps { len, dest_slot, start, device, pieces, buffer, block, lease, failed: false }
     }
 
     /// Uses this buffer from now on, and returns the one before in its place.

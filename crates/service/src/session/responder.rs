@@ -1,6 +1,7 @@
 //! How answers leave: at once or later, from any thread.
 
-use frieze_base::Fault;
+use frieze_base::{Fault, Reason};
+use frieze_wire::fabric::ConnectFabric;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::Reply;
 
@@ -14,6 +15,14 @@ pub trait Responder: Send + Sync {
     /// The same with a payload that may be swapped: a buffer left in its place is used for the next payload.
     fn respond_with(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &mut Vec<u8>, crc: u32) {
         self.respond(request, result, payload, crc);
+    }
+
+    /// Tests transfers with memory of the client, which this may then use for payloads.
+    ///
+    /// # Errors
+    /// `FabricFailed` if there is no fabric that both ends have, or it does not work: payloads go by TCP as before.
+    fn connect_fabric(&self, _: &ConnectFabric) -> Result<(), Fault> {
+        Err(Fault::new(Reason::FabricFailed, "this connection has no fabric"))
     }
 
     /// Sends an answer whose payload `steps` brings piece by piece. If that fails half-way the connection ends.

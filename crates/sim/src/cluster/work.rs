@@ -359,7 +359,13 @@ impl Worker {
         payload: &[u8],
         sync: bool,
     ) -> Result<(u64, u64), Fault> {
-        let write = Write { capability: capability.to_vec(), offset, append: false, durability: sync.into(), uid: 0 };
+        let write = Write {
+            capability: capability.to_vec(),
+            offset,
+            append: false,
+            durability: sync.into(),
+            ..Write::default()
+        };
         let request = Request::Write(write);
         let route = Route::Write(ChunkId { inode: InodeId(inode), index: chunk });
         loop {

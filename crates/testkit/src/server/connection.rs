@@ -203,7 +203,7 @@ impl TestConnection {
             offset: offset.unwrap_or(0),
             append: offset.is_none(),
             durability: durability as i32,
-            uid: 0,
+            ..Write::default()
         })
     }
 

@@ -1,5 +1,6 @@
 //! The bytes of open files.
 
+use crate::fabric::RemoteMemory;
 use crate::target::Target;
 use crate::view::{Attr, InstantInfo, View};
 
@@ -71,6 +72,9 @@ pub struct Read {
     /// it follows those of a session where there is one.
     #[prost(uint64, tag = "6")]
     pub reader: u64,
+    /// Memory of the client that the server may write the bytes into instead of sending them, until its reply.
+    #[prost(message, optional, tag = "7")]
+    pub dest_slot: Option<RemoteMemory>,
 }
 
 /// The payload holds the bytes.
@@ -86,6 +90,16 @@ pub struct ReadReply {
     /// the whole payload, which the header has, is the same for any.
     #[prost(bool, tag = "3")]
     pub crc_behind: bool,
+    /// Bytes that lie in [`Read::dest_slot`]; there is no other payload then.
+    #[prost(uint32, tag = "4")]
+    pub landed: u32,
+    /// Their CRC32C.
+    #[prost(fixed32, tag = "5")]
+    pub landed_crc: u32,
+    /// The server has begun to write into [`Read::dest_slot`] and could not finish: bytes may still arrive there. The
+    /// payload is beside this reply.
+    #[prost(bool, tag = "6")]
+    pub is_slot_abandoned: bool,
 }
 
 /// Writes the payload.
@@ -107,6 +121,12 @@ pub struct Write {
     /// User on whose behalf, for `log`; the right itself is in the capability.
     #[prost(uint32, tag = "5")]
     pub uid: u32,
+    /// Memory of the client that the payload is fetched from; it is not in the frame then.
+    #[prost(message, optional, tag = "6")]
+    pub src_slot: Option<RemoteMemory>,
+    /// CRC32C of those bytes.
+    #[prost(fixed32, tag = "7")]
+    pub src_crc: u32,
 }
 
 /// A write has happened.

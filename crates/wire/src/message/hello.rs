@@ -1,5 +1,7 @@
 //! The beginning of a connection, and that it is still there.
 
+use crate::fabric::FabricOffer;
+
 /// First message of a connection.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Hello {
@@ -56,6 +58,9 @@ pub struct HelloReply {
     /// To a node: the identities that the cluster had before it was recovered from one server, oldest first.
     #[prost(message, repeated, tag = "11")]
     pub former: Vec<FormerCluster>,
+    /// The server's endpoint for one-sided transfers, if it has one and the connection is by TCP.
+    #[prost(message, optional, tag = "12")]
+    pub fabric: Option<FabricOffer>,
 }
 
 /// An identity that a cluster had before it was recovered from one server.

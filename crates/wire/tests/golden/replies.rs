@@ -1,6 +1,7 @@
 //! Replies, one of each kind.
 
 use frieze_wire::edit::*;
+use frieze_wire::fabric::FabricOffer;
 use frieze_wire::forget::{ForgetReply, ForgottenFile, ForgottenHistory, SnapshotLoss};
 use frieze_wire::holding::*;
 use frieze_wire::message::*;
@@ -65,6 +66,7 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
                 proof: Vec::new(),
                 map_version: 0,
                 former: Vec::new(),
+                fabric: None,
             }),
         ),
         (
@@ -76,6 +78,14 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
             Reply::Hello(HelloReply {
                 node: 1,
                 former: vec![FormerCluster { cluster: "00ff".into(), node: 3, at: AT }],
+                ..HelloReply::default()
+            }),
+        ),
+        (
+            "hello.with_a_fabric",
+            Reply::Hello(HelloReply {
+                node: 1,
+                fabric: Some(FabricOffer { provider: "tcp".into(), protocol: 11, address: vec![2, 0, 9] }),
                 ..HelloReply::default()
             }),
         ),
@@ -101,7 +111,17 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
         ),
         ("bytes", Reply::Bytes(BytesReply { value: vec![0, 1, 254] })),
         ("open", Reply::Open(OpenReply { attr: attr(), capability: vec![1, 2, 3], answered: answered() })),
-        ("read", Reply::Read(ReadReply { end_of_file: true, answered: answered(), crc_behind: true })),
+        (
+            "read",
+            Reply::Read(ReadReply {
+                end_of_file: true,
+                answered: answered(),
+                crc_behind: true,
+                ..ReadReply::default()
+            }),
+        ),
+        ("read.landed", Reply::Read(ReadReply { landed: 1 << 20, landed_crc: 0x0102_0304, ..ReadReply::default() })),
+        ("read.abandoned", Reply::Read(ReadReply { is_slot_abandoned: true, ..ReadReply::default() })),
         ("write", Reply::Write(WriteReply { stamp: AT, offset: 1 << 40 })),
         ("seek", Reply::Seek(1 << 50)),
         (

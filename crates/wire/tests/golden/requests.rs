@@ -1,8 +1,10 @@
 //! Requests and transactions, one of each kind.
 
 use frieze_base::InodeId;
+use frieze_wire::RemoteMemory;
 use frieze_wire::acl::Acl;
 use frieze_wire::edit::*;
+use frieze_wire::fabric::{ConnectFabric, FabricOffer};
 use frieze_wire::forget::{Forget, ForgottenSession, Horizon, OwnedInodes, encode_ids};
 use frieze_wire::holding::*;
 use frieze_wire::message::*;
@@ -12,6 +14,11 @@ use frieze_wire::timeline::*;
 use frieze_wire::txn::*;
 
 use super::{AT, edit, file, past, settle};
+
+/// A slot.
+fn memory() -> RemoteMemory {
+    RemoteMemory { address: 0x7f00_0000_1000, key: 0x0102_0304_0506_0708, len: 1 << 20 }
+}
 
 pub(super) fn ops() -> Vec<(&'static str, Op)> {
     let make =
@@ -204,6 +211,22 @@ pub(super) fn requests() -> Vec<(&'static str, Request)> {
                 append: true,
                 durability: Durability::Sync as i32,
                 uid: 1000,
+                ..Write::default()
+            }),
+        ),
+        (
+            "read.into_a_slot",
+            Request::Read(Read { offset: 1 << 40, len: 1 << 20, dest_slot: Some(memory()), ..Read::default() }),
+        ),
+        (
+            "write.from_a_slot",
+            Request::Write(Write { offset: 4096, src_slot: Some(memory()), src_crc: 0x0102_0304, ..Write::default() }),
+        ),
+        (
+            "connect_fabric",
+            Request::ConnectFabric(ConnectFabric {
+                offer: FabricOffer { provider: "tcp".into(), protocol: 11, address: vec![2, 0, 9] },
+                memory: memory(),
             }),
         ),
         ("sync", Request::Sync(Sync { inode: 77 })),

@@ -23,10 +23,10 @@ const EACH: usize = 4;
 /// Bytes after which a reader passes its slot on, if others wait.
 const BURST_BYTES: u64 = 32 << 20;
 /// Time that a reader keeps its slot after a reply, waiting for its next request.
-pub(super) const LINGER: Duration = Duration::from_micros(500);
+pub const LINGER: Duration = Duration::from_micros(500);
 
 /// Limits the large replies under way; the module says why.
-pub(super) struct ReplySlots {
+pub struct ReplySlots {
     queue: Mutex<levels::ReadTurns, SlotQueue>,
     max: usize,
 }
@@ -51,7 +51,7 @@ struct QueuedThread {
 
 /// One reader's share of the slots.
 #[derive(Default)]
-pub(super) struct SlotHolder {
+pub struct SlotHolder {
     /// Bytes since its slot began.
     burst_bytes: u64,
     /// Slot of its last reply, which it may use again.
@@ -59,26 +59,28 @@ pub(super) struct SlotHolder {
 }
 
 /// A slot, or a place in line for one.
-pub(super) struct ReplySlot {
+pub struct ReplySlot {
     slots: Arc<ReplySlots>,
     is_mine: bool,
     /// Buffer that the reply is read into.
-    pub(super) buffer: Vec<u8>,
+    pub buffer: Vec<u8>,
 }
 
-impl ReplySlots {
+impl Default for ReplySlots {
     /// As many slots as this machine has processors for.
-    pub(super) fn new() -> ReplySlots {
+    fn default() -> ReplySlots {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
         ReplySlots::of(processors * EACH)
     }
+}
 
+impl ReplySlots {
     fn of(max: usize) -> ReplySlots {
         ReplySlots { queue: Mutex::default(), max }
     }
 
     /// Waits for a slot to send `len` bytes, unless the reader has one and may use it again.
-    pub(super) fn take(self: &Arc<ReplySlots>, holder: &mut SlotHolder, len: usize) -> ReplySlot {
+    pub fn take(self: &Arc<ReplySlots>, holder: &mut SlotHolder, len: usize) -> ReplySlot {
         holder.burst_bytes += len as u64;
         if let Some(slot) = holder.slot.take().filter(|_| holder.burst_bytes <= BURST_BYTES || !self.is_awaited()) {
             return slot;
@@ -129,31 +131,31 @@ impl ReplySlots {
 
 impl SlotHolder {
     /// Ends a reply. It stays for the next one unless it was passed on.
-    pub(super) fn keep(&mut self, slot: ReplySlot) {
+    pub fn keep(&mut self, slot: ReplySlot) {
         self.slot = Some(slot).filter(|slot| slot.is_mine);
     }
 
     /// True if the reader has a slot.
-    pub(super) fn has_slot(&self) -> bool {
+    pub fn has_slot(&self) -> bool {
         self.slot.is_some()
     }
 
     /// Releases the slot: no reply is needed now.
-    pub(super) fn release(&mut self) {
+    pub fn release(&mut self) {
         self.slot = None;
     }
 }
 
 impl ReplySlot {
     /// Passes the slot on while this reader is slow.
-    pub(super) fn yield_slot(&mut self) {
+    pub fn yield_slot(&mut self) {
         if std::mem::take(&mut self.is_mine) {
             self.slots.pass_on();
         }
     }
 
     /// Waits for the slot again, if it was passed on.
-    pub(super) fn retake(&mut self) {
+    pub fn retake(&mut self) {
         if !std::mem::replace(&mut self.is_mine, true) {
             self.slots.wait(|queue| &mut queue.continuing);
         }

@@ -1,0 +1,207 @@
+//! The fabric of a process: opened when it is first needed, and opened again after it has failed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frieze_locks::{Mutex, levels};
+use frieze_wire::fabric::FabricOffer;
+
+use crate::FabricError;
+use crate::endpoint::{Endpoint, EndpointCounts, EndpointOptions};
+use crate::rooms::RoomPool;
+
+/// Which fabric a process uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FabricChoice {
+    /// The first provider with hardware that passes the test of an endpoint.
+    #[default]
+    Auto,
+    /// None: payloads go by TCP.
+    None,
+    /// This provider.
+    Provider(String),
+}
+
+impl FabricChoice {
+    /// The choice that a setting names: `auto`, `none`, or a provider as `fi_info` lists it.
+    pub fn of(setting: &str) -> FabricChoice {
+        match setting {
+            "" | "auto" => FabricChoice::Auto,
+            "none" => FabricChoice::None,
+            provider => FabricChoice::Provider(provider.to_owned()),
+        }
+    }
+}
+
+/// Providers with hardware behind them, the best first. `tcp` is used only if it is named: it is slower than TCP.
+const WITH_HARDWARE: [&str; 3] = ["cxi", "efa", "verbs;ofi_rxm"];
+
+/// How a process opens its fabric.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostOptions {
+    /// Which fabric.
+    pub choice: FabricChoice,
+    /// Address of this machine on the fabric's network; none: the provider's choice.
+    pub address: Option<String>,
+    /// Most rooms of a mebibyte.
+    pub rooms_max: usize,
+    /// Peers that know a room's key may read it: for servers among each other.
+    pub for_peers: bool,
+}
+
+/// An open fabric: its endpoint, and registered memory for payloads.
+#[derive(Debug)]
+pub struct Fabric {
+    rooms: Arc<RoomPool>,
+    endpoint: Endpoint,
+}
+
+impl Fabric {
+    /// Its endpoint.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Its rooms.
+    pub fn rooms(&self) -> &Arc<RoomPool> {
+        &self.rooms
+    }
+}
+
+/// The fabric of a process.
+#[derive(Debug)]
+pub struct FabricHost {
+    options: HostOptions,
+    state: Mutex<levels::FabricHost, HostState>,
+}
+
+#[derive(Debug)]
+enum HostState {
+    Closed,
+    Open(Arc<Fabric>),
+    Failed { error: FabricError, since: Instant, wait: Duration },
+}
+
+/// What a process says of its fabric.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FabricReport {
+    /// Name of the provider; empty without one.
+    pub provider: String,
+    /// Why there is none, though one was asked for.
+    pub trouble: String,
+    /// What it has done since it was last opened.
+    pub counts: EndpointCounts,
+    /// Bytes that are registered for payloads.
+    pub registered_bytes: u64,
+}
+
+impl FabricHost {
+    /// A host that opens nothing yet.
+    pub fn new(options: HostOptions) -> FabricHost {
+        FabricHost { options, state: Mutex::new(HostState::Closed) }
+    }
+
+    /// True if no fabric is ever used.
+    pub fn is_off(&self) -> bool {
+        self.options.choice == FabricChoice::None
+    }
+
+    /// True if the process would use this provider.
+    pub fn takes(&self, provider: &str) -> bool {
+        match &self.options.choice {
+            FabricChoice::None => false,
+            FabricChoice::Auto => WITH_HARDWARE.contains(&provider),
+            // A name may be the first of those that the library puts together: `tcp` is `tcp;ofi_rxm`.
+            FabricChoice::Provider(name) => name == provider || provider.split(';').next() == Some(name.as_str()),
+        }
+    }
+
+    /// The open fabric; opens it if there is none, or if a transfer of the one before never ended.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::open`]: the same again without an attempt until a wait of 1 to 60 s is over.
+    pub fn get(&self) -> Result<Arc<Fabric>, FabricError> {
+        let mut state = self.state.lock();
+        let wait = match &*state {
+            HostState::Open(fabric) if !fabric.endpoint.is_stuck() => return Ok(fabric.clone()),
+            HostState::Open(fabric) => {
+                // Connections may still refer to it: they see that it is closed, and ask for the next.
+                tracing::warn!(
+                    "{}: a transfer has not ended: the endpoint is opened again",
+                    fabric.endpoint.provider()
+                );
+                fabric.endpoint.close();
+                WAIT_MIN
+            }
+            HostState::Failed { error, since, wait } if since.elapsed() < *wait => return Err(error.clone()),
+            HostState::Failed { wait, .. } => (*wait * 2).min(WAIT_MAX),
+            HostState::Closed => WAIT_MIN,
+        };
+        match self.open() {
+            Ok(fabric) => {
+                let fabric = Arc::new(fabric);
+                *state = HostState::Open(fabric.clone());
+                Ok(fabric)
+            }
+            Err(error) => {
+                tracing::debug!("no fabric: {error}");
+                *state = HostState::Failed { error: error.clone(), since: now(), wait };
+                Err(error)
+            }
+        }
+    }
+
+    fn open(&self) -> Result<Fabric, FabricError> {
+        let names: &[&str] = match &self.options.choice {
+            FabricChoice::Auto => &WITH_HARDWARE,
+            FabricChoice::None => &[],
+            FabricChoice::Provider(name) => &[name.as_str()],
+        };
+        let mut last = FabricError::Closed;
+        for name in names {
+            let options = EndpointOptions { provider: (*name).to_owned(), address: self.options.address.clone() };
+            match Endpoint::open(&options) {
+                Ok(endpoint) => {
+                    let rooms = RoomPool::new(&endpoint, self.options.rooms_max, self.options.for_peers);
+                    return Ok(Fabric { rooms, endpoint });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// The endpoint that peers may connect to, if there is one.
+    pub fn offer(&self) -> Option<FabricOffer> {
+        if self.is_off() {
+            return None;
+        }
+        let fabric = self.get().ok()?;
+        let endpoint = fabric.endpoint();
+        let (provider, protocol) = (endpoint.provider().to_owned(), endpoint.protocol());
+        Some(FabricOffer { provider, protocol, address: endpoint.address().to_vec() })
+    }
+
+    /// What there is to say, without opening anything.
+    pub fn report(&self) -> FabricReport {
+        match &*self.state.lock() {
+            HostState::Closed => FabricReport::default(),
+            HostState::Failed { error, .. } => FabricReport { trouble: error.to_string(), ..FabricReport::default() },
+            HostState::Open(fabric) => FabricReport {
+                provider: fabric.endpoint.provider().to_owned(),
+                trouble: String::new(),
+                counts: fabric.endpoint.counts(),
+                registered_bytes: fabric.rooms.registered_bytes(),
+            },
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the wait before another attempt; nothing else depends on it")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Wait before a fabric that could not be opened is tried again.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,152 @@
+//! Transfers with one peer, as a server makes them.
+
+#![expect(unsafe_code, reason = "transfers reach memory that the compiler does not see them reach")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use frieze_wire::RemoteMemory;
+
+use crate::FabricError;
+use crate::endpoint::{EndpointCore, Transfer};
+use crate::host::Fabric;
+use crate::objects::TransferDirection;
+use crate::rooms::{ROOM_BYTES, Room};
+
+/// The other end of a connection, as the fabric knows it.
+#[derive(Debug)]
+pub struct FabricPeer {
+    fabric: Arc<Fabric>,
+    number: u64,
+    /// A transfer has failed: no more are made until the peer asks for a new probe.
+    is_down: AtomicBool,
+}
+
+impl FabricPeer {
+    /// The peer at `address`.
+    ///
+    /// # Errors
+    /// `Provider` if these bytes are no address of the provider.
+    pub fn new(fabric: &Arc<Fabric>, address: &[u8]) -> Result<FabricPeer, FabricError> {
+        let number = fabric.endpoint().core().insert(address)?;
+        Ok(FabricPeer { fabric: fabric.clone(), number, is_down: AtomicBool::new(false) })
+    }
+
+    /// True until a transfer has failed.
+    pub fn is_up(&self) -> bool {
+        !self.is_down.load(Ordering::Acquire)
+    }
+
+    /// The fabric that it is reached by.
+    pub fn fabric(&self) -> &Arc<Fabric> {
+        &self.fabric
+    }
+
+    fn core(&self) -> &EndpointCore {
+        self.fabric.endpoint().core()
+    }
+
+    /// Fetches `len` bytes from memory of the peer into a room of their own.
+    ///
+    /// # Errors
+    /// `Full`: no room is free; ask again by TCP. `Transfer`, `Timeout`, `Closed`: the peer is down from now on.
+    pub fn fetch(&self, from: &RemoteMemory, len: usize) -> Result<Bytes, FabricError> {
+        check_len(from, len)?;
+        let room = self.fabric.rooms().take()?;
+        let (local, descriptor) = room.local(0);
+        // SAFETY: the room is this function's until the transfer ends; without an end the transfer keeps it.
+        let begun = unsafe {
+            let at = (from.address, from.key);
+            self.core().begin(TransferDirection::Read, self.number, (local, len, descriptor), at, room.used().clone())
+        };
+        self.check(begun.and_then(Transfer::wait))?;
+        // SAFETY: the transfer has ended.
+        Ok(unsafe { room.into_bytes(len) })
+    }
+
+    /// Begins to write a payload of `len` bytes into memory of the peer.
+    ///
+    /// # Errors
+    /// `SlotTooSmall`; `Full`: no room is free. The peer's memory is untouched.
+    pub fn write_into(&self, slot: RemoteMemory, len: usize) -> Result<SlotWriter<'_>, FabricError> {
+        check_len(&slot, len)?;
+        Ok(SlotWriter { peer: self, slot, room: self.fabric.rooms().take()?, posted: 0, under_way: Vec::new() })
+    }
+
+    /// Notes a failure.
+    fn check<T>(&self, done: Result<T, FabricError>) -> Result<T, FabricError> {
+        if let Err(error) = &done {
+            tracing::debug!("a peer of provider {} is down: {error}", self.fabric.endpoint().provider());
+            self.is_down.store(true, Ordering::Release);
+        }
+        done
+    }
+}
+
+impl Drop for FabricPeer {
+    fn drop(&mut self) {
+        self.fabric.endpoint().core().remove(self.number);
+    }
+}
+
+fn check_len(memory: &RemoteMemory, len: usize) -> Result<(), FabricError> {
+    let room = (memory.len as usize).min(ROOM_BYTES);
+    if len <= room { Ok(()) } else { Err(FabricError::SlotTooSmall { slot: room as u64, len: len as u64 }) }
+}
+
+/// A payload on its way into memory of a peer: filled and sent part by part, so that one is read while the one before
+/// it is on its way.
+#[derive(Debug)]
+pub struct SlotWriter<'a> {
+    peer: &'a FabricPeer,
+    slot: RemoteMemory,
+    room: Room,
+    /// Bytes whose transfer was begun.
+    posted: usize,
+    under_way: Vec<Transfer<'a>>,
+}
+
+impl SlotWriter<'_> {
+    /// Memory for the next `len` bytes.
+    ///
+    /// # Panics
+    /// If they are beyond the room.
+    pub fn next(&mut self, len: usize) -> &mut [u8] {
+        // SAFETY: transfers under way end before this range.
+        unsafe { self.room.bytes_mut(self.posted..self.posted + len) }
+    }
+
+    /// Sends the `len` bytes that [`SlotWriter::next`] filled.
+    ///
+    /// # Errors
+    /// `Transfer`, `Timeout`, `Closed`: the peer is down, and its memory may still change.
+    pub fn send(&mut self, len: usize) -> Result<(), FabricError> {
+        let (local, descriptor) = self.room.local(self.posted);
+        let at = (self.slot.address + self.posted as u64, self.slot.key);
+        // SAFETY: the range is not touched again: `next` begins behind it. The transfer keeps the room.
+        let begun = unsafe {
+            let memory = self.room.used().clone();
+            self.peer.core().begin(TransferDirection::Write, self.peer.number, (local, len, descriptor), at, memory)
+        };
+        self.under_way.push(self.peer.check(begun)?);
+        self.posted += len;
+        Ok(())
+    }
+
+    /// Waits until everything lies in the peer's memory. Returns how many bytes that are.
+    ///
+    /// # Errors
+    /// As [`SlotWriter::send`].
+    pub fn finish(self) -> Result<usize, FabricError> {
+        for transfer in self.under_way {
+            self.peer.check(transfer.wait())?;
+        }
+        Ok(self.posted)
+    }
+
+    /// True if the peer's memory is as it was.
+    pub fn is_untouched(&self) -> bool {
+        self.posted == 0
+    }
+}

@@ -1,0 +1,164 @@
+//! Rooms: registered memory of this process that payloads pass through, a mebibyte each.
+//!
+//! Guarantees: a room has one owner, and returns to the pool when the last of its bytes are dropped and no transfer of
+//! it is under way; memory is registered several rooms at a time, and never for a request once there are enough; the
+//! number of rooms is bounded.
+
+#![expect(unsafe_code, reason = "a room's bytes are memory that transfers reach, too")]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use frieze_locks::{Mutex, levels};
+use frieze_wire::RemoteMemory;
+
+use crate::FabricError;
+use crate::endpoint::{Endpoint, EndpointCore, RegisteredMemory};
+use crate::objects::MemoryAccess;
+
+/// Bytes of a room: those of a request of a stream.
+pub const ROOM_BYTES: usize = 1 << 20;
+/// Rooms that are registered at once.
+const ROOMS_AT_ONCE: usize = 8;
+
+/// Registered memory for payloads.
+#[derive(Debug)]
+pub struct RoomPool {
+    core: Arc<EndpointCore>,
+    access: MemoryAccess,
+    rooms_max: usize,
+    rooms: Mutex<levels::FabricRooms, Rooms>,
+}
+
+#[derive(Debug, Default)]
+struct Rooms {
+    arenas: Vec<Arc<RegisteredMemory>>,
+    free: Vec<RoomPlace>,
+}
+
+/// Where a room lies.
+#[derive(Debug)]
+struct RoomPlace {
+    arena: Arc<RegisteredMemory>,
+    at: usize,
+}
+
+/// A room in use.
+#[derive(Debug)]
+pub struct Room(Arc<UsedRoom>);
+
+/// A room that its owner or a transfer still uses.
+#[derive(Debug)]
+pub(crate) struct UsedRoom {
+    pool: Arc<RoomPool>,
+    place: Option<RoomPlace>,
+}
+
+impl RoomPool {
+    /// A pool of up to `rooms_max` rooms. With `for_peers` a peer that knows a room's key may read it.
+    pub(crate) fn new(endpoint: &Endpoint, rooms_max: usize, for_peers: bool) -> Arc<RoomPool> {
+        let access = if for_peers { MemoryAccess::RemoteRead } else { MemoryAccess::Local };
+        Arc::new(RoomPool { core: endpoint.core().clone(), access, rooms_max, rooms: Mutex::default() })
+    }
+
+    /// A room of [`ROOM_BYTES`], with arbitrary content.
+    ///
+    /// # Errors
+    /// `Full` if all rooms are in use; those of a registration.
+    pub fn take(self: &Arc<RoomPool>) -> Result<Room, FabricError> {
+        let used = |place| Room(Arc::new(UsedRoom { pool: self.clone(), place: Some(place) }));
+        let mut rooms = self.rooms.lock();
+        if let Some(place) = rooms.free.pop() {
+            return Ok(used(place));
+        }
+        if (rooms.arenas.len() + 1) * ROOMS_AT_ONCE > self.rooms_max.next_multiple_of(ROOMS_AT_ONCE) {
+            return Err(FabricError::Full((self.rooms_max * ROOM_BYTES) as u64));
+        }
+        let arena = Arc::new(self.core.register(ROOMS_AT_ONCE * ROOM_BYTES, self.access)?);
+        rooms.arenas.push(arena.clone());
+        let place = |index: usize| RoomPlace { arena: arena.clone(), at: index * ROOM_BYTES };
+        rooms.free.extend((1..ROOMS_AT_ONCE).rev().map(place));
+        Ok(used(place(0)))
+    }
+
+    /// How peers reach these bytes, if they lie in a room of this pool.
+    pub fn find(&self, bytes: &[u8]) -> Option<RemoteMemory> {
+        let start = bytes.as_ptr() as usize;
+        let rooms = self.rooms.lock();
+        rooms.arenas.iter().find_map(|arena| {
+            let offset = start.checked_sub(arena.pages().start() as usize)?;
+            let is_within = offset + bytes.len() <= arena.pages().len();
+            let address = arena.base() + offset as u64;
+            is_within.then(|| RemoteMemory { address, key: arena.key(), len: bytes.len() as u32 })
+        })
+    }
+
+    /// Bytes that are registered.
+    pub fn registered_bytes(&self) -> u64 {
+        self.rooms.lock().arenas.iter().map(|arena| arena.pages().len() as u64).sum()
+    }
+}
+
+impl Drop for UsedRoom {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.pool.rooms.lock().free.push(place);
+        }
+    }
+}
+
+impl UsedRoom {
+    fn place(&self) -> &RoomPlace {
+        self.place.as_ref().expect("it has one until it is dropped")
+    }
+}
+
+impl Room {
+    /// What a transfer keeps.
+    pub(crate) fn used(&self) -> &Arc<UsedRoom> {
+        &self.0
+    }
+
+    /// Address of the byte at `at`, and the descriptor of its memory.
+    pub(crate) fn local(&self, at: usize) -> (*mut u8, usize) {
+        assert!(at <= ROOM_BYTES, "{at} is beyond the room");
+        let place = self.0.place();
+        // SAFETY: within the arena's mapping.
+        (unsafe { place.arena.pages().start().add(place.at + at) }, place.arena.descriptor())
+    }
+
+    /// The bytes of a range, to be written.
+    ///
+    /// # Safety
+    /// No transfer of the range is under way.
+    pub(crate) unsafe fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        assert!(range.end <= ROOM_BYTES, "{range:?} is beyond the room");
+        let place = self.0.place();
+        // SAFETY: the room has one owner, borrowed mutably; the caller excludes transfers.
+        unsafe { place.arena.pages().bytes_mut(place.at + range.start..place.at + range.end) }
+    }
+
+    /// The first `len` bytes, shared. The room returns to its pool when they are dropped.
+    ///
+    /// # Safety
+    /// No transfer into the room is under way.
+    pub(crate) unsafe fn into_bytes(self, len: usize) -> Bytes {
+        assert!(len <= ROOM_BYTES, "{len} is beyond the room");
+        Bytes::from_owner(RoomBytes { room: self.0, len })
+    }
+}
+
+/// The owner of shared bytes of a room.
+struct RoomBytes {
+    room: Arc<UsedRoom>,
+    len: usize,
+}
+
+impl AsRef<[u8]> for RoomBytes {
+    fn as_ref(&self) -> &[u8] {
+        let place = self.room.place();
+        // SAFETY: shared bytes are not written: the room has no other owner, and no transfer into it is under way.
+        unsafe { place.arena.pages().bytes(place.at..place.at + self.len) }
+    }
+}
