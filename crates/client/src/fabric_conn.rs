@@ -78,9 +78,7 @@ impl FabricConn {
         // No request of the client has such a number.
         let request = u64::MAX - self.tests;
         let Some(memory) = slots.begin_probe(request, &pattern) else { return Ok(Err(FabricError::Closed)) };
-        let endpoint = slots.fabric().endpoint();
-        let (provider, protocol) = (endpoint.provider().to_owned(), endpoint.protocol());
-        let offer = FabricOffer { provider, protocol, address: endpoint.address().to_vec() };
+        let offer = slots.fabric().endpoint().offer();
         let ask = Request::ConnectFabric(ConnectFabric { offer, memory });
         let body = RequestBody { caller: None, request: Some(ask) };
         let header = FrameHeader { request_id: request, ..FrameHeader::of(FrameKind::Request) };

@@ -16,6 +16,7 @@ use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use frieze_locks::{Mutex, RwLock, levels};
+use frieze_wire::fabric::FabricOffer;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::FabricError;
@@ -30,6 +31,13 @@ pub struct EndpointOptions {
     pub provider: String,
     /// Address of this machine on the fabric's network; none: the provider's choice.
     pub address: Option<String>,
+}
+
+/// Which of a server's endpoints a peer is reached by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerRole {
+    Client,
+    Server,
 }
 
 /// What an endpoint has done since it was opened.
@@ -162,7 +170,7 @@ pub(crate) struct RegisteredMemory {
     core: Arc<EndpointCore>,
     id: usize,
     of: Registered,
-    pages: MappedPages,
+    pages: Arc<MappedPages>,
 }
 
 impl Endpoint {
@@ -211,6 +219,12 @@ impl Endpoint {
     /// Address for peers.
     pub fn address(&self) -> &[u8] {
         &self.core.address
+    }
+
+    /// It as peers know it.
+    pub fn offer(&self) -> FabricOffer {
+        let (provider, protocol) = (self.provider().to_owned(), self.protocol());
+        FabricOffer { provider, protocol, address: self.address().to_vec() }
     }
 
     /// What it has done.
@@ -262,9 +276,18 @@ impl EndpointCore {
         access: MemoryAccess,
     ) -> Result<RegisteredMemory, FabricError> {
         let pages = MappedPages::map(len).map_err(|errno| FabricError::Library(format!("no memory: {errno}")))?;
+        self.register_again(&Arc::new(pages), access)
+    }
+
+    /// Registers memory that another endpoint of this process may know already.
+    pub(crate) fn register_again(
+        self: &Arc<EndpointCore>,
+        pages: &Arc<MappedPages>,
+        access: MemoryAccess,
+    ) -> Result<RegisteredMemory, FabricError> {
         let guard = self.objects.read();
         let objects = guard.as_ref().ok_or(FabricError::Closed)?;
-        let of = objects.register(pages.start(), len, access, random_key)?;
+        let of = objects.register(pages.start(), pages.len(), access, random_key)?;
         self.counts.registrations.fetch_add(1, Ordering::Relaxed);
         let mut registrations = self.registrations.lock();
         let id = registrations.iter().position(Option::is_none).unwrap_or(registrations.len());
@@ -273,7 +296,7 @@ impl EndpointCore {
         }
         registrations[id] = Some(of);
         drop(registrations);
-        Ok(RegisteredMemory { core: self.clone(), id, of, pages })
+        Ok(RegisteredMemory { core: self.clone(), id, of, pages: pages.clone() })
     }
 
     /// Inserts a peer.
@@ -495,7 +518,7 @@ impl Transfer<'_> {
 
 impl RegisteredMemory {
     /// Its memory.
-    pub(crate) fn pages(&self) -> &MappedPages {
+    pub(crate) fn pages(&self) -> &Arc<MappedPages> {
         &self.pages
     }
 

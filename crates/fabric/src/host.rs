@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use frieze_locks::{Mutex, levels};
 use frieze_wire::fabric::FabricOffer;
+use frieze_wire::message::FabricStatus;
 
 use crate::FabricError;
-use crate::endpoint::{Endpoint, EndpointCounts, EndpointOptions};
+use crate::endpoint::{Endpoint, EndpointCore, EndpointCounts, EndpointOptions, PeerRole};
 use crate::rooms::RoomPool;
 
 /// Which fabric a process uses.
@@ -45,8 +46,9 @@ pub struct HostOptions {
     pub address: Option<String>,
     /// Most rooms of a mebibyte.
     pub rooms_max: usize,
-    /// Peers that know a room's key may read it: for servers among each other.
-    pub for_peers: bool,
+    /// Opens an endpoint for other servers, too, by which they read rooms. Clients have another: no key of theirs is
+    /// of use there.
+    pub for_servers: bool,
 }
 
 /// An open fabric: its endpoint, and registered memory for payloads.
@@ -54,12 +56,34 @@ pub struct HostOptions {
 pub struct Fabric {
     rooms: Arc<RoomPool>,
     endpoint: Endpoint,
+    for_servers: Option<Endpoint>,
 }
 
 impl Fabric {
     /// Its endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Its endpoint for other servers, if it has one.
+    pub fn for_servers(&self) -> Option<&Endpoint> {
+        self.for_servers.as_ref()
+    }
+
+    pub(crate) fn core(&self, kind: PeerRole) -> Option<&EndpointCore> {
+        match kind {
+            PeerRole::Client => Some(self.endpoint.core()),
+            PeerRole::Server => self.for_servers.as_ref().map(|endpoint| &**endpoint.core()),
+        }
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.endpoint.is_stuck() || self.for_servers.as_ref().is_some_and(Endpoint::is_stuck)
+    }
+
+    fn close(&self) {
+        self.endpoint.close();
+        self.for_servers.iter().for_each(Endpoint::close);
     }
 
     /// Its rooms.
@@ -89,10 +113,30 @@ pub struct FabricReport {
     pub provider: String,
     /// Why there is none, though one was asked for.
     pub trouble: String,
-    /// What it has done since it was last opened.
+    /// What it has done since it was last opened: transfers with clients, of a client with servers.
     pub counts: EndpointCounts,
+    /// Transfers from other servers.
+    pub for_servers: EndpointCounts,
     /// Bytes that are registered for payloads.
     pub registered_bytes: u64,
+}
+
+impl FabricReport {
+    /// As a server's status has it.
+    pub fn to_wire(&self) -> FabricStatus {
+        let (clients, servers) = (self.counts, self.for_servers);
+        FabricStatus {
+            provider: self.provider.clone(),
+            trouble: self.trouble.clone(),
+            writes: clients.writes,
+            reads: clients.reads,
+            server_reads: servers.reads,
+            bytes: clients.bytes + servers.bytes,
+            failures: clients.failures + clients.timeouts + servers.failures + servers.timeouts,
+            registered_bytes: self.registered_bytes,
+            registrations: clients.registrations + servers.registrations,
+        }
+    }
 }
 
 impl FabricHost {
@@ -123,14 +167,14 @@ impl FabricHost {
     pub fn get(&self) -> Result<Arc<Fabric>, FabricError> {
         let mut state = self.state.lock();
         let wait = match &*state {
-            HostState::Open(fabric) if !fabric.endpoint.is_stuck() => return Ok(fabric.clone()),
+            HostState::Open(fabric) if !fabric.is_stuck() => return Ok(fabric.clone()),
             HostState::Open(fabric) => {
                 // Connections may still refer to it: they see that it is closed, and ask for the next.
                 tracing::warn!(
                     "{}: a transfer has not ended: the endpoint is opened again",
                     fabric.endpoint.provider()
                 );
-                fabric.endpoint.close();
+                fabric.close();
                 WAIT_MIN
             }
             HostState::Failed { error, since, wait } if since.elapsed() < *wait => return Err(error.clone()),
@@ -162,8 +206,11 @@ impl FabricHost {
             let options = EndpointOptions { provider: (*name).to_owned(), address: self.options.address.clone() };
             match Endpoint::open(&options) {
                 Ok(endpoint) => {
-                    let rooms = RoomPool::new(&endpoint, self.options.rooms_max, self.options.for_peers);
-                    return Ok(Fabric { rooms, endpoint });
+                    // The provider was tested just now.
+                    let for_servers =
+                        self.options.for_servers.then(|| Endpoint::open_untested(&options)).transpose()?;
+                    let rooms = RoomPool::new(&endpoint, for_servers.as_ref(), self.options.rooms_max);
+                    return Ok(Fabric { rooms, endpoint, for_servers });
                 }
                 Err(error) => last = error,
             }
@@ -176,10 +223,15 @@ impl FabricHost {
         if self.is_off() {
             return None;
         }
-        let fabric = self.get().ok()?;
-        let endpoint = fabric.endpoint();
-        let (provider, protocol) = (endpoint.provider().to_owned(), endpoint.protocol());
-        Some(FabricOffer { provider, protocol, address: endpoint.address().to_vec() })
+        Some(self.get().ok()?.endpoint().offer())
+    }
+
+    /// What is wrong: a provider that was named cannot be used.
+    pub fn trouble(&self) -> Option<String> {
+        let FabricChoice::Provider(name) = &self.options.choice else { return None };
+        let trouble = self.report().trouble;
+        (!trouble.is_empty())
+            .then(|| format!("all payloads go by TCP, for the fabric {name} cannot be used: {trouble}"))
     }
 
     /// What there is to say, without opening anything.
@@ -191,6 +243,7 @@ impl FabricHost {
                 provider: fabric.endpoint.provider().to_owned(),
                 trouble: String::new(),
                 counts: fabric.endpoint.counts(),
+                for_servers: fabric.for_servers.as_ref().map(Endpoint::counts).unwrap_or_default(),
                 registered_bytes: fabric.rooms.registered_bytes(),
             },
         }

@@ -16,6 +16,7 @@ mod endpoint;
 mod error;
 #[doc(hidden)]
 pub mod ffi;
+mod hop;
 mod host;
 mod library;
 mod objects;
@@ -29,6 +30,7 @@ mod slots;
 
 pub use endpoint::{Endpoint, EndpointCounts, EndpointOptions};
 pub use error::FabricError;
+pub use hop::{HopReceiver, HopSender};
 pub use host::{Fabric, FabricChoice, FabricHost, FabricReport, HostOptions};
 pub use library::{library_version, prepare_environment};
 pub use peer::{FabricPeer, SlotWriter};

@@ -22,7 +22,7 @@ fn provider() -> String {
 fn host(rooms_max: usize) -> FabricHost {
     let address = std::env::var("FRIEZE_TEST_FABRIC_ADDRESS").unwrap_or_else(|_| "127.0.0.1".to_owned());
     let choice = FabricChoice::Provider(provider());
-    FabricHost::new(HostOptions { choice, address: Some(address), rooms_max, for_peers: false })
+    FabricHost::new(HostOptions { choice, address: Some(address), rooms_max, for_servers: false })
 }
 
 /// Two open fabrics, as of a server and a client; none where libfabric is not installed.

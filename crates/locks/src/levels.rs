@@ -195,6 +195,7 @@ levels! {
     Inbox in "net": "replies of a connection within the process";
     BufferPool in "net": "free buffers for payloads";
     ServedPeer in "fabric": "the client of a connection as the fabric knows it";
+    HopState in "fabric": "payloads that a successor may fetch";
     FabricHost in "fabric", held in signals: "the open endpoint of the process";
     FabricRooms in "fabric": "free rooms of registered memory";
     FabricThread in "fabric": "the thread of an endpoint";
