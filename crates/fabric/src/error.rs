@@ -24,6 +24,9 @@ pub enum FabricError {
         /// The transfer that it should have refused.
         what: &'static str,
     },
+    /// The other end has another fabric.
+    #[error("the other end has another fabric: {0}")]
+    Address(String),
     /// A transfer was refused, or its peer ended.
     #[error("the transfer failed: {0}")]
     Transfer(String),

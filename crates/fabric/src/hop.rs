@@ -178,13 +178,21 @@ impl HopReceiver {
     }
 }
 
+/// Fetches the test; by a new endpoint if the one in use does not reach the sender.
 fn test(host: &FabricHost, offer: &HopOffer) -> Result<FabricPeer, FabricError> {
     let fabric = host.get()?;
+    match fetch_test(&fabric, offer) {
+        Err(FabricError::Transfer(_) | FabricError::Timeout(_)) => fetch_test(&host.reopen(&fabric)?, offer),
+        tested => tested,
+    }
+}
+
+fn fetch_test(fabric: &Arc<Fabric>, offer: &HopOffer) -> Result<FabricPeer, FabricError> {
     let own = fabric.for_servers().map(crate::Endpoint::protocol);
     if own != Some(offer.offer.protocol) {
-        return Err(FabricError::Transfer("the endpoints have different protocols".to_owned()));
+        return Err(FabricError::Address(format!("its protocol is {}, not {own:?}", offer.offer.protocol)));
     }
-    let peer = FabricPeer::of_server(&fabric, &offer.offer.address)?;
+    let peer = FabricPeer::of_server(fabric, &offer.offer.address)?;
     let fetched = peer.fetch(&offer.memory, offer.memory.len as usize)?;
     let is_intact = crc32c(&fetched) == offer.crc;
     if is_intact { Ok(peer) } else { Err(FabricError::Transfer("what was fetched is not what was sent".to_owned())) }

@@ -102,7 +102,7 @@ pub struct FabricHost {
 #[derive(Debug)]
 enum HostState {
     Closed,
-    Open(Arc<Fabric>),
+    Open { fabric: Arc<Fabric>, since: Instant },
     Failed { error: FabricError, since: Instant, wait: Duration },
 }
 
@@ -167,8 +167,8 @@ impl FabricHost {
     pub fn get(&self) -> Result<Arc<Fabric>, FabricError> {
         let mut state = self.state.lock();
         let wait = match &*state {
-            HostState::Open(fabric) if !fabric.is_stuck() => return Ok(fabric.clone()),
-            HostState::Open(fabric) => {
+            HostState::Open { fabric, .. } if !fabric.is_stuck() => return Ok(fabric.clone()),
+            HostState::Open { fabric, .. } => {
                 // Connections may still refer to it: they see that it is closed, and ask for the next.
                 tracing::warn!(
                     "{}: a transfer has not ended: the endpoint is opened again",
@@ -184,7 +184,7 @@ impl FabricHost {
         match self.open() {
             Ok(fabric) => {
                 let fabric = Arc::new(fabric);
-                *state = HostState::Open(fabric.clone());
+                *state = HostState::Open { fabric: fabric.clone(), since: now() };
                 Ok(fabric)
             }
             Err(error) => {
@@ -193,6 +193,26 @@ impl FabricHost {
                 Err(error)
             }
         }
+    }
+
+    /// Another fabric in place of one by which a new peer could not be reached: an error of a transfer leaves some
+    /// providers without a way to that address, for as long as the endpoint lives. The same one if it was opened just
+    /// now: a peer that cannot be reached at all must not cost the others their transfers again and again.
+    ///
+    /// # Errors
+    /// As [`FabricHost::get`].
+    pub fn reopen(&self, failed: &Arc<Fabric>) -> Result<Arc<Fabric>, FabricError> {
+        let mut state = self.state.lock();
+        if let HostState::Open { fabric, since } = &*state
+            && Arc::ptr_eq(fabric, failed)
+            && since.elapsed() >= REOPEN_AFTER
+        {
+            tracing::info!("{}: a peer cannot be reached: the endpoint is opened again", fabric.endpoint.provider());
+            fabric.close();
+            *state = HostState::Closed;
+        }
+        drop(state);
+        self.get()
     }
 
     fn open(&self) -> Result<Fabric, FabricError> {
@@ -239,7 +259,7 @@ impl FabricHost {
         match &*self.state.lock() {
             HostState::Closed => FabricReport::default(),
             HostState::Failed { error, .. } => FabricReport { trouble: error.to_string(), ..FabricReport::default() },
-            HostState::Open(fabric) => FabricReport {
+            HostState::Open { fabric, .. } => FabricReport {
                 provider: fabric.endpoint.provider().to_owned(),
                 trouble: String::new(),
                 counts: fabric.endpoint.counts(),
@@ -255,6 +275,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
+/// Least life of an endpoint that is given up because a peer cannot be reached.
+const REOPEN_AFTER: Duration = Duration::from_secs(3);
 /// Wait before a fabric that could not be opened is tried again.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);
