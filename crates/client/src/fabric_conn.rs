@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::{Fault, MonoTime, Reason, crc32c};
-use frieze_fabric::{ClientSlots, FabricError, FabricHost};
-use frieze_net::{CancelHandle, Error, PayloadPart, TransportConn, TransportReply, mono, random_nonce};
+use frieze_fabric::{ClientSlots, FabricHost};
+use frieze_net::{CancelHandle, Error, NONCE_BYTES, PayloadPart, TransportConn, TransportReply, mono, random_nonce};
 use frieze_wire::fabric::{ConnectFabric, FabricOffer, PROBE_BYTES};
 use frieze_wire::message::{Reply, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
+
+use crate::connection::name_of;
 
 /// A connection with an offer of transfers.
 #[derive(Debug)]
@@ -25,78 +27,76 @@ pub(crate) struct FabricConn {
     server: FabricOffer,
     /// Slots, while transfers are in use.
     slots: Option<ClientSlots>,
+    /// A test that the server has not answered yet.
+    test: Option<FabricTest>,
     /// When transfers are tested again, and the wait before the test after that one.
     retry_at: MonoTime,
     wait: Duration,
-    /// Requests without a reply.
-    outstanding: usize,
-    /// Limit of the last wait for a reply.
-    limit: Duration,
     tests: u64,
+}
+
+/// A test of transfers.
+#[derive(Debug)]
+struct FabricTest {
+    request: u64,
+    slots: ClientSlots,
+    pattern: [u8; PROBE_BYTES],
 }
 
 impl FabricConn {
     /// Puts transfers by the endpoint that the server has offered over a connection. They are tested when the first
     /// large payload is to be sent or received.
-    pub(crate) fn over(
-        tcp: Box<dyn TransportConn>,
-        host: Arc<FabricHost>,
-        server: FabricOffer,
-        limit: Duration,
-    ) -> Self {
-        let (slots, retry_at) = (None, mono());
-        FabricConn { tcp, host, server, slots, retry_at, wait: WAIT_MIN, outstanding: 0, limit, tests: 0 }
+    pub(crate) fn over(tcp: Box<dyn TransportConn>, host: Arc<FabricHost>, server: FabricOffer) -> FabricConn {
+        FabricConn { tcp, host, server, slots: None, test: None, retry_at: mono(), wait: WAIT_MIN, tests: 0 }
     }
 
-    /// Tests transfers if they are not in use, nothing is under way, and the wait after the last failure is over.
-    fn connect_if_due(&mut self) -> Result<(), Error> {
-        if self.slots.is_some() || self.outstanding > 0 || mono() < self.retry_at {
+    /// Asks for a test of transfers if they are not in use, and the wait after the last failure is over. Payloads go by
+    /// TCP until the server has answered.
+    fn test_if_due(&mut self) -> Result<(), Error> {
+        if self.slots.is_some() || self.test.is_some() || mono() < self.retry_at {
             return Ok(());
         }
-        match self.connect()? {
-            Ok(slots) => {
-                tracing::debug!("payloads go by {}", self.server.provider);
-                (self.slots, self.wait) = (Some(slots), WAIT_MIN);
-            }
-            Err(error) => self.demote(&error.to_string()),
-        }
-        Ok(())
-    }
-
-    /// The outer error is that of the connection, the inner one that of the fabric.
-    fn connect(&mut self) -> Result<Result<ClientSlots, FabricError>, Error> {
-        let begun = self.host.get().and_then(|fabric| ClientSlots::new(&fabric, &self.server.address));
-        let mut slots = match begun {
+        // It may be opened just now, by a thread of its own.
+        let Some(fabric) = self.host.current_or_named() else { return Ok(()) };
+        let mut slots = match ClientSlots::new(&fabric, &self.server.address) {
             Ok(slots) => slots,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => {
+                self.demote(&error.to_string());
+                return Ok(());
+            }
         };
         let mut pattern = [0; PROBE_BYTES];
-        for part in pattern.chunks_mut(frieze_net::NONCE_BYTES) {
+        for part in pattern.chunks_mut(NONCE_BYTES) {
             part.copy_from_slice(&random_nonce()?[..part.len()]);
         }
         self.tests += 1;
         // No request of the client has such a number.
         let request = u64::MAX - self.tests;
-        let Some(memory) = slots.begin_probe(request, &pattern) else { return Ok(Err(FabricError::Closed)) };
-        let offer = slots.fabric().endpoint().offer();
-        let ask = Request::ConnectFabric(ConnectFabric { offer, memory });
-        let body = RequestBody { caller: None, request: Some(ask) };
+        let Some(memory) = slots.begin_probe(request, &pattern) else { return Ok(()) };
+        let ask = ConnectFabric { offer: fabric.endpoint().offer(), memory };
+        let body = RequestBody { caller: None, request: Some(Request::ConnectFabric(ask)) };
         let header = FrameHeader { request_id: request, ..FrameHeader::of(FrameKind::Request) };
         self.tcp.send(&header, &body, &[])?;
-        let reply = self.tcp.receive(self.limit)?;
-        match reply.result {
-            Ok(Reply::Done(_)) if reply.header.request_id == request => {
+        self.test = Some(FabricTest { request, slots, pattern });
+        Ok(())
+    }
+
+    /// The server has answered a test.
+    fn end_test(&mut self, test: FabricTest, result: Result<Reply, Fault>) {
+        let FabricTest { request, mut slots, pattern } = test;
+        match result {
+            Ok(Reply::Done(_)) => {
                 let stays = slots.end(request, 2 * PROBE_BYTES, false);
-                let arrived = stays && slots.ends_probe(&pattern);
-                slots.release();
-                let lost = || FabricError::Transfer("what the server wrote did not arrive".to_owned());
-                Ok(if arrived { Ok(slots) } else { Err(lost()) })
+                if stays && slots.ends_probe(&pattern) {
+                    slots.release();
+                    tracing::debug!("payloads go by {}", self.server.provider);
+                    (self.slots, self.wait) = (Some(slots), WAIT_MIN);
+                } else {
+                    self.demote("what the server wrote did not arrive");
+                }
             }
-            Err(fault) if reply.header.request_id == request => Ok(Err(FabricError::Transfer(fault.to_string()))),
-            _ => {
-                let words = "the reply to a test of transfers is none";
-                Err(Error::Frame { peer: self.server.provider.clone(), fault: Fault::new(Reason::BadFrame, words) })
-            }
+            Ok(other) => self.demote(&format!("the reply to a test is {}", name_of(&other))),
+            Err(fault) => self.demote(&fault.to_string()),
         }
     }
 
@@ -146,18 +146,15 @@ impl TransportConn for FabricConn {
 
     fn send(&mut self, header: &FrameHeader, body: &RequestBody, payload: &[u8]) -> Result<(), Error> {
         if is_large(body, payload) {
-            self.connect_if_due()?;
+            self.test_if_due()?;
             if let Some(body) = self.with_slot(header, body, payload) {
-                self.outstanding += 1;
                 return self.tcp.send(header, &body, &[]);
             }
         }
-        self.outstanding += 1;
         self.tcp.send(header, body, payload)
     }
 
     fn queue(&mut self, header: &FrameHeader, body: &RequestBody, payload: &[u8]) {
-        self.outstanding += 1;
         self.tcp.queue(header, body, payload);
     }
 
@@ -174,9 +171,11 @@ impl TransportConn for FabricConn {
     }
 
     fn receive(&mut self, limit: Duration) -> Result<TransportReply, Error> {
-        self.limit = limit;
         let mut reply = self.tcp.receive(limit)?;
-        self.outstanding = self.outstanding.saturating_sub(1);
+        if let Some(test) = self.test.take_if(|test| test.request == reply.header.request_id) {
+            self.end_test(test, reply.result);
+            reply = self.tcp.receive(limit)?;
+        }
         let Some(slots) = &mut self.slots else { return Ok(reply) };
         let id = reply.header.request_id;
         let (landed, crc, is_abandoned) = match &reply.result {

@@ -8,6 +8,7 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -59,8 +60,13 @@ pub struct EndpointCounts {
     pub registrations: u64,
 }
 
-/// Longest wait for one transfer.
+/// Longest wait for one transfer, once the provider has taken it.
 pub(crate) const TRANSFER_MAX: Duration = Duration::from_secs(1);
+/// Longest wait until the provider takes it, which may make a connection first.
+const TAKE_MAX: Duration = Duration::from_secs(2);
+/// Endpoints of this process that were left open because closing them is not safe, and how many there may be.
+static GIVEN_UP: AtomicU64 = AtomicU64::new(0);
+const GIVEN_UP_MAX: u64 = 8;
 
 /// An open endpoint of a fabric. Dropping it closes it.
 #[derive(Debug)]
@@ -80,8 +86,12 @@ pub(crate) struct EndpointCore {
     contexts: Contexts,
     operations: Mutex<levels::FabricOperations, PostedTransfers>,
     registrations: Mutex<levels::FabricRegistrations, Vec<Option<Registered>>>,
+    /// Addresses of peers with which a transfer has failed.
+    failed_addresses: Mutex<levels::FailedAddresses, BTreeSet<Vec<u8>>>,
     wake: OwnedFd,
     closes: AtomicBool,
+    /// A transfer did not end in time, or was not taken by the provider: closing may crash it.
+    is_unsettled: AtomicBool,
     counts: Counters,
 }
 
@@ -176,6 +186,10 @@ pub(crate) struct RegisteredMemory {
 impl Endpoint {
     /// Opens an endpoint, without a test of what it refuses ([`Endpoint::open`] in `probe`).
     pub(crate) fn open_untested(options: &EndpointOptions) -> Result<Endpoint, FabricError> {
+        if GIVEN_UP.load(Ordering::Relaxed) >= GIVEN_UP_MAX {
+            let words = format!("{GIVEN_UP_MAX} endpoints did not settle; start the process again");
+            return Err(FabricError::Library(words));
+        }
         let objects = Objects::open(options)?;
         let count = objects.transfers_max().clamp(1, TRANSFERS_MAX);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -192,8 +206,10 @@ impl Endpoint {
                 under_way: (0..count).map(|_| None).collect(),
             }),
             registrations: Mutex::default(),
+            failed_addresses: Mutex::default(),
             wake,
             closes: AtomicBool::new(false),
+            is_unsettled: AtomicBool::new(false),
             counts: Counters::default(),
         });
         let runner = core.clone();
@@ -312,6 +328,19 @@ impl EndpointCore {
         self.objects.read().as_ref().ok_or(FabricError::Closed)?.insert(address)
     }
 
+    /// Notes that a transfer with the peer at this address has failed.
+    pub(crate) fn note_failed(&self, address: &[u8]) {
+        let mut failed = self.failed_addresses.lock();
+        if failed.len() < FAILED_MAX {
+            failed.insert(address.to_vec());
+        }
+    }
+
+    /// True if a transfer with the peer at this address has failed before.
+    pub(crate) fn has_failed(&self, address: &[u8]) -> bool {
+        self.failed_addresses.lock().contains(address)
+    }
+
     pub(crate) fn remove(&self, peer: u64) {
         if let Some(objects) = self.objects.read().as_ref() {
             objects.remove(peer);
@@ -335,7 +364,7 @@ impl EndpointCore {
         if len > self.transfer_bytes_max {
             return Err(FabricError::Transfer(format!("{len} bytes; at most {}", self.transfer_bytes_max)));
         }
-        let deadline = now() + TRANSFER_MAX;
+        let deadline = now() + TAKE_MAX;
         let state = Arc::new(TransferState {
             status: AtomicU8::new(UNDER_WAY),
             words: OnceLock::new(),
@@ -357,7 +386,7 @@ impl EndpointCore {
             let posted =
                 self.objects.read().as_ref().ok_or(FabricError::Closed).and_then(|objects| objects.post(&post));
             let ended = match posted {
-                Ok(true) => return Ok(Transfer { core: self, state, deadline }),
+                Ok(true) => return Ok(Transfer { core: self, state, deadline: now() + TRANSFER_MAX }),
                 // The provider waits for a connection or for room; after the end of a peer some do so for ever.
                 Ok(false) => self.pause(deadline),
                 Err(error) => Err(error),
@@ -380,6 +409,7 @@ impl EndpointCore {
             return Err(FabricError::Closed);
         }
         if now() >= deadline {
+            self.is_unsettled.store(true, Ordering::Release);
             return Err(FabricError::Transfer("the provider did not take it in time".to_owned()));
         }
         self.wake();
@@ -472,11 +502,19 @@ impl EndpointCore {
     }
 
     /// Closes everything. The provider then touches no memory, so that of transfers under way is given back.
-    fn close(&self) {
+    ///
+    /// An endpoint that has not settled is left open instead, with the memory of its transfers: libfabric up to 2.4 may
+    /// use freed memory while it closes a connection that is being made. Its keys are closed all the same.
+    fn close(self: &Arc<EndpointCore>) {
         let mut objects = self.objects.write();
         let Some(mut open) = objects.take() else { return };
         // Keys first: a late write of a peer is refused.
         self.registrations.lock().iter_mut().filter_map(Option::take).for_each(|of| open.deregister(of));
+        if self.is_unsettled.load(Ordering::Acquire) {
+            GIVEN_UP.fetch_add(1, Ordering::Relaxed);
+            std::mem::forget((open, self.clone()));
+            return;
+        }
         open.close_endpoint();
         let mut operations = self.operations.lock();
         let left: Vec<PostedTransfer> = operations.under_way.iter_mut().filter_map(Option::take).collect();
@@ -509,6 +547,7 @@ impl Transfer<'_> {
             let left = self.deadline.saturating_duration_since(now());
             if left.is_zero() {
                 self.core.counts.timeouts.fetch_add(1, Ordering::Relaxed);
+                self.core.is_unsettled.store(true, Ordering::Release);
                 return Err(FabricError::Timeout(TRANSFER_MAX.as_millis() as u64));
             }
             std::thread::park_timeout(left);
@@ -563,6 +602,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
+/// Most addresses that are noted as failed.
+const FAILED_MAX: usize = 4096;
 /// Most transfers under way on one endpoint.
 const TRANSFERS_MAX: usize = 256;
 /// Pause before a transfer is offered to the provider again.

@@ -48,3 +48,10 @@ pub enum FabricError {
     #[error("the endpoint is closed")]
     Closed,
 }
+
+impl FabricError {
+    /// True if a transfer failed or did not end.
+    pub(crate) fn is_of_transfer(&self) -> bool {
+        matches!(self, FabricError::Transfer(_) | FabricError::Timeout(_))
+    }
+}

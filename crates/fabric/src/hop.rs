@@ -83,8 +83,7 @@ impl HopSender {
         if !is_due {
             return None;
         }
-        // Opening takes a while: nothing is locked.
-        let made = host.get().and_then(|fabric| {
+        let made = host.current().ok_or(FabricError::Closed).and_then(|fabric| {
             let pattern: Vec<u8> =
                 (0..TEST_BYTES as u64).map(|at| (now.0 ^ at.wrapping_mul(0x9e37_79b9)) as u8).collect();
             Ok((fabric.rooms().take()?.share(&pattern), fabric))
@@ -178,13 +177,15 @@ impl HopReceiver {
     }
 }
 
-/// Fetches the test; by a new endpoint if the one in use does not reach the sender.
+/// Fetches the test. If the endpoint does not reach the sender, it is opened again before the next.
 fn test(host: &FabricHost, offer: &HopOffer) -> Result<FabricPeer, FabricError> {
-    let fabric = host.get()?;
-    match fetch_test(&fabric, offer) {
-        Err(FabricError::Transfer(_) | FabricError::Timeout(_)) => fetch_test(&host.reopen(&fabric)?, offer),
-        tested => tested,
-    }
+    let fabric = host.current().ok_or(FabricError::Closed)?;
+    let failed_before = fabric.for_servers().is_some_and(|servers| servers.core().has_failed(&offer.offer.address));
+    fetch_test(&fabric, offer).inspect_err(|error| {
+        if failed_before && error.is_of_transfer() {
+            host.give_up(&fabric);
+        }
+    })
 }
 
 fn fetch_test(fabric: &Arc<Fabric>, offer: &HopOffer) -> Result<FabricPeer, FabricError> {

@@ -20,6 +20,7 @@ pub struct FabricPeer {
     fabric: Arc<Fabric>,
     role: PeerRole,
     number: u64,
+    address: Vec<u8>,
     /// A transfer has failed: no more are made until the peer asks for a new probe.
     is_down: AtomicBool,
 }
@@ -43,7 +44,13 @@ impl FabricPeer {
 
     fn of(fabric: &Arc<Fabric>, role: PeerRole, address: &[u8]) -> Result<FabricPeer, FabricError> {
         let number = fabric.core(role).ok_or(FabricError::Closed)?.insert(address)?;
-        Ok(FabricPeer { fabric: fabric.clone(), role, number, is_down: AtomicBool::new(false) })
+        Ok(FabricPeer {
+            fabric: fabric.clone(),
+            role,
+            number,
+            address: address.to_vec(),
+            is_down: AtomicBool::new(false),
+        })
     }
 
     /// True until a transfer has failed.
@@ -92,6 +99,7 @@ impl FabricPeer {
         if let Err(error) = &done {
             tracing::debug!("a peer of provider {} is down: {error}", self.fabric.endpoint().provider());
             self.is_down.store(true, Ordering::Release);
+            self.core().note_failed(&self.address);
         }
         done
     }

@@ -45,11 +45,14 @@ impl ServedClient {
     }
 
     fn test(&self, ask: &ConnectFabric) -> Result<FabricPeer, FabricError> {
-        let fabric = self.host.get()?;
-        match test(&fabric, ask) {
-            Err(FabricError::Transfer(_) | FabricError::Timeout(_)) => test(&self.host.reopen(&fabric)?, ask),
-            tested => tested,
-        }
+        let fabric = self.host.current().ok_or(FabricError::Closed)?;
+        let failed_before = fabric.endpoint().core().has_failed(&ask.offer.address);
+        test(&fabric, ask).inspect_err(|error| {
+            if failed_before && error.is_of_transfer() {
+                // The client asks for another test in a moment.
+                self.host.give_up(&fabric);
+            }
+        })
     }
 
     /// The client, if transfers with it work.

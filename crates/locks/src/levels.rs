@@ -201,6 +201,7 @@ levels! {
     FabricThread in "fabric": "the thread of an endpoint";
     FabricObjects in "fabric": "the open objects of libfabric";
     FabricRegistrations in "fabric": "registrations of an endpoint";
+    FailedAddresses in "fabric": "peers with which a transfer has failed";
     FabricOperations in "fabric": "transfers under way";
     LogThrottle in "net": "time and count of a log line that peers can cause";
 }
