@@ -45,6 +45,7 @@ const PLACES: &[CratePlace] = &[
         &[
             "frieze-node",
             "frieze-client",
+            "frieze-fabric",
             "frieze-net",
             "frieze-disk",
             "frieze-metalog",

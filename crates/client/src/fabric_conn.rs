@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_base::{Fault, MonoTime, Reason, crc32c};
-use frieze_fabric::{ClientSlots, FabricHost};
+use frieze_base::{Fault, crc32c};
+use frieze_fabric::{ClientSlots, FabricHost, LentSlots, SlotEnd, SlotReply, TransferTrial};
 use frieze_net::{CancelHandle, Error, NONCE_BYTES, PayloadPart, TransportConn, TransportReply, mono, random_nonce};
 use frieze_wire::fabric::{ConnectFabric, FabricOffer, PROBE_BYTES};
 use frieze_wire::message::{Reply, Request, RequestBody};
@@ -27,11 +27,12 @@ pub(crate) struct FabricConn {
     server: FabricOffer,
     /// Slots, while transfers are in use.
     slots: Option<ClientSlots>,
+    /// Which requests have slots that were closed since.
+    closed: LentSlots,
     /// A test that the server has not answered yet.
     test: Option<FabricTest>,
-    /// When transfers are tested again, and the wait before the test after that one.
-    retry_at: MonoTime,
-    wait: Duration,
+    /// When they are tested.
+    trial: TransferTrial,
     tests: u64,
 }
 
@@ -47,13 +48,14 @@ impl FabricConn {
     /// Puts transfers by the endpoint that the server has offered over a connection. They are tested when the first
     /// large payload is to be sent or received.
     pub(crate) fn over(tcp: Box<dyn TransportConn>, host: Arc<FabricHost>, server: FabricOffer) -> FabricConn {
-        FabricConn { tcp, host, server, slots: None, test: None, retry_at: mono(), wait: WAIT_MIN, tests: 0 }
+        let (closed, trial) = (LentSlots::new(0), TransferTrial::new(mono()));
+        FabricConn { tcp, host, server, slots: None, closed, test: None, trial, tests: 0 }
     }
 
-    /// Asks for a test of transfers if they are not in use, and the wait after the last failure is over. Payloads go by
-    /// TCP until the server has answered.
+    /// Asks for a test of transfers if they are not in use, and one is due. Payloads go by TCP until the server has
+    /// answered.
     fn test_if_due(&mut self) -> Result<(), Error> {
-        if self.slots.is_some() || self.test.is_some() || mono() < self.retry_at {
+        if self.slots.is_some() || self.test.is_some() || !self.trial.is_due(mono()) {
             return Ok(());
         }
         // It may be opened just now, by a thread of its own.
@@ -86,11 +88,12 @@ impl FabricConn {
         let FabricTest { request, mut slots, pattern } = test;
         match result {
             Ok(Reply::Done(_)) => {
-                let stays = slots.end(request, 2 * PROBE_BYTES, false);
-                if stays && slots.ends_probe(&pattern) {
+                slots.end(request, SlotReply { landed: 2 * PROBE_BYTES, ..SlotReply::default() });
+                if slots.ends_probe(&pattern) {
                     slots.release();
                     tracing::debug!("payloads go by {}", self.server.provider);
-                    (self.slots, self.wait) = (Some(slots), WAIT_MIN);
+                    self.slots = Some(slots);
+                    self.trial.on_success();
                 } else {
                     self.demote("what the server wrote did not arrive");
                 }
@@ -102,10 +105,11 @@ impl FabricConn {
 
     /// From now on payloads go by TCP, until transfers are tested again. Closes the registrations.
     fn demote(&mut self, why: &str) {
-        tracing::debug!("payloads go by TCP: {why}; {} is tested again in {:?}", self.server.provider, self.wait);
-        self.slots = None;
-        self.retry_at = MonoTime(mono().0.saturating_add(self.wait.as_nanos() as u64));
-        self.wait = (self.wait * 2).min(WAIT_MAX);
+        if let Some(slots) = self.slots.take() {
+            self.closed = slots.close();
+        }
+        let wait = self.trial.on_failure(mono());
+        tracing::debug!("payloads go by TCP: {why}; {} is tested again in {wait:?}", self.server.provider);
     }
 
     /// The request with a slot for its payload, if it is worth one and a slot is free.
@@ -148,13 +152,16 @@ impl TransportConn for FabricConn {
         if is_large(body, payload) {
             self.test_if_due()?;
             if let Some(body) = self.with_slot(header, body, payload) {
+                self.trial.on_request();
                 return self.tcp.send(header, &body, &[]);
             }
         }
+        self.trial.on_request();
         self.tcp.send(header, body, payload)
     }
 
     fn queue(&mut self, header: &FrameHeader, body: &RequestBody, payload: &[u8]) {
+        self.trial.on_request();
         self.tcp.queue(header, body, payload);
     }
 
@@ -176,23 +183,28 @@ impl TransportConn for FabricConn {
             self.end_test(test, reply.result);
             reply = self.tcp.receive(limit)?;
         }
-        let Some(slots) = &mut self.slots else { return Ok(reply) };
-        let id = reply.header.request_id;
-        let (landed, crc, is_abandoned) = match &reply.result {
-            Ok(Reply::Read(read)) => (read.landed, read.landed_crc, read.is_slot_abandoned),
-            // The server only reads what it fetches: the slot is quiet. But transfers do not work.
-            Err(fault) => (0, 0, fault.reason == Reason::FabricFailed),
-            _ => (0, 0, false),
+        self.trial.on_reply();
+        let (id, said) = (reply.header.request_id, SlotReply::of(&reply.result));
+        let end = match &mut self.slots {
+            Some(slots) => slots.end(id, said),
+            None => self.closed.end(id, said),
         };
-        if !slots.end(id, landed as usize, is_abandoned) {
-            self.demote("the server could not finish a transfer");
-        } else if landed > 0 {
-            if !slots.is_intact(crc) {
-                let peer = self.server.provider.clone();
-                let found = slots.landed().map_or(0, crc32c);
-                return Err(Error::Checksum { peer, part: "payload", expected: crc, found });
+        match end {
+            SlotEnd::NoSlot | SlotEnd::Free => {}
+            SlotEnd::AllClosed => {
+                if self.slots.is_some() {
+                    self.demote("the server could not finish a transfer");
+                }
+                reply.result = reply.result.map_err(SlotReply::refusal_after_close);
             }
-            reply.header.payload_len = landed;
+            SlotEnd::Landed if self.slots.as_ref().is_some_and(|slots| slots.is_intact(said.landed_crc)) => {
+                reply.header.payload_len = said.landed as u32;
+            }
+            SlotEnd::Landed | SlotEnd::Lost => {
+                let peer = self.server.provider.clone();
+                let found = self.slots.as_ref().and_then(ClientSlots::landed).map_or(0, crc32c);
+                return Err(Error::Checksum { peer, part: "payload", expected: said.landed_crc, found });
+            }
         }
         Ok(reply)
     }
@@ -240,6 +252,3 @@ impl TransportConn for FabricConn {
 const READ_BYTES_MIN: u32 = 256 << 10;
 /// Least bytes of a write that are worth a slot.
 const WRITE_BYTES_MIN: usize = 64 << 10;
-/// Wait after a failure before transfers are tested again.
-const WAIT_MIN: Duration = Duration::from_secs(1);
-const WAIT_MAX: Duration = Duration::from_secs(60);

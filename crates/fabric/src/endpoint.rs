@@ -1,8 +1,9 @@
 //! An endpoint: transfers that any thread makes, and one thread that completes them.
 //!
 //! Guarantees: memory of a transfer is neither reused nor unmapped before the transfer has completed or the endpoint is
-//! closed; a completion that comes twice, or that no thread waits for, changes nothing; every wait is bounded.
-//! Leaves to others: what is transferred, and what follows a failure (`transit`, `slots`, `host`).
+//! closed; a completion that comes twice, or that no thread waits for, changes nothing (`transfer_table`); every wait is
+//! bounded.
+//! Leaves to others: what is transferred, and what follows a failure (`peer`, `slots`, `host`).
 
 #![expect(unsafe_code, reason = "contexts of transfers are memory of the provider while a transfer is under way")]
 
@@ -24,6 +25,7 @@ use crate::FabricError;
 use crate::ffi::ProviderContext;
 use crate::objects::{Completed, MemoryAccess, Objects, Registered, TransferDirection, TransferPost};
 use crate::pages::MappedPages;
+use crate::transfer_table::TransferTable;
 
 /// Which endpoint to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +63,7 @@ pub struct EndpointCounts {
 }
 
 /// Longest wait for one transfer, once the provider has taken it.
-pub(crate) const TRANSFER_MAX: Duration = Duration::from_secs(1);
+pub const TRANSFER_MAX: Duration = Duration::from_secs(1);
 /// Longest wait until the provider takes it, which may make a connection first.
 const TAKE_MAX: Duration = Duration::from_secs(2);
 /// Endpoints of this process that were left open because closing them is not safe, and how many there may be.
@@ -84,7 +86,7 @@ pub(crate) struct EndpointCore {
     address: Vec<u8>,
     transfer_bytes_max: usize,
     contexts: Contexts,
-    operations: Mutex<levels::FabricOperations, PostedTransfers>,
+    operations: Mutex<levels::FabricOperations, TransferTable<PostedTransfer>>,
     registrations: Mutex<levels::FabricRegistrations, Vec<Option<Registered>>>,
     /// Addresses of peers with which a transfer has failed.
     failed_addresses: Mutex<levels::FailedAddresses, BTreeSet<Vec<u8>>>,
@@ -128,13 +130,7 @@ impl Contexts {
     }
 }
 
-/// Transfers under way.
-#[derive(Debug)]
-struct PostedTransfers {
-    free: Vec<usize>,
-    under_way: Vec<Option<PostedTransfer>>,
-}
-
+/// A transfer under way, as the table keeps it.
 #[derive(Debug)]
 struct PostedTransfer {
     state: Arc<TransferState>,
@@ -194,17 +190,15 @@ impl Endpoint {
         let count = objects.transfers_max().clamp(1, TRANSFERS_MAX);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| FabricError::Library(format!("no event descriptor: {errno}")))?;
+        let operations = TransferTable::new(count);
         let core = Arc::new(EndpointCore {
             provider: objects.provider.clone(),
             protocol: objects.protocol(),
             address: objects.address()?,
             transfer_bytes_max: objects.transfer_bytes_max(),
             objects: RwLock::new(Some(objects)),
-            contexts: Contexts::new(count),
-            operations: Mutex::new(PostedTransfers {
-                free: (0..count).collect(),
-                under_way: (0..count).map(|_| None).collect(),
-            }),
+            contexts: Contexts::new(operations.contexts()),
+            operations: Mutex::new(operations),
             registrations: Mutex::default(),
             failed_addresses: Mutex::default(),
             wake,
@@ -370,14 +364,13 @@ impl EndpointCore {
             words: OnceLock::new(),
             waiter: std::thread::current(),
         });
-        let mut operation = Some(PostedTransfer { state: state.clone(), direction, len, _memory: memory });
+        let mut operation = PostedTransfer { state: state.clone(), direction, len, _memory: memory };
         let index = loop {
-            let mut operations = self.operations.lock();
-            if let Some(index) = operations.free.pop() {
-                operations.under_way[index] = operation.take();
-                break index;
+            let begun = self.operations.lock().begin(operation);
+            match begun {
+                Ok(index) => break index,
+                Err(full) => operation = full,
             }
-            drop(operations);
             self.pause(deadline)?;
         };
         let context = self.contexts.address(index);
@@ -393,10 +386,7 @@ impl EndpointCore {
             };
             if let Err(error) = ended {
                 // It was never taken by the provider.
-                let mut operations = self.operations.lock();
-                let refused = operations.under_way[index].take();
-                operations.free.push(index);
-                drop(operations);
+                let refused = self.operations.lock().end(index);
                 drop(refused);
                 self.counts.failures.fetch_add(1, Ordering::Relaxed);
                 return Err(error);
@@ -451,8 +441,7 @@ impl EndpointCore {
     }
 
     fn is_busy(&self) -> bool {
-        let operations = self.operations.lock();
-        operations.free.len() < operations.under_way.len()
+        !self.operations.lock().is_idle()
     }
 
     fn wait(&self, queue: Option<BorrowedFd<'_>>, limit: Duration) {
@@ -474,12 +463,7 @@ impl EndpointCore {
     }
 
     fn end(&self, completed: Completed) {
-        let ended = self.contexts.index(completed.context).and_then(|index| {
-            let mut operations = self.operations.lock();
-            let ended = operations.under_way[index].take()?;
-            operations.free.push(index);
-            Some(ended)
-        });
+        let ended = self.contexts.index(completed.context).and_then(|index| self.operations.lock().end(index));
         let Some(PostedTransfer { state, direction, len, .. }) = ended else {
             self.counts.strays.fetch_add(1, Ordering::Relaxed);
             return;
@@ -516,9 +500,7 @@ impl EndpointCore {
             return;
         }
         open.close_endpoint();
-        let mut operations = self.operations.lock();
-        let left: Vec<PostedTransfer> = operations.under_way.iter_mut().filter_map(Option::take).collect();
-        drop(operations);
+        let left = self.operations.lock().end_all();
         drop(open);
         drop(objects);
         for operation in left {

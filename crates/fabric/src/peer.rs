@@ -73,7 +73,7 @@ impl FabricPeer {
     /// `Full`: no room is free; ask again by TCP. `Transfer`, `Timeout`, `Closed`: the peer is down from now on.
     pub fn fetch(&self, from: &RemoteMemory, len: usize) -> Result<Bytes, FabricError> {
         check_len(from, len)?;
-        let room = self.fabric.rooms().take()?;
+        let room = self.room()?;
         let (local, descriptor) = room.local(0, self.role);
         // SAFETY: the room is this function's until the transfer ends; without an end the transfer keeps it.
         let begun = unsafe {
@@ -88,10 +88,17 @@ impl FabricPeer {
     /// Begins to write a payload of `len` bytes into memory of the peer.
     ///
     /// # Errors
-    /// `SlotTooSmall`; `Full`: no room is free. The peer's memory is untouched.
+    /// `SlotTooSmall`; `Full`: no room is free; the next payload may go this way again. Others: the peer is down.
     pub fn write_into(&self, slot: RemoteMemory, len: usize) -> Result<SlotWriter<'_>, FabricError> {
         check_len(&slot, len)?;
-        Ok(SlotWriter { peer: self, slot, room: self.fabric.rooms().take()?, posted: 0, under_way: Vec::new() })
+        Ok(SlotWriter { peer: self, slot, room: self.room()?, posted: 0, under_way: Vec::new() })
+    }
+
+    fn room(&self) -> Result<Room, FabricError> {
+        match self.fabric.rooms().take() {
+            Err(full @ FabricError::Full(_)) => Err(full),
+            taken => self.check(taken),
+        }
     }
 
     /// Notes a failure.
@@ -160,14 +167,12 @@ impl SlotWriter<'_> {
     /// # Errors
     /// As [`SlotWriter::send`].
     pub fn finish(self) -> Result<usize, FabricError> {
+        let mut done = Ok(self.posted);
+        // Each is waited for: one that never ends is noticed only so.
         for transfer in self.under_way {
-            self.peer.check(transfer.wait())?;
+            let ended = self.peer.check(transfer.wait());
+            done = done.and_then(|posted| ended.map(|()| posted));
         }
-        Ok(self.posted)
-    }
-
-    /// True if the peer's memory is as it was.
-    pub fn is_untouched(&self) -> bool {
-        self.posted == 0
+        done
     }
 }

@@ -17,7 +17,7 @@ use crate::endpoint::RegisteredMemory;
 use crate::host::Fabric;
 use crate::objects::MemoryAccess;
 use crate::rooms::ROOM_BYTES;
-use crate::slot_table::{LentSlots, SlotEnd};
+use crate::slot_table::{LentSlots, SlotEnd, SlotReply};
 
 /// Slots of a connection: one for each request that a stream has under way, and one for the payload being taken.
 pub const SLOTS: usize = 5;
@@ -77,11 +77,16 @@ impl ClientSlots {
         RemoteMemory { address: memory.base(), key: memory.key(), len: len as u32 }
     }
 
-    /// The reply to `request` has come. If it says that `landed` bytes lie in its slot, they stay there until
-    /// [`ClientSlots::release`]. False if the slots are of no use any more: drop them.
-    #[must_use]
-    pub fn end(&mut self, request: u64, landed: usize, is_abandoned: bool) -> bool {
-        self.table.end(request, landed, is_abandoned) != SlotEnd::AllClosed
+    /// The reply to `request` has come. If it says that bytes lie in its slot, they stay there until
+    /// [`ClientSlots::release`].
+    pub fn end(&mut self, request: u64, reply: SlotReply) -> SlotEnd {
+        self.table.end(request, reply)
+    }
+
+    /// Closes the registrations. Returns which requests have slots that no payload can be taken from any more.
+    pub fn close(mut self) -> LentSlots {
+        self.table.close();
+        std::mem::replace(&mut self.table, LentSlots::new(0))
     }
 
     /// The bytes that the last reply left in its slot.

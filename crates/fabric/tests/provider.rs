@@ -9,6 +9,7 @@ use std::time::Duration;
 use frieze_base::crc32c;
 use frieze_fabric::{
     ClientSlots, EndpointOptions, Fabric, FabricChoice, FabricError, FabricHost, FabricPeer, HostOptions, ROOM_BYTES,
+    SlotEnd, SlotReply,
 };
 use frieze_harness::requirements::missing;
 use frieze_wire::RemoteMemory;
@@ -44,6 +45,11 @@ fn payload(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9).wrapping_add(seed) >> 7) as u8).collect()
 }
 
+/// A reply that says that `bytes` lie in the slot.
+fn landed(bytes: &[u8]) -> SlotReply {
+    SlotReply { landed: bytes.len(), landed_crc: crc32c(bytes), is_abandoned: false }
+}
+
 /// Writes `bytes` into a slot in parts of 300,000.
 fn write(peer: &FabricPeer, slot: RemoteMemory, bytes: &[u8]) -> Result<usize, FabricError> {
     let mut writer = peer.write_into(slot, bytes.len())?;
@@ -64,12 +70,13 @@ fn payloads_are_written_into_slots_and_fetched_from_them() {
         let id = round as u64;
         let slot = slots.lend(id, bytes.len()).unwrap();
         assert_eq!(write(&peer, slot, &bytes), Ok(bytes.len()));
-        assert!(slots.end(id, bytes.len(), false) && slots.is_intact(crc32c(&bytes)));
+        assert_eq!(slots.end(id, landed(&bytes)), SlotEnd::Landed);
+        assert!(slots.is_intact(crc32c(&bytes)));
         assert_eq!(slots.landed(), Some(&bytes[..]));
         slots.release();
         let slot = slots.fill(id, &bytes).unwrap();
         assert_eq!(peer.fetch(&slot, bytes.len()).unwrap(), bytes);
-        assert!(slots.end(id, 0, false));
+        assert_eq!(slots.end(id, SlotReply::default()), SlotEnd::Free);
     }
     let counts = server.endpoint().counts();
     assert!(counts.registrations <= registered + 1, "memory is registered once: {counts:?}");
@@ -93,7 +100,8 @@ fn what_the_peer_must_not_reach_is_refused_and_others_go_on() {
         let refused = write(&peer, harmful(slot), &bytes);
         assert!(matches!(refused, Err(FabricError::Transfer(_) | FabricError::Timeout(_))), "{refused:?}");
         assert!(!peer.is_up());
-        assert!(!slots.end(1, 0, true), "its memory is of no use");
+        let abandoned = SlotReply { is_abandoned: true, ..SlotReply::default() };
+        assert_eq!(slots.end(1, abandoned), SlotEnd::AllClosed, "its memory is of no use");
         drop((peer, slots));
         let works = (0..100).any(|_| {
             let works = works(&host.get().unwrap(), &client);
@@ -114,7 +122,7 @@ fn works(server: &Arc<Fabric>, client: &Arc<Fabric>) -> bool {
         std::thread::park_timeout(Duration::from_millis(50));
         return false;
     }
-    slots.end(2, bytes.len(), false) && slots.is_intact(crc32c(&bytes))
+    slots.end(2, landed(&bytes)) == SlotEnd::Landed && slots.is_intact(crc32c(&bytes))
 }
 
 #[test]
@@ -187,7 +195,7 @@ fn many_threads_transfer_at_once() {
                     let bytes = payload(1000 * (thread as usize + 1) + round, thread);
                     let slot = slots.fill(round as u64, &bytes).unwrap();
                     assert_eq!(peer.fetch(&slot, bytes.len()).unwrap(), bytes);
-                    assert!(slots.end(round as u64, 0, false));
+                    assert_eq!(slots.end(round as u64, SlotReply::default()), SlotEnd::Free);
                 }
             });
         }

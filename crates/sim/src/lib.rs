@@ -14,8 +14,8 @@
 //! `client` and `workload` (requests), `exchange` (requests and responses), `witness` and `journal` (what the server
 //! did), `model` (its expected state), `judge` (the allowed answers), `past_answers` and `auditor` (earlier answers),
 //! `cache_leases` (clients that cache names), `metalog` (its members, by themselves), `calvin` (the scheduler of
-//! names), `shards` (the namespace in shards under it), `cluster` (several servers), `machine` and `store` (the
-//! server's environment), `breakage` (how it is broken to test the tester).
+//! names), `shards` (the namespace in shards under it), `fabric` (payloads by one-sided transfers), `cluster` (several
+//! servers), `machine` and `store` (the server's environment), `breakage` (how it is broken to test the tester).
 
 mod auditor;
 mod breakage;
@@ -24,6 +24,7 @@ mod calvin;
 mod client;
 mod cluster;
 mod exchange;
+mod fabric;
 mod journal;
 mod judge;
 mod machine;
@@ -46,6 +47,7 @@ mod world;
 pub use breakage::ServerBreak;
 pub use calvin::{CalvinBreak, CalvinCounts, CalvinOutcome, CalvinPlan, run_calvin};
 pub use cluster::{ClusterBreak, ClusterCounts, ClusterOutcome, ClusterPlan, run_cluster};
+pub use fabric::{FabricBreak, FabricCounts, FabricOutcome, FabricPlan, run_fabric};
 pub use metalog::{MetalogBreak, MetalogOutcome, MetalogPlan, run_metalog};
 pub use plan::{ServerCounts, ServerOutcome, ServerPlan};
 pub use scenarios::{SCENARIOS, Scenario};

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use frieze_node::LostNames;
 use frieze_sim::{
-    CalvinBreak, CalvinPlan, ClusterBreak, ClusterPlan, MetalogBreak, MetalogPlan, SCENARIOS, ServerPlan, ShardBreak,
-    ShardPlan, Violation, run_calvin, run_cluster, run_metalog, run_one_server, run_shards,
+    CalvinBreak, CalvinPlan, ClusterBreak, ClusterPlan, FabricBreak, FabricPlan, MetalogBreak, MetalogPlan, SCENARIOS,
+    ServerPlan, ShardBreak, ShardPlan, Violation, run_calvin, run_cluster, run_fabric, run_metalog, run_one_server,
+    run_shards,
 };
 
 #[global_allocator]
@@ -16,6 +17,7 @@ const USAGE: &str = "usage: frieze-sim one_server [--seed 0x5eed] [--count N] [-
        frieze-sim metalog [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]
        frieze-sim calvin [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]
        frieze-sim shards [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]
+       frieze-sim fabric [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]
        frieze-sim cluster [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]
        frieze-sim SCENARIO [--seed 1]
        frieze-sim list";
@@ -80,7 +82,7 @@ fn number(text: &str) -> Result<u64, ()> {
 fn run_command(options: &SimOptions) -> ExitCode {
     match options.what.as_str() {
         "list" => {
-            println!("one_server\nmetalog\ncalvin\nshards\ncluster");
+            println!("one_server\nmetalog\ncalvin\nshards\nfabric\ncluster");
             SCENARIOS.iter().for_each(|scenario| println!("{}", scenario.name));
             ExitCode::SUCCESS
         }
@@ -99,6 +101,10 @@ fn run_command(options: &SimOptions) -> ExitCode {
             run_shards(&ShardPlan { breakage: Some(breakage), ..ShardPlan::of_seed(seed) }).violation
         }),
         "shards" => simulate_shards(options),
+        "fabric" if options.mutants => play_broken(options, FabricBreak::ALL.iter().copied(), |breakage, seed| {
+            run_fabric(&FabricPlan { breakage: Some(breakage), ..FabricPlan::of_seed(seed) }).violation
+        }),
+        "fabric" => simulate_fabric(options),
         "cluster" if options.mutants => play_broken(options, ClusterBreak::ALL.iter().copied(), |breakage, seed| {
             run_cluster(&ClusterPlan { breakage: Some(breakage), ..ClusterPlan::of_seed(seed) }).violation
         }),
@@ -208,6 +214,14 @@ fn simulate_shards(options: &SimOptions) -> ExitCode {
     play_seeds(options, false, |seed| {
         let outcome = run_shards(&ShardPlan { keep_trace: options.keep_trace, ..ShardPlan::of_seed(seed) });
         let failure = failure_of("shards", seed, outcome.violation.as_ref());
+        SeedEnd { hash: outcome.trace_hash, counts: format!("{:?}", outcome.counts), failure, trace: outcome.trace }
+    })
+}
+
+fn simulate_fabric(options: &SimOptions) -> ExitCode {
+    play_seeds(options, false, |seed| {
+        let outcome = run_fabric(&FabricPlan { keep_trace: options.keep_trace, ..FabricPlan::of_seed(seed) });
+        let failure = failure_of("fabric", seed, outcome.violation.as_ref());
         SeedEnd { hash: outcome.trace_hash, counts: format!("{:?}", outcome.counts), failure, trace: outcome.trace }
     })
 }

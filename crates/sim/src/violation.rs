@@ -34,6 +34,8 @@ pub enum Rule {
     /// The past needs no majority: every remaining server answers for what was closed, marks what may be missing, and
     /// answers for nothing that it cannot know.
     Past,
+    /// A transfer reaches no memory that has another use by then, and memory that transfers use is bounded.
+    Memory,
     /// Nothing panics.
     NoPanic,
 }

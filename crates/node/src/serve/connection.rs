@@ -149,6 +149,10 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
                 Ok(bytes) => fetched = bytes,
                 Err(fault) => {
                     responder.respond(&header, Err(fault), &[], 0);
+                    // Replies before it may be held.
+                    if !reader.has_frame() {
+                        open.writer.release()?;
+                    }
                     continue;
                 }
             }

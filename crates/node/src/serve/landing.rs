@@ -1,7 +1,7 @@
 //! The payload of a read, written into the client's memory instead of being sent.
 //!
 //! Guarantees: a payload that cannot be transferred is still to be sent, and the reply says if bytes may still arrive
-//! in the client's memory.
+//! in the client's memory, or if transfers with the client have ended: it then asks for a new test.
 //! Leaves to others: memory and its lifetime (`fabric`), what is read (`service`).
 
 use frieze_base::{Fault, Reason};
@@ -15,7 +15,7 @@ pub(super) enum Landing {
     Landed(usize, u32),
     /// Still to be sent; the client's memory is as it was.
     Untouched,
-    /// Still to be sent; bytes may still arrive in the client's memory.
+    /// Still to be sent; bytes may still arrive in the client's memory, and transfers are not in use any more.
     Abandoned,
     /// It cannot be read.
     Damaged(Fault),
@@ -23,8 +23,12 @@ pub(super) enum Landing {
 
 /// Writes what `steps` brings into the client's memory.
 pub(super) fn land(client: &ServedClient, slot: RemoteMemory, steps: &mut Steps<'_>) -> Landing {
-    let Some(peer) = client.peer() else { return Landing::Untouched };
-    let Ok(mut writer) = peer.write_into(slot, steps.len) else { return Landing::Untouched };
+    let Some(peer) = client.peer() else { return Landing::Abandoned };
+    let mut writer = match peer.write_into(slot, steps.len) {
+        Ok(writer) => writer,
+        Err(_) if peer.is_up() => return Landing::Untouched,
+        Err(_) => return Landing::Abandoned,
+    };
     let (mut crc, mut failed) = (0, None);
     let brought = steps.portions(&mut |portion, of_all| {
         crc = of_all.unwrap_or(0);
@@ -45,12 +49,10 @@ pub(super) fn land(client: &ServedClient, slot: RemoteMemory, steps: &mut Steps<
             }
         }
     });
-    let is_untouched = writer.is_untouched();
     let finished = writer.finish();
     match (brought, failed.map_or(finished, Err)) {
         (Ok(()), Ok(len)) => Landing::Landed(len, crc),
         (Err(fault), Ok(_)) => Landing::Damaged(fault),
-        (_, Err(_)) if is_untouched => Landing::Untouched,
         (_, Err(_)) => Landing::Abandoned,
     }
 }

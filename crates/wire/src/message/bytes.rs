@@ -96,8 +96,8 @@ pub struct ReadReply {
     /// Their CRC32C.
     #[prost(fixed32, tag = "5")]
     pub landed_crc: u32,
-    /// The server has begun to write into [`Read::dest_slot`] and could not finish: bytes may still arrive there. The
-    /// payload is beside this reply.
+    /// The server could not write the payload into [`Read::dest_slot`], where bytes may still arrive, and makes no more
+    /// transfers until it is asked for a new test. The payload is beside this reply.
     #[prost(bool, tag = "6")]
     pub is_slot_abandoned: bool,
 }
