@@ -12,6 +12,7 @@
 //! Leaves to others: what is transferred and when (`node`, `client`), checksums of payloads, which are compared at both
 //! ends as with TCP.
 
+mod bare_loop;
 mod endpoint;
 mod error;
 #[doc(hidden)]
@@ -27,6 +28,7 @@ mod served_client;
 mod slot_table;
 mod slots;
 
+pub use bare_loop::BareLoop;
 pub use endpoint::{Endpoint, EndpointCounts, EndpointOptions};
 pub use error::FabricError;
 pub use host::{Fabric, FabricChoice, FabricHost, FabricReport, HostOptions};
