@@ -4,6 +4,8 @@
 //! median of short loads. Both ways use the same servers: a client without a fabric is served by TCP.
 //! Leaves to others: the rates of hardware. Servers, clients and bare ends share this machine.
 
+mod sizes;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,36 +28,20 @@ use crate::stopwatch::Stopwatch;
 const IN_FLIGHT: usize = 16;
 /// Requests of 1 MiB in flight of one get or put: as many as a connection has slots.
 const DEPTH: usize = 4;
-/// Seconds of one load, and of one of the many sizes.
+/// Seconds of one load, and of one that is one of many.
 const LOAD_S: f64 = 0.6;
-const SIZE_S: f64 = 0.2;
-/// Rounds of loads, and of those by size.
+const SHORT_S: f64 = 0.2;
+/// Rounds of loads, and of those that are many.
 const ROUNDS: u64 = 5;
-const SIZE_ROUNDS: u64 = 3;
+const SHORT_ROUNDS: u64 = 3;
 /// Gets and puts one at a time.
 const SINGLES: u64 = 50;
-/// Servers of a chain, and servers side by side.
+/// Servers of a chain.
 const CHAINED: usize = 3;
-const BESIDE: usize = 4;
-/// Bytes that a thread of a load by size has to itself.
-const SPAN_BYTES: u64 = 16 << 20;
 /// Bytes of memory that is touched before puts: a virtual machine gives back what is unused.
 const WARM_BYTES: u64 = 512 << 20;
 /// Memory of each server: several share the machine. What is put in one load waits for no disk.
 const MEMORY: &str = "memory_bytes_max = 2147483648\ndirty_bytes_max = 1073741824\n";
-
-/// Sizes of requests (FFFS, figures 7b and 8b), and the names of their figures.
-const SIZES: [(usize, &str, &str); 6] = [
-    (4 << 10, "of_4_kib", "of_4_kib_over_bare"),
-    (16 << 10, "of_16_kib", "of_16_kib_over_bare"),
-    (64 << 10, "of_64_kib", "of_64_kib_over_bare"),
-    (256 << 10, "of_256_kib", "of_256_kib_over_bare"),
-    (1 << 20, "of_1_mib", "of_1_mib_over_bare"),
-    (4 << 20, "of_4_mib", "of_4_mib_over_bare"),
-];
-
-/// The largest of them.
-const LAST: &str = SIZES[SIZES.len() - 1].1;
 
 const BARE_WRITE: &str = "bare fi_write, 1 MiB, 16 in flight";
 const BARE_READ: &str = "bare fi_read, 1 MiB, 16 in flight";
@@ -114,7 +100,7 @@ impl<'a> FabricBench<'a> {
         let provider = options.provider.as_str();
         let of_sockets = matches!(provider.split(';').next(), Some("tcp" | "sockets"));
         let address = options.fabric_address.clone().or_else(|| of_sockets.then(|| "127.0.0.1".to_owned()));
-        let bare = BareTransfers::open(provider, address.clone(), if options.quick { SIZE_S / 5.0 } else { SIZE_S })?;
+        let bare = BareTransfers::open(provider, address.clone(), if options.quick { SHORT_S / 5.0 } else { SHORT_S })?;
         Ok(FabricBench {
             options,
             provider,
@@ -209,34 +195,49 @@ impl<'a> FabricBench<'a> {
 
     /// The provider and the memory of this machine.
     fn bare_row(&mut self) -> Result<BenchReport> {
-        let mut more = Vec::new();
-        let names = [
+        let sizes = [
             (SMALL, "write_4_kib", "read_4_kib"),
             (64 << 10, "write_64_kib", "read_64_kib"),
             (LARGE, "write_1_mib", "read_1_mib"),
         ];
-        for (len, write, read) in names {
-            more.push((write, self.bare.rate(TransferKind::Get, len)?.gib_per_s, "GiB/s (fi_write)"));
-            more.push((read, self.bare.rate(TransferKind::Put, len)?.gib_per_s, "GiB/s (fi_read)"));
+        let mut figures = RoundFigures::default();
+        for _ in 0..self.options.scaled(None, SHORT_ROUNDS) {
+            for (len, write, read) in sizes {
+                let (written, fetched) =
+                    (self.bare.rate(TransferKind::Get, len)?, self.bare.rate(TransferKind::Put, len)?);
+                figures.add(write, written.gib_per_s);
+                figures.add(read, fetched.gib_per_s);
+                if len == LARGE {
+                    figures.add("write_active_s", written.cpu_active_s);
+                    figures.add("write_passive_s", written.cpu_passive_s);
+                    figures.add("read_active_s", fetched.cpu_active_s);
+                    figures.add("read_passive_s", fetched.cpu_passive_s);
+                }
+            }
+            let (copy, check) = ceiling::copy_and_check_cpu_s(&self.data);
+            figures.add("memcpy_s", copy);
+            figures.add("crc_s", check);
         }
+        let mut more: Vec<_> = sizes
+            .into_iter()
+            .flat_map(|(_, write, read)| [(write, "GiB/s (fi_write)"), (read, "GiB/s (fi_read)")])
+            .map(|(name, unit)| (name, figures.median(name), unit))
+            .collect();
         let loopback = ceiling::loopback_unpaced(LARGE, self.options.scaled(None, 1 << 30))?;
-        let rate = self.bare.rate(TransferKind::Get, LARGE)?;
-        let read = self.bare.rate(TransferKind::Put, LARGE)?;
-        let (copy, check) = ceiling::copy_and_check_cpu_s(&self.data);
         more.extend([
-            ("read_cpu_active_s_per_gib", read.cpu_active_s, "s (fi_read: the end that reads)"),
-            ("read_cpu_passive_s_per_gib", read.cpu_passive_s, "s (the end that is read)"),
-            ("memcpy_cpu_s_per_gib", copy, "s"),
-            ("crc32c_cpu_s_per_gib", check, "s"),
+            ("read_cpu_active_s_per_gib", figures.median("read_active_s"), "s (fi_read: the end that reads)"),
+            ("read_cpu_passive_s_per_gib", figures.median("read_passive_s"), "s (the end that is read)"),
+            ("memcpy_cpu_s_per_gib", figures.median("memcpy_s"), "s"),
+            ("crc32c_cpu_s_per_gib", figures.median("crc_s"), "s"),
         ]);
         Ok(BenchReport {
             scenario: "fabric-bare",
-            value: rate.gib_per_s,
+            value: figures.median("write_1_mib"),
             unit: "GiB/s",
             ceiling: loopback,
             ceiling_name: "loopback TCP, 1 MiB messages, not paced",
-            cpu_client_s: rate.cpu_passive_s,
-            cpu_server_s: rate.cpu_active_s,
+            cpu_client_s: figures.median("write_passive_s"),
+            cpu_server_s: figures.median("write_active_s"),
             cpu_per: "GiB of fi_write (client: the end that is written to)",
             server_peak_mib: 0.0,
             more,
@@ -479,7 +480,7 @@ impl<'a> FabricBench<'a> {
         let storm = self.storm(&fleets, "fabric-storm-3")?;
         let (fabric, tcp) = self.both(&fleets[0])?;
         let mut figures = RoundFigures::default();
-        for round in 0..=self.options.scaled(None, SIZE_ROUNDS) {
+        for round in 0..=self.options.scaled(None, SHORT_ROUNDS) {
             for (way, client) in [&fabric, &tcp].into_iter().enumerate() {
                 self.warm()?;
                 let rate = self.load(&fleets, self.seconds(LOAD_S), |_| self.put(client))?;
@@ -498,70 +499,6 @@ impl<'a> FabricBench<'a> {
         // The bytes are transferred once for each replica.
         let third = (BARE_READ, 0.85 / CHAINED as f64);
         Ok(vec![storm, self.rate_row(&figures, "fabric-put-3", &PUT_NAMES, third, fleets[0].peak_mib())])
-    }
-
-    /// Requests of several sizes at four servers that know nothing of each other.
-    fn side_by_side(&mut self) -> Result<Vec<BenchReport>> {
-        let fleets = (0..BESIDE).map(|_| self.start(1)).collect::<Result<Vec<_>>>()?;
-        self.sizes(&fleets, ["fabric-read-sizes-4", "fabric-write-sizes-4"])
-    }
-
-    /// Requests of each size, from threads that are spread over the servers.
-    fn sizes(&mut self, fleets: &[Fleet], names: [&'static str; 2]) -> Result<Vec<BenchReport>> {
-        let clients = fleets.iter().map(|fleet| self.client(fleet, &self.fabric)).collect::<Result<Vec<_>>>()?;
-        let files = (0..IN_FLIGHT)
-            .map(|thread| {
-                let file = make(&clients[thread % clients.len()], &format!("/sized-{thread}"))?;
-                write_all(&file, &self.data, SPAN_BYTES, "preparing")?;
-                Ok(file)
-            })
-            .collect::<Result<Vec<File>>>()?;
-        clients.iter().try_for_each(|client| settle(client).map(drop))?;
-        let mut rows = Vec::new();
-        for (scenario, kind) in names.into_iter().zip([TransferKind::Get, TransferKind::Put]) {
-            let mut figures = RoundFigures::default();
-            let rounds = 0..self.options.scaled(None, SIZE_ROUNDS);
-            for (len, name, over_bare) in rounds.flat_map(|_| SIZES) {
-                let at = Vec::from_iter((0..IN_FLIGHT).map(|_| AtomicU64::new(0)));
-                let each = |thread: usize| -> Result<u64> {
-                    let from = at[thread].fetch_add(len as u64, Ordering::Relaxed) % SPAN_BYTES;
-                    match kind {
-                        TransferKind::Get => stream(&files[thread], from, len as u64),
-                        TransferKind::Put => {
-                            files[thread].write_at(from, &self.data[from as usize..from as usize + len])?;
-                            Ok(len as u64)
-                        }
-                    }
-                };
-                let rate = self.load(fleets, self.seconds(SIZE_S), each)?;
-                clients.iter().try_for_each(|client| settle(client).map(drop))?;
-                let bare = self.bare.rate(kind, len.min(LARGE))?.gib_per_s;
-                figures.add(name, rate.gib_per_s);
-                figures.add(over_bare, rate.gib_per_s / bare);
-                // The last size is the paper's: its figures stand in the row itself.
-                if name == LAST {
-                    figures.add("bare", bare);
-                    figures.add("client_s", rate.client_s);
-                    figures.add("servers_s", rate.servers_s);
-                }
-            }
-            let row = |(_, rate, ratio)| {
-                [(rate, figures.median(rate), "GiB/s"), (ratio, figures.median(ratio), "of bare ones of this size")]
-            };
-            rows.push(BenchReport {
-                scenario,
-                value: figures.median(LAST),
-                unit: "GiB/s",
-                ceiling: figures.median("bare"),
-                ceiling_name: if kind == TransferKind::Get { BARE_WRITE } else { BARE_READ },
-                cpu_client_s: figures.median("client_s"),
-                cpu_server_s: figures.median("servers_s"),
-                cpu_per: "GiB of 4 MiB requests",
-                server_peak_mib: fleets.iter().map(Fleet::peak_mib).fold(0.0, f64::max),
-                more: SIZES.into_iter().flat_map(row).collect(),
-            });
-        }
-        Ok(rows)
     }
 }
 
