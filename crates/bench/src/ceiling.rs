@@ -26,7 +26,7 @@ pub(crate) use paced::{KeptBytes, paced};
 pub(crate) use scattered::{FIRST, PLAIN, SECOND, Scattered, scattered};
 pub(crate) use stormed::stormed;
 pub(crate) use streamed::{Synced, served, stored, stored_synced};
-pub(crate) use transferred::{BareTransfers, TransferKind, TransferRate};
+pub(crate) use transferred::{BareDirection, BareTransfers, TransferRate};
 
 /// Alignment of buffers for direct I/O, on any disk of today.
 const DIRECT_ALIGN: usize = 4096;

@@ -8,7 +8,7 @@ use crate::stopwatch::{Stopwatch, thread_cpu_s};
 
 /// What a transfer does, as the client of a server sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TransferKind {
+pub(crate) enum BareDirection {
     /// The server writes into memory of its client.
     Get,
     /// The server reads from memory of its client.
@@ -40,17 +40,17 @@ impl BareTransfers {
         Ok(BareTransfers { bare, seconds })
     }
 
-    fn transfer(&mut self, kind: TransferKind, len: usize, count: u64) -> Result<f64> {
+    fn transfer(&mut self, kind: BareDirection, len: usize, count: u64) -> Result<f64> {
         let watch = Stopwatch::start();
         match kind {
-            TransferKind::Get => self.bare.write(len, count)?,
-            TransferKind::Put => self.bare.read(len, count)?,
+            BareDirection::Get => self.bare.write(len, count)?,
+            BareDirection::Put => self.bare.read(len, count)?,
         }
         Ok(watch.seconds())
     }
 
     /// Transfers of `len` bytes, as many in flight as the loop has.
-    pub(crate) fn rate(&mut self, kind: TransferKind, len: usize) -> Result<TransferRate> {
+    pub(crate) fn rate(&mut self, kind: BareDirection, len: usize) -> Result<TransferRate> {
         let tried = 8 * BareLoop::DEPTH as u64;
         let seconds = self.transfer(kind, len, tried)?;
         let count = (tried as f64 * self.seconds / seconds) as u64 + tried;
@@ -62,7 +62,7 @@ impl BareTransfers {
     }
 
     /// Milliseconds until `bytes` have been moved, in transfers of 1 MiB that begin together.
-    pub(crate) fn ms(&mut self, kind: TransferKind, bytes: u64) -> Result<f64> {
+    pub(crate) fn ms(&mut self, kind: BareDirection, bytes: u64) -> Result<f64> {
         let count = bytes.div_ceil(BareLoop::TRANSFER_BYTES_MAX as u64);
         Ok(self.transfer(kind, BareLoop::TRANSFER_BYTES_MAX, count)? * 1e3)
     }

@@ -19,7 +19,7 @@ use super::sequential::{make, write_all};
 use super::storm::{CLIENTS, Storm};
 use super::{LARGE, SMALL, progress, settle};
 use crate::BenchOptions;
-use crate::ceiling::{self, BareTransfers, GIB, TransferKind, TransferRate};
+use crate::ceiling::{self, BareDirection, BareTransfers, GIB, TransferRate};
 use crate::fleet::Fleet;
 use crate::report::BenchReport;
 use crate::stopwatch::Stopwatch;
@@ -204,7 +204,7 @@ impl<'a> FabricBench<'a> {
         for _ in 0..self.options.scaled(None, SHORT_ROUNDS) {
             for (len, write, read) in sizes {
                 let (written, fetched) =
-                    (self.bare.rate(TransferKind::Get, len)?, self.bare.rate(TransferKind::Put, len)?);
+                    (self.bare.rate(BareDirection::Get, len)?, self.bare.rate(BareDirection::Put, len)?);
                 figures.add(write, written.gib_per_s);
                 figures.add(read, fetched.gib_per_s);
                 if len == LARGE {
@@ -300,7 +300,7 @@ impl<'a> FabricBench<'a> {
                 registered = self.fabric.report().counts.registrations;
                 continue;
             }
-            for (names, kind) in [(&GET_NAMES, TransferKind::Get), (&PUT_NAMES, TransferKind::Put)] {
+            for (names, kind) in [(&GET_NAMES, BareDirection::Get), (&PUT_NAMES, BareDirection::Put)] {
                 let TransferRate { gib_per_s, cpu_active_s, .. } = self.bare.rate(kind, LARGE)?;
                 figures.add(names.bare_gib_s, gib_per_s);
                 figures.add(names.bare_active_s, cpu_active_s);
@@ -382,7 +382,7 @@ impl<'a> FabricBench<'a> {
         let singles = self.options.scaled(self.options.ops.map(|ops| ops.min(SINGLES)), SINGLES);
         let (mut figures, watch) = (RoundFigures::default(), Stopwatch::start());
         for number in 0..singles {
-            for (name, kind) in [("bare_write", TransferKind::Get), ("bare_read", TransferKind::Put)] {
+            for (name, kind) in [("bare_write", BareDirection::Get), ("bare_read", BareDirection::Put)] {
                 figures.add(name, self.bare.ms(kind, self.bytes)?);
             }
             for (get, put, client) in [("get", "put", fabric), ("tcp_get", "tcp_put", tcp)] {
@@ -429,7 +429,7 @@ impl<'a> FabricBench<'a> {
             .map(|host| -> Result<Vec<Client>> { (0..CLIENTS).map(|_| self.client(fleet, host)).collect() });
         let [fabric, tcp] = ways;
         let (fabric, tcp) = (fabric?, tcp?);
-        let mut bare = vec![self.bare.rate(TransferKind::Get, LARGE)?.gib_per_s];
+        let mut bare = vec![self.bare.rate(BareDirection::Get, LARGE)?.gib_per_s];
         let mut run = |clients: &[Client]| -> Result<_> {
             let cpu = fleet.cpu_s()?;
             let ((seconds, client_s), taken) = storm.run(clients, |load| {
@@ -437,7 +437,7 @@ impl<'a> FabricBench<'a> {
                 load()?;
                 Ok((watch.seconds(), watch.cpu_seconds()))
             })?;
-            bare.push(self.bare.rate(TransferKind::Get, LARGE)?.gib_per_s);
+            bare.push(self.bare.rate(BareDirection::Get, LARGE)?.gib_per_s);
             Ok((seconds, client_s, fleet.cpu_s()? - cpu, taken))
         };
         let (first_s, tcp_first_s) = (run(&fabric)?.0, run(&tcp)?.0);
@@ -492,7 +492,7 @@ impl<'a> FabricBench<'a> {
                     figures.add(PUT_NAMES.servers_s[way], rate.servers_s);
                 }
             }
-            let bare = self.bare.rate(TransferKind::Put, LARGE)?;
+            let bare = self.bare.rate(BareDirection::Put, LARGE)?;
             figures.add(PUT_NAMES.bare_gib_s, bare.gib_per_s);
             figures.add(PUT_NAMES.bare_active_s, bare.cpu_active_s);
         }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use frieze_client::File;
 
 use super::{BARE_READ, BARE_WRITE, FabricBench, IN_FLIGHT, RoundFigures, SHORT_ROUNDS, SHORT_S, stream};
-use crate::ceiling::TransferKind;
+use crate::ceiling::BareDirection;
 use crate::fleet::Fleet;
 use crate::report::BenchReport;
 use crate::scenarios::sequential::{make, write_all};
@@ -49,7 +49,7 @@ impl FabricBench<'_> {
             .collect::<Result<Vec<File>>>()?;
         clients.iter().try_for_each(|client| settle(client).map(drop))?;
         let mut rows = Vec::new();
-        for (scenario, kind) in names.into_iter().zip([TransferKind::Get, TransferKind::Put]) {
+        for (scenario, kind) in names.into_iter().zip([BareDirection::Get, BareDirection::Put]) {
             let mut figures = RoundFigures::default();
             let rounds = 0..self.options.scaled(None, SHORT_ROUNDS);
             for (len, name, over_bare) in rounds.flat_map(|_| SIZES) {
@@ -57,8 +57,8 @@ impl FabricBench<'_> {
                 let each = |thread: usize| -> Result<u64> {
                     let from = at[thread].fetch_add(len as u64, Ordering::Relaxed) % SPAN_BYTES;
                     match kind {
-                        TransferKind::Get => stream(&files[thread], from, len as u64),
-                        TransferKind::Put => {
+                        BareDirection::Get => stream(&files[thread], from, len as u64),
+                        BareDirection::Put => {
                             files[thread].write_at(from, &self.data[from as usize..from as usize + len])?;
                             Ok(len as u64)
                         }
@@ -84,7 +84,7 @@ impl FabricBench<'_> {
                 value: figures.median(LAST),
                 unit: "GiB/s",
                 ceiling: figures.median("bare"),
-                ceiling_name: if kind == TransferKind::Get { BARE_WRITE } else { BARE_READ },
+                ceiling_name: if kind == BareDirection::Get { BARE_WRITE } else { BARE_READ },
                 cpu_client_s: figures.median("client_s"),
                 cpu_server_s: figures.median("servers_s"),
                 cpu_per: "GiB of 4 MiB requests",
