@@ -105,7 +105,7 @@ impl std::fmt::Debug for EndpointCore {
 
 /// Scratch space of the provider for each transfer under way, at fixed addresses.
 #[derive(Debug)]
-struct Contexts(Box<[UnsafeCell<ProviderContext>]>);
+pub(crate) struct Contexts(Box<[UnsafeCell<ProviderContext>]>);
 
 // SAFETY: only the provider touches what is inside, between a post and its completion.
 unsafe impl Send for Contexts {}
@@ -113,17 +113,17 @@ unsafe impl Send for Contexts {}
 unsafe impl Sync for Contexts {}
 
 impl Contexts {
-    fn new(count: usize) -> Contexts {
+    pub(crate) fn new(count: usize) -> Contexts {
         let empty = || UnsafeCell::new(ProviderContext { internal: [std::ptr::null_mut(); 8] });
         Contexts((0..count).map(|_| empty()).collect())
     }
 
-    fn address(&self, index: usize) -> *mut c_void {
+    pub(crate) fn address(&self, index: usize) -> *mut c_void {
         self.0[index].get().cast()
     }
 
     /// The index of a context that a completion names; none for any other address.
-    fn index(&self, address: *mut c_void) -> Option<usize> {
+    pub(crate) fn index(&self, address: *mut c_void) -> Option<usize> {
         let offset = (address as usize).checked_sub(self.0.as_ptr() as usize)?;
         let size = size_of::<ProviderContext>();
         (offset % size == 0 && offset / size < self.0.len()).then_some(offset / size)
@@ -571,7 +571,7 @@ impl Drop for RegisteredMemory {
 }
 
 /// A key that cannot be guessed.
-fn random_key() -> u64 {
+pub(crate) fn random_key() -> u64 {
     let mut key = [0u8; 8];
     // The system's generator does not fail for so few bytes once it has started; zeros are refused as any other key
     // that exists.
@@ -580,7 +580,7 @@ fn random_key() -> u64 {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the endpoint measures its own waits; nothing else depends on them")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 

@@ -12,6 +12,7 @@
 //! Leaves to others: what is transferred and when (`node`, `client`), checksums of payloads, which are compared at both
 //! ends as with TCP.
 
+mod bare_loop;
 mod endpoint;
 mod error;
 #[doc(hidden)]
@@ -30,6 +31,7 @@ mod slots;
 mod transfer_table;
 mod trial;
 
+pub use bare_loop::BareLoop;
 pub use endpoint::{Endpoint, EndpointCounts, EndpointOptions, TRANSFER_MAX};
 pub use error::FabricError;
 pub use hop::{HopReceiver, HopSender};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use frieze_base::crc32c;
 use frieze_fabric::{
-    ClientSlots, EndpointOptions, Fabric, FabricChoice, FabricError, FabricHost, FabricPeer, HostOptions, ROOM_BYTES,
-    SlotEnd, SlotReply,
+    BareLoop, ClientSlots, EndpointOptions, Fabric, FabricChoice, FabricError, FabricHost, FabricPeer, HostOptions,
+    ROOM_BYTES, SlotEnd, SlotReply,
 };
 use frieze_harness::requirements::missing;
 use frieze_wire::RemoteMemory;
@@ -227,4 +227,20 @@ fn a_provider_that_keeps_no_keys_is_not_used() {
     let options = EndpointOptions { provider: "shm".to_owned(), address: None };
     let error = frieze_fabric::Endpoint::open(&options).map(drop).unwrap_err();
     assert!(matches!(error, FabricError::Unsafe { .. }), "{error}");
+}
+
+#[test]
+fn a_bare_loop_transfers_both_ways_and_refuses_what_it_has_no_memory_for() {
+    if ends().is_none() {
+        return;
+    }
+    let address = std::env::var("FRIEZE_TEST_FABRIC_ADDRESS").unwrap_or_else(|_| "127.0.0.1".to_owned());
+    let mut bare = BareLoop::open(&EndpointOptions { provider: provider(), address: Some(address) }).unwrap();
+    for (len, count) in [(1, 1), (4096, 100), (MIB, 40)] {
+        assert_eq!(bare.write(len, count), Ok(()));
+        assert_eq!(bare.read(len, count), Ok(()));
+    }
+    let refused = bare.write(MIB + 1, 1);
+    assert_eq!(refused, Err(FabricError::SlotTooSmall { slot: MIB as u64, len: MIB as u64 + 1 }));
+    assert_eq!(bare.read(MIB, 1), Ok(()));
 }
