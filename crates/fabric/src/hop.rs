@@ -183,7 +183,7 @@ fn test(host: &FabricHost, offer: &HopOffer) -> Result<FabricPeer, FabricError> 
     let failed_before = fabric.for_servers().is_some_and(|servers| servers.core().has_failed(&offer.offer.address));
     fetch_test(&fabric, offer).inspect_err(|error| {
         if failed_before && error.is_of_transfer() {
-            host.give_up(&fabric);
+            host.replace(&fabric);
         }
     })
 }

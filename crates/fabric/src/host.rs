@@ -104,7 +104,7 @@ struct HostShared {
     /// The state is not `Opening` any more.
     opened: Condvar,
     /// Fabrics that were given up.
-    given_up: AtomicU32,
+    replaced: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -124,7 +124,7 @@ enum HostState {
 }
 
 /// An attempt to open a fabric: the one that it replaces, and the wait after a failure.
-struct Attempt {
+struct OpenAttempt {
     old: Option<Arc<Fabric>>,
     wait: Duration,
 }
@@ -169,7 +169,7 @@ impl FabricHost {
             options,
             state: Mutex::new(HostState::Closed),
             opened: Condvar::new(),
-            given_up: AtomicU32::new(0),
+            replaced: AtomicU32::new(0),
         }))
     }
 
@@ -238,8 +238,8 @@ impl FabricHost {
     /// of a transfer leaves some providers without a way to that address, for as long as the endpoint lives. Each
     /// endpoint lives twice as long as the one before at least: a peer that fails again and again must not cost the
     /// others their transfers each time.
-    pub fn give_up(&self, failed: &Arc<Fabric>) {
-        let life = LIFE_MIN * (1 << self.0.given_up.load(Ordering::Relaxed).min(LIFE_DOUBLINGS_MAX));
+    pub fn replace(&self, failed: &Arc<Fabric>) {
+        let life = LIFE_MIN * (1 << self.0.replaced.load(Ordering::Relaxed).min(LIFE_DOUBLINGS_MAX));
         let mut state = self.0.state.lock();
         let old = match &*state {
             HostState::Open { fabric, since } if Arc::ptr_eq(fabric, failed) && since.elapsed() >= life => {
@@ -247,10 +247,10 @@ impl FabricHost {
             }
             _ => return,
         };
-        self.0.given_up.fetch_add(1, Ordering::Relaxed);
+        self.0.replaced.fetch_add(1, Ordering::Relaxed);
         tracing::info!("{}: a peer cannot be reached: the endpoint is opened again", old.endpoint.provider());
         *state = HostState::Opening;
-        self.0.spawn(&mut state, Attempt { old: Some(old), wait: WAIT_MIN });
+        self.0.spawn(&mut state, OpenAttempt { old: Some(old), wait: WAIT_MIN });
     }
 
     /// The endpoint that peers may connect to, if there is one now.
@@ -284,14 +284,14 @@ impl FabricHost {
 
 impl HostState {
     /// An attempt, if one is due. The caller runs it.
-    fn begin_if_due(&mut self) -> Option<Attempt> {
+    fn begin_if_due(&mut self) -> Option<OpenAttempt> {
         let attempt = match self {
             HostState::Opening => return None,
             HostState::Open { fabric, .. } if !fabric.is_stuck() => return None,
-            HostState::Open { fabric, .. } => Attempt { old: Some(fabric.clone()), wait: WAIT_MIN },
+            HostState::Open { fabric, .. } => OpenAttempt { old: Some(fabric.clone()), wait: WAIT_MIN },
             HostState::Failed { since, wait, .. } if since.elapsed() < *wait => return None,
-            HostState::Failed { wait, .. } => Attempt { old: None, wait: (*wait * 2).min(WAIT_MAX) },
-            HostState::Closed => Attempt { old: None, wait: WAIT_MIN },
+            HostState::Failed { wait, .. } => OpenAttempt { old: None, wait: (*wait * 2).min(WAIT_MAX) },
+            HostState::Closed => OpenAttempt { old: None, wait: WAIT_MIN },
         };
         *self = HostState::Opening;
         Some(attempt)
@@ -300,7 +300,7 @@ impl HostState {
 
 impl HostShared {
     /// Runs an attempt on a thread of its own.
-    fn spawn(self: &Arc<HostShared>, state: &mut HostState, attempt: Attempt) {
+    fn spawn(self: &Arc<HostShared>, state: &mut HostState, attempt: OpenAttempt) {
         let shared = self.clone();
         let spawned =
             std::thread::Builder::new().name("frieze-fabric-open".to_owned()).spawn(move || shared.run(attempt));
@@ -311,7 +311,7 @@ impl HostShared {
     }
 
     /// Closes the fabric of before, and opens another.
-    fn run(&self, attempt: Attempt) {
+    fn run(&self, attempt: OpenAttempt) {
         if let Some(old) = attempt.old {
             // Connections may still refer to it: they see that it is closed, and ask for the next.
             tracing::warn!("{}: the endpoint is opened again", old.endpoint.provider());

@@ -50,7 +50,7 @@ impl ServedClient {
         test(&fabric, ask).inspect_err(|error| {
             if failed_before && error.is_of_transfer() {
                 // The client asks for another test in a moment.
-                self.host.give_up(&fabric);
+                self.host.replace(&fabric);
             }
         })
     }

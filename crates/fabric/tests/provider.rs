@@ -105,7 +105,7 @@ fn what_the_peer_must_not_reach_is_refused_and_others_go_on() {
         drop((peer, slots));
         let works = (0..100).any(|_| {
             let works = works(&host.get().unwrap(), &client);
-            host.give_up(&server);
+            host.replace(&server);
             works
         });
         assert!(works, "another connection, tested until it works, by a new endpoint if need be");
