@@ -82,11 +82,20 @@ const PLACES: &[CratePlace] = &[
             "frieze-base",
         ],
     ),
-    // It counts what the kernel keeps of a server's files, and what a simulation costs.
+    // It counts what the kernel keeps of a server's files, and what a simulation and a bare transfer cost.
     place(
         "evidence",
         "frieze-bench",
-        &["frieze-node", "frieze-client", "frieze-disk", "frieze-whatif", "frieze-wire", "frieze-hlc", "frieze-base"],
+        &[
+            "frieze-node",
+            "frieze-client",
+            "frieze-fabric",
+            "frieze-disk",
+            "frieze-whatif",
+            "frieze-wire",
+            "frieze-hlc",
+            "frieze-base",
+        ],
     ),
     // Policies of the server under recorded loads.
     place("evidence", "frieze-whatif", &["frieze-tier", "frieze-tracefile", "frieze-trace", "frieze-base"]),

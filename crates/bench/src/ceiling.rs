@@ -18,6 +18,7 @@ mod paced;
 mod scattered;
 mod stormed;
 mod streamed;
+mod transferred;
 
 pub(crate) use chained::{Chained, chained};
 pub(crate) use fetched::FetchCeiling;
@@ -25,6 +26,7 @@ pub(crate) use paced::{KeptBytes, paced};
 pub(crate) use scattered::{FIRST, PLAIN, SECOND, Scattered, scattered};
 pub(crate) use stormed::stormed;
 pub(crate) use streamed::{Synced, served, stored, stored_synced};
+pub(crate) use transferred::{BareDirection, BareTransfers, TransferRate};
 
 /// Alignment of buffers for direct I/O, on any disk of today.
 const DIRECT_ALIGN: usize = 4096;
@@ -319,3 +321,22 @@ pub(crate) fn memcpy() -> f64 {
     }
     f64::from(rounds) / 16.0 / watch.seconds()
 }
+
+/// CPU seconds of a GiB: copied within memory, and its CRC32C. The bytes are out of the processor's cache, as those of
+/// a file are.
+pub(crate) fn copy_and_check_cpu_s(data: &[u8]) -> (f64, f64) {
+    let mut to = vec![7u8; MEMORY_STEP_BYTES];
+    let gib = data.len() as f64 / GIB;
+    let watch = Stopwatch::start();
+    for from in data.chunks_exact(MEMORY_STEP_BYTES) {
+        to.copy_from_slice(std::hint::black_box(from));
+        std::hint::black_box(&mut to);
+    }
+    let copied = watch.cpu_seconds();
+    let watch = Stopwatch::start();
+    std::hint::black_box(frieze_base::crc32c(std::hint::black_box(data)));
+    (copied / gib, watch.cpu_seconds() / gib)
+}
+
+/// Bytes that are copied at a time, into the same memory: as a server copies into a buffer that it uses again.
+const MEMORY_STEP_BYTES: usize = 1 << 20;

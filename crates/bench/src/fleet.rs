@@ -79,11 +79,16 @@ impl Fleet {
 
     /// A client that begins with the server of this number and knows all the others.
     pub(crate) fn client(&self, number: usize) -> Result<Client> {
+        self.client_with(number, ClientOptions::default())
+    }
+
+    /// The same, with these options beside the addresses.
+    pub(crate) fn client_with(&self, number: usize, more: ClientOptions) -> Result<Client> {
         let mut addresses: Vec<_> =
             self.servers.iter().map(|server| server.address.parse()).collect::<Result<_, _>>()?;
         let server = addresses.remove(number);
         let command = "frieze bench".to_owned();
-        Ok(Client::connect(ClientOptions { server, others: addresses, command, ..ClientOptions::default() })?)
+        Ok(Client::connect(ClientOptions { server, others: addresses, command, ..more })?)
     }
 
     /// The state of the cluster, from any server that answers.

@@ -44,8 +44,8 @@ pub struct BenchOptions {
     #[arg(long, value_name = "ADDR,...")]
     server: Option<String>,
     /// Bytes to move, in MiB, where a scenario moves bytes (seq-*: 4096, with --sync 2048, persist: 3072, flush: 4096,
-    /// memory: 256 for each size, mount-seq: 1024, get-storm: 10 for each get, replicated-write: 1024, replica-reads:
-    /// 100 a second, rejoin: 64).
+    /// memory: 256 for each size, mount-seq: 1024, get-storm, fabric: 10 for each get, replicated-write: 1024,
+    /// replica-reads: 100 a second, rejoin: 64).
     #[arg(long, value_name = "MIB")]
     mib: Option<u64>,
     /// seq-write: bytes the server may hold that are not on disk yet, in MiB (default: all that is written; a server's
@@ -64,6 +64,12 @@ pub struct BenchOptions {
     /// Connections, where a scenario uses several.
     #[arg(long, value_name = "COUNT")]
     clients: Option<usize>,
+    /// fabric: the provider, as fi_info lists it.
+    #[arg(long, value_name = "NAME", default_value = "tcp")]
+    provider: String,
+    /// fabric: IP address of this machine on its network (default: 127.0.0.1 for tcp, else the provider's choice).
+    #[arg(long, value_name = "IP", overrides_with = "fabric_address")]
+    fabric_address: Option<String>,
     /// Acknowledge when durable instead of when in memory.
     #[arg(long)]
     sync: bool,
@@ -147,6 +153,9 @@ enum BenchScenario {
     Images,
     /// 1,000 gets of 10 MiB at once (TFS, figure 9): all of them together, the unluckiest, the server's memory.
     GetStorm,
+    /// Gets and puts of 10 MiB by one-sided transfers and by TCP, beside bare transfers of the same provider: rates, a
+    /// storm of gets, latency, processor, sizes of requests, with one, three and four servers (needs libfabric).
+    Fabric,
     /// Writes of 1 MiB to three replicas beside the same to one: their cost in all processes, and their latency.
     ReplicatedWrite,
     /// Reads from three servers each of which gives a fixed rate (100 MiB/s; --mib), beside one.
@@ -204,13 +213,25 @@ pub fn run(args: Vec<OsString>) -> Result<()> {
             scenarios::ceilings(&options)?;
             continue;
         }
-        let mut reports = Vec::with_capacity(options.repeat.max(1));
+        let mut rows: Vec<Vec<BenchReport>> = Vec::new();
         for _ in 0..options.repeat.max(1) {
-            reports.push(one(scenario, &options).with_context(|| format!("scenario {scenario:?}"))?);
+            let reports = reports(scenario, &options).with_context(|| format!("scenario {scenario:?}"))?;
+            rows.resize_with(reports.len(), Vec::new);
+            rows.iter_mut().zip(reports).for_each(|(row, report)| row.push(report));
         }
-        BenchReport::median(reports).context("nothing was run")?.print(options.json)?;
+        for row in rows {
+            BenchReport::median(row).context("nothing was run")?.print(options.json)?;
+        }
     }
     Ok(())
+}
+
+/// The rows of a scenario: the same number in the same order in each run.
+fn reports(scenario: BenchScenario, options: &BenchOptions) -> Result<Vec<BenchReport>> {
+    match scenario {
+        BenchScenario::Fabric => scenarios::fabric(options),
+        one_row => Ok(vec![one(one_row, options)?]),
+    }
 }
 
 fn one(scenario: BenchScenario, options: &BenchOptions) -> Result<BenchReport> {
@@ -249,7 +270,7 @@ fn one(scenario: BenchScenario, options: &BenchOptions) -> Result<BenchReport> {
         BenchScenario::YoungCuts => scenarios::young_cuts(options),
         BenchScenario::Trace => scenarios::trace(options),
         BenchScenario::WhatIf => scenarios::what_if(options),
-        BenchScenario::All | BenchScenario::Ceilings => unreachable!("expanded by run"),
+        BenchScenario::All | BenchScenario::Ceilings | BenchScenario::Fabric => unreachable!("has rows of its own"),
     }
 }
 

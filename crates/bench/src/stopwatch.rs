@@ -67,6 +67,12 @@ impl Latencies {
     }
 }
 
+/// CPU seconds of the calling thread.
+pub(crate) fn thread_cpu_s() -> f64 {
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9
+}
+
 fn cpu_ns() -> u64 {
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64

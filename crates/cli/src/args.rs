@@ -519,7 +519,9 @@ records was
 found in memory, *_hit_bytes, and not, *_missed_bytes; \
 names_cold_bytes, names_loads; admitted, evicted, refused, healed, unbounded), images (count, \
 bytes, bytes_max, pieces_max, pieces_most, looked_upto,
-looked_upto_time, wishes, lost), records, inodes, sessions, connections, metalog_index, resident_bytes, \
+looked_upto_time, wishes, lost), fabric (provider, trouble, writes, reads, server_reads, bytes, failures, \
+registered_bytes, registrations; null if the settings exclude it), \
+records, inodes, sessions, connections, metalog_index, resident_bytes, \
 resident_bytes_peak, cpu_ns, damaged, corrupt_reads, scrub_due, scrub_due_time, scrubbed, scrubbed_time, last_whole, \
 last_whole_time, gaps (a list of from, from_time, to, to_time).")]
 pub(crate) struct StatusArgs {}

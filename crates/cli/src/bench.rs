@@ -26,6 +26,10 @@ fn line(run: &CommandRun, args: &BenchArgs) -> Vec<OsString> {
     if run.common.server_typed {
         line.extend(["--server".into(), OsString::from(&run.common.server)]);
     }
+    // First: the load has it by the same name, and what is typed behind the scenario counts.
+    if let Some(address) = &run.common.fabric_address {
+        line.splice(0..0, ["--fabric-address".into(), OsString::from(address)]);
+    }
     line
 }
 
@@ -48,6 +52,10 @@ mod tests {
         assert_eq!(
             handed_on(&["frieze", "--server", "h:1", "--durability", "sync", "bench", "stat"]),
             ["stat", "--sync", "--server", "h:1"]
+        );
+        assert_eq!(
+            handed_on(&["frieze", "--fabric-address", "::1", "bench", "fabric"]),
+            ["--fabric-address", "::1", "fabric"]
         );
         assert_eq!(handed_on(&["frieze", "bench", "--help"]), ["--help"]);
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::{FileKind, Hlc, ImageStatus, MemoryUse, StatusReply, Trouble, XattrMode};
+use frieze_client::{FabricStatus, FileKind, Hlc, ImageStatus, MemoryUse, StatusReply, Trouble, XattrMode};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -134,8 +134,48 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         "gaps": gaps,
     });
     item["images"] = images;
+    item["fabric"] = json!(status.fabric.as_deref().map(fabric_to_json));
     item["memory"] = json!(status.memory.as_deref().map(memory_to_json));
     item
+}
+
+fn fabric_to_json(fabric: &FabricStatus) -> Value {
+    json!({
+        "provider": known_text(&fabric.provider),
+        "trouble": known_text(&fabric.trouble),
+        "writes": fabric.writes,
+        "reads": fabric.reads,
+        "server_reads": fabric.server_reads,
+        "bytes": fabric.bytes,
+        "failures": fabric.failures,
+        "registered_bytes": fabric.registered_bytes,
+        "registrations": fabric.registrations,
+    })
+}
+
+fn known_text(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// How large payloads travel, in words for people.
+fn fabric_row(fabric: Option<&FabricStatus>) -> String {
+    match fabric {
+        Some(fabric) if !fabric.provider.is_empty() => {
+            let transfers = fabric.writes + fabric.reads + fabric.server_reads;
+            let failed = match fabric.failures {
+                0 => String::new(),
+                failures => format!(", {} failed and went by TCP", format::count(failures, "transfer")),
+            };
+            format!(
+                "{} where the other end has it: {} of {}{failed}; {} registered",
+                fabric.provider,
+                format::count(transfers, "transfer"),
+                format::size(fabric.bytes),
+                format::size(fabric.registered_bytes)
+            )
+        }
+        _ => "TCP".to_owned(),
+    }
 }
 
 fn memory_to_json(memory: &MemoryUse) -> Value {
@@ -308,6 +348,7 @@ fn status_table(server: &str, status: &StatusReply) -> TextTable {
         "clients",
         format!("{}, {}", format::count(status.sessions, "session"), format::count(status.connections, "connection")),
     );
+    row("payloads", fabric_row(status.fabric.as_deref()));
     row(
         "process",
         format!(

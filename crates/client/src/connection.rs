@@ -76,7 +76,7 @@ impl Connection {
     }
 
     fn with_fabric(self, host: &Arc<FabricHost>, offer: FabricOffer) -> Connection {
-        let transport = Box::new(FabricConn::over(self.transport, host.clone(), offer, self.limit));
+        let transport = Box::new(FabricConn::over(self.transport, host.clone(), offer));
         Connection { transport, ..self }
     }
 

@@ -9,12 +9,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_base::{Fault, Reason, crc32c};
-use frieze_fabric::{ClientSlots, FabricError, FabricHost, LentSlots, SlotEnd, SlotReply, TransferTrial};
-use frieze_net::{CancelHandle, Error, PayloadPart, TransportConn, TransportReply, mono, random_nonce};
+use frieze_base::{Fault, crc32c};
+use frieze_fabric::{ClientSlots, FabricHost, LentSlots, SlotEnd, SlotReply, TransferTrial};
+use frieze_net::{CancelHandle, Error, NONCE_BYTES, PayloadPart, TransportConn, TransportReply, mono, random_nonce};
 use frieze_wire::fabric::{ConnectFabric, FabricOffer, PROBE_BYTES};
 use frieze_wire::message::{Reply, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
+
+use crate::connection::name_of;
 
 /// A connection with an offer of transfers.
 #[derive(Debug)]
@@ -27,78 +29,77 @@ pub(crate) struct FabricConn {
     slots: Option<ClientSlots>,
     /// Which requests have slots that were closed since.
     closed: LentSlots,
+    /// A test that the server has not answered yet.
+    test: Option<FabricTest>,
     /// When they are tested.
     trial: TransferTrial,
-    /// Limit of the last wait for a reply.
-    limit: Duration,
     tests: u64,
+}
+
+/// A test of transfers.
+#[derive(Debug)]
+struct FabricTest {
+    request: u64,
+    slots: ClientSlots,
+    pattern: [u8; PROBE_BYTES],
 }
 
 impl FabricConn {
     /// Puts transfers by the endpoint that the server has offered over a connection. They are tested when the first
     /// large payload is to be sent or received.
-    pub(crate) fn over(
-        tcp: Box<dyn TransportConn>,
-        host: Arc<FabricHost>,
-        server: FabricOffer,
-        limit: Duration,
-    ) -> Self {
+    pub(crate) fn over(tcp: Box<dyn TransportConn>, host: Arc<FabricHost>, server: FabricOffer) -> FabricConn {
         let (closed, trial) = (LentSlots::new(0), TransferTrial::new(mono()));
-        FabricConn { tcp, host, server, slots: None, closed, trial, limit, tests: 0 }
+        FabricConn { tcp, host, server, slots: None, closed, test: None, trial, tests: 0 }
     }
 
-    /// Tests transfers if they are not in use, nothing is under way, and the wait after the last failure is over.
-    fn connect_if_due(&mut self) -> Result<(), Error> {
-        if self.slots.is_some() || !self.trial.is_due(mono()) {
+    /// Asks for a test of transfers if they are not in use, and one is due. Payloads go by TCP until the server has
+    /// answered.
+    fn test_if_due(&mut self) -> Result<(), Error> {
+        if self.slots.is_some() || self.test.is_some() || !self.trial.is_due(mono()) {
             return Ok(());
         }
-        match self.connect()? {
-            Ok(slots) => {
-                tracing::debug!("payloads go by {}", self.server.provider);
-                self.slots = Some(slots);
-                self.trial.on_success();
-            }
-            Err(error) => self.demote(&error.to_string()),
-        }
-        Ok(())
-    }
-
-    /// The outer error is that of the connection, the inner one that of the fabric.
-    fn connect(&mut self) -> Result<Result<ClientSlots, FabricError>, Error> {
-        let begun = self.host.get().and_then(|fabric| ClientSlots::new(&fabric, &self.server.address));
-        let mut slots = match begun {
+        // It may be opened just now, by a thread of its own.
+        let Some(fabric) = self.host.current_or_named() else { return Ok(()) };
+        let mut slots = match ClientSlots::new(&fabric, &self.server.address) {
             Ok(slots) => slots,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => {
+                self.demote(&error.to_string());
+                return Ok(());
+            }
         };
         let mut pattern = [0; PROBE_BYTES];
-        for part in pattern.chunks_mut(frieze_net::NONCE_BYTES) {
+        for part in pattern.chunks_mut(NONCE_BYTES) {
             part.copy_from_slice(&random_nonce()?[..part.len()]);
         }
         self.tests += 1;
         // No request of the client has such a number.
         let request = u64::MAX - self.tests;
-        let Some(memory) = slots.begin_probe(request, &pattern) else { return Ok(Err(FabricError::Closed)) };
-        let endpoint = slots.fabric().endpoint();
-        let (provider, protocol) = (endpoint.provider().to_owned(), endpoint.protocol());
-        let offer = FabricOffer { provider, protocol, address: endpoint.address().to_vec() };
-        let ask = Request::ConnectFabric(ConnectFabric { offer, memory });
-        let body = RequestBody { caller: None, request: Some(ask) };
+        let Some(memory) = slots.begin_probe(request, &pattern) else { return Ok(()) };
+        let ask = ConnectFabric { offer: fabric.endpoint().offer(), memory };
+        let body = RequestBody { caller: None, request: Some(Request::ConnectFabric(ask)) };
         let header = FrameHeader { request_id: request, ..FrameHeader::of(FrameKind::Request) };
         self.tcp.send(&header, &body, &[])?;
-        let reply = self.tcp.receive(self.limit)?;
-        match reply.result {
-            Ok(Reply::Done(_)) if reply.header.request_id == request => {
+        self.test = Some(FabricTest { request, slots, pattern });
+        Ok(())
+    }
+
+    /// The server has answered a test.
+    fn end_test(&mut self, test: FabricTest, result: Result<Reply, Fault>) {
+        let FabricTest { request, mut slots, pattern } = test;
+        match result {
+            Ok(Reply::Done(_)) => {
                 slots.end(request, SlotReply { landed: 2 * PROBE_BYTES, ..SlotReply::default() });
-                let arrived = slots.ends_probe(&pattern);
-                slots.release();
-                let lost = || FabricError::Transfer("what the server wrote did not arrive".to_owned());
-                Ok(if arrived { Ok(slots) } else { Err(lost()) })
+                if slots.ends_probe(&pattern) {
+                    slots.release();
+                    tracing::debug!("payloads go by {}", self.server.provider);
+                    self.slots = Some(slots);
+                    self.trial.on_success();
+                } else {
+                    self.demote("what the server wrote did not arrive");
+                }
             }
-            Err(fault) if reply.header.request_id == request => Ok(Err(FabricError::Transfer(fault.to_string()))),
-            _ => {
-                let words = "the reply to a test of transfers is none";
-                Err(Error::Frame { peer: self.server.provider.clone(), fault: Fault::new(Reason::BadFrame, words) })
-            }
+            Ok(other) => self.demote(&format!("the reply to a test is {}", name_of(&other))),
+            Err(fault) => self.demote(&fault.to_string()),
         }
     }
 
@@ -149,7 +150,7 @@ impl TransportConn for FabricConn {
 
     fn send(&mut self, header: &FrameHeader, body: &RequestBody, payload: &[u8]) -> Result<(), Error> {
         if is_large(body, payload) {
-            self.connect_if_due()?;
+            self.test_if_due()?;
             if let Some(body) = self.with_slot(header, body, payload) {
                 self.trial.on_request();
                 return self.tcp.send(header, &body, &[]);
@@ -177,8 +178,11 @@ impl TransportConn for FabricConn {
     }
 
     fn receive(&mut self, limit: Duration) -> Result<TransportReply, Error> {
-        self.limit = limit;
         let mut reply = self.tcp.receive(limit)?;
+        if let Some(test) = self.test.take_if(|test| test.request == reply.header.request_id) {
+            self.end_test(test, reply.result);
+            reply = self.tcp.receive(limit)?;
+        }
         self.trial.on_reply();
         let (id, said) = (reply.header.request_id, SlotReply::of(&reply.result));
         let end = match &mut self.slots {

@@ -84,7 +84,7 @@ fn fabric_of_environment() -> FabricHost {
 pub fn fabric_named(name: &str, address: Option<String>) -> FabricHost {
     let (choice, address) = (FabricChoice::of(name), address.filter(|address| !address.is_empty()));
     // Slots are registered apart: a client needs no rooms.
-    FabricHost::new(HostOptions { choice, address, rooms_max: 0, for_peers: false })
+    FabricHost::new(HostOptions { choice, address, rooms_max: 0, for_servers: false })
 }
 
 /// A command line longer than this is truncated: it identifies a session.

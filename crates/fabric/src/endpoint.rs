@@ -9,6 +9,7 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -17,6 +18,7 @@ use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use frieze_locks::{Mutex, RwLock, levels};
+use frieze_wire::fabric::FabricOffer;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::FabricError;
@@ -32,6 +34,13 @@ pub struct EndpointOptions {
     pub provider: String,
     /// Address of this machine on the fabric's network; none: the provider's choice.
     pub address: Option<String>,
+}
+
+/// Which of a server's endpoints a peer is reached by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerRole {
+    Client,
+    Server,
 }
 
 /// What an endpoint has done since it was opened.
@@ -53,8 +62,13 @@ pub struct EndpointCounts {
     pub registrations: u64,
 }
 
-/// Longest wait for one transfer.
+/// Longest wait for one transfer, once the provider has taken it.
 pub const TRANSFER_MAX: Duration = Duration::from_secs(1);
+/// Longest wait until the provider takes it, which may make a connection first.
+const TAKE_MAX: Duration = Duration::from_secs(2);
+/// Endpoints of this process that were left open because closing them is not safe, and how many there may be.
+static GIVEN_UP: AtomicU64 = AtomicU64::new(0);
+const GIVEN_UP_MAX: u64 = 8;
 
 /// An open endpoint of a fabric. Dropping it closes it.
 #[derive(Debug)]
@@ -74,8 +88,12 @@ pub(crate) struct EndpointCore {
     contexts: Contexts,
     operations: Mutex<levels::FabricOperations, TransferTable<PostedTransfer>>,
     registrations: Mutex<levels::FabricRegistrations, Vec<Option<Registered>>>,
+    /// Addresses of peers with which a transfer has failed.
+    failed_addresses: Mutex<levels::FailedAddresses, BTreeSet<Vec<u8>>>,
     wake: OwnedFd,
     closes: AtomicBool,
+    /// A transfer did not end in time, or was not taken by the provider: closing may crash it.
+    is_unsettled: AtomicBool,
     counts: Counters,
 }
 
@@ -87,7 +105,7 @@ impl std::fmt::Debug for EndpointCore {
 
 /// Scratch space of the provider for each transfer under way, at fixed addresses.
 #[derive(Debug)]
-struct Contexts(Box<[UnsafeCell<ProviderContext>]>);
+pub(crate) struct Contexts(Box<[UnsafeCell<ProviderContext>]>);
 
 // SAFETY: only the provider touches what is inside, between a post and its completion.
 unsafe impl Send for Contexts {}
@@ -95,17 +113,17 @@ unsafe impl Send for Contexts {}
 unsafe impl Sync for Contexts {}
 
 impl Contexts {
-    fn new(count: usize) -> Contexts {
+    pub(crate) fn new(count: usize) -> Contexts {
         let empty = || UnsafeCell::new(ProviderContext { internal: [std::ptr::null_mut(); 8] });
         Contexts((0..count).map(|_| empty()).collect())
     }
 
-    fn address(&self, index: usize) -> *mut c_void {
+    pub(crate) fn address(&self, index: usize) -> *mut c_void {
         self.0[index].get().cast()
     }
 
     /// The index of a context that a completion names; none for any other address.
-    fn index(&self, address: *mut c_void) -> Option<usize> {
+    pub(crate) fn index(&self, address: *mut c_void) -> Option<usize> {
         let offset = (address as usize).checked_sub(self.0.as_ptr() as usize)?;
         let size = size_of::<ProviderContext>();
         (offset % size == 0 && offset / size < self.0.len()).then_some(offset / size)
@@ -158,12 +176,16 @@ pub(crate) struct RegisteredMemory {
     core: Arc<EndpointCore>,
     id: usize,
     of: Registered,
-    pages: MappedPages,
+    pages: Arc<MappedPages>,
 }
 
 impl Endpoint {
     /// Opens an endpoint, without a test of what it refuses ([`Endpoint::open`] in `probe`).
     pub(crate) fn open_untested(options: &EndpointOptions) -> Result<Endpoint, FabricError> {
+        if GIVEN_UP.load(Ordering::Relaxed) >= GIVEN_UP_MAX {
+            let words = format!("{GIVEN_UP_MAX} endpoints did not settle; start the process again");
+            return Err(FabricError::Library(words));
+        }
         let objects = Objects::open(options)?;
         let count = objects.transfers_max().clamp(1, TRANSFERS_MAX);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -178,8 +200,10 @@ impl Endpoint {
             contexts: Contexts::new(operations.contexts()),
             operations: Mutex::new(operations),
             registrations: Mutex::default(),
+            failed_addresses: Mutex::default(),
             wake,
             closes: AtomicBool::new(false),
+            is_unsettled: AtomicBool::new(false),
             counts: Counters::default(),
         });
         let runner = core.clone();
@@ -205,6 +229,12 @@ impl Endpoint {
     /// Address for peers.
     pub fn address(&self) -> &[u8] {
         &self.core.address
+    }
+
+    /// It as peers know it.
+    pub fn offer(&self) -> FabricOffer {
+        let (provider, protocol) = (self.provider().to_owned(), self.protocol());
+        FabricOffer { provider, protocol, address: self.address().to_vec() }
     }
 
     /// What it has done.
@@ -256,9 +286,18 @@ impl EndpointCore {
         access: MemoryAccess,
     ) -> Result<RegisteredMemory, FabricError> {
         let pages = MappedPages::map(len).map_err(|errno| FabricError::Library(format!("no memory: {errno}")))?;
+        self.register_again(&Arc::new(pages), access)
+    }
+
+    /// Registers memory that another endpoint of this process may know already.
+    pub(crate) fn register_again(
+        self: &Arc<EndpointCore>,
+        pages: &Arc<MappedPages>,
+        access: MemoryAccess,
+    ) -> Result<RegisteredMemory, FabricError> {
         let guard = self.objects.read();
         let objects = guard.as_ref().ok_or(FabricError::Closed)?;
-        let of = objects.register(pages.start(), len, access, random_key)?;
+        let of = objects.register(pages.start(), pages.len(), access, random_key)?;
         self.counts.registrations.fetch_add(1, Ordering::Relaxed);
         let mut registrations = self.registrations.lock();
         let id = registrations.iter().position(Option::is_none).unwrap_or(registrations.len());
@@ -267,7 +306,7 @@ impl EndpointCore {
         }
         registrations[id] = Some(of);
         drop(registrations);
-        Ok(RegisteredMemory { core: self.clone(), id, of, pages })
+        Ok(RegisteredMemory { core: self.clone(), id, of, pages: pages.clone() })
     }
 
     /// Inserts a peer.
@@ -281,6 +320,19 @@ impl EndpointCore {
             });
         }
         self.objects.read().as_ref().ok_or(FabricError::Closed)?.insert(address)
+    }
+
+    /// Notes that a transfer with the peer at this address has failed.
+    pub(crate) fn note_failed(&self, address: &[u8]) {
+        let mut failed = self.failed_addresses.lock();
+        if failed.len() < FAILED_MAX {
+            failed.insert(address.to_vec());
+        }
+    }
+
+    /// True if a transfer with the peer at this address has failed before.
+    pub(crate) fn has_failed(&self, address: &[u8]) -> bool {
+        self.failed_addresses.lock().contains(address)
     }
 
     pub(crate) fn remove(&self, peer: u64) {
@@ -306,7 +358,7 @@ impl EndpointCore {
         if len > self.transfer_bytes_max {
             return Err(FabricError::Transfer(format!("{len} bytes; at most {}", self.transfer_bytes_max)));
         }
-        let deadline = now() + TRANSFER_MAX;
+        let deadline = now() + TAKE_MAX;
         let state = Arc::new(TransferState {
             status: AtomicU8::new(UNDER_WAY),
             words: OnceLock::new(),
@@ -327,7 +379,7 @@ impl EndpointCore {
             let posted =
                 self.objects.read().as_ref().ok_or(FabricError::Closed).and_then(|objects| objects.post(&post));
             let ended = match posted {
-                Ok(true) => return Ok(Transfer { core: self, state, deadline }),
+                Ok(true) => return Ok(Transfer { core: self, state, deadline: now() + TRANSFER_MAX }),
                 // The provider waits for a connection or for room; after the end of a peer some do so for ever.
                 Ok(false) => self.pause(deadline),
                 Err(error) => Err(error),
@@ -347,6 +399,7 @@ impl EndpointCore {
             return Err(FabricError::Closed);
         }
         if now() >= deadline {
+            self.is_unsettled.store(true, Ordering::Release);
             return Err(FabricError::Transfer("the provider did not take it in time".to_owned()));
         }
         self.wake();
@@ -433,11 +486,19 @@ impl EndpointCore {
     }
 
     /// Closes everything. The provider then touches no memory, so that of transfers under way is given back.
-    fn close(&self) {
+    ///
+    /// An endpoint that has not settled is left open instead, with the memory of its transfers: libfabric up to 2.4 may
+    /// use freed memory while it closes a connection that is being made. Its keys are closed all the same.
+    fn close(self: &Arc<EndpointCore>) {
         let mut objects = self.objects.write();
         let Some(mut open) = objects.take() else { return };
         // Keys first: a late write of a peer is refused.
         self.registrations.lock().iter_mut().filter_map(Option::take).for_each(|of| open.deregister(of));
+        if self.is_unsettled.load(Ordering::Acquire) {
+            GIVEN_UP.fetch_add(1, Ordering::Relaxed);
+            std::mem::forget((open, self.clone()));
+            return;
+        }
         open.close_endpoint();
         let left = self.operations.lock().end_all();
         drop(open);
@@ -468,6 +529,7 @@ impl Transfer<'_> {
             let left = self.deadline.saturating_duration_since(now());
             if left.is_zero() {
                 self.core.counts.timeouts.fetch_add(1, Ordering::Relaxed);
+                self.core.is_unsettled.store(true, Ordering::Release);
                 return Err(FabricError::Timeout(TRANSFER_MAX.as_millis() as u64));
             }
             std::thread::park_timeout(left);
@@ -477,7 +539,7 @@ impl Transfer<'_> {
 
 impl RegisteredMemory {
     /// Its memory.
-    pub(crate) fn pages(&self) -> &MappedPages {
+    pub(crate) fn pages(&self) -> &Arc<MappedPages> {
         &self.pages
     }
 
@@ -509,7 +571,7 @@ impl Drop for RegisteredMemory {
 }
 
 /// A key that cannot be guessed.
-fn random_key() -> u64 {
+pub(crate) fn random_key() -> u64 {
     let mut key = [0u8; 8];
     // The system's generator does not fail for so few bytes once it has started; zeros are refused as any other key
     // that exists.
@@ -518,10 +580,12 @@ fn random_key() -> u64 {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the endpoint measures its own waits; nothing else depends on them")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Most addresses that are noted as failed.
+const FAILED_MAX: usize = 4096;
 /// Most transfers under way on one endpoint.
 const TRANSFERS_MAX: usize = 256;
 /// Pause before a transfer is offered to the provider again.

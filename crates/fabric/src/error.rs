@@ -24,6 +24,9 @@ pub enum FabricError {
         /// The transfer that it should have refused.
         what: &'static str,
     },
+    /// The other end has another fabric.
+    #[error("the other end has another fabric: {0}")]
+    Address(String),
     /// A transfer was refused, or its peer ended.
     #[error("the transfer failed: {0}")]
     Transfer(String),
@@ -44,4 +47,11 @@ pub enum FabricError {
     /// The endpoint was closed.
     #[error("the endpoint is closed")]
     Closed,
+}
+
+impl FabricError {
+    /// True if a transfer failed or did not end.
+    pub(crate) fn is_of_transfer(&self) -> bool {
+        matches!(self, FabricError::Transfer(_) | FabricError::Timeout(_))
+    }
 }

@@ -1,13 +1,15 @@
 //! The fabric of a process: opened when it is first needed, and opened again after it has failed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use frieze_locks::{Mutex, levels};
+use frieze_locks::{Condvar, Mutex, levels};
 use frieze_wire::fabric::FabricOffer;
+use frieze_wire::message::FabricStatus;
 
 use crate::FabricError;
-use crate::endpoint::{Endpoint, EndpointCounts, EndpointOptions};
+use crate::endpoint::{Endpoint, EndpointCore, EndpointCounts, EndpointOptions, PeerRole};
 use crate::rooms::RoomPool;
 
 /// Which fabric a process uses.
@@ -45,8 +47,9 @@ pub struct HostOptions {
     pub address: Option<String>,
     /// Most rooms of a mebibyte.
     pub rooms_max: usize,
-    /// Peers that know a room's key may read it: for servers among each other.
-    pub for_peers: bool,
+    /// Opens an endpoint for other servers, too, by which they read rooms. Clients have another: no key of theirs is
+    /// of use there.
+    pub for_servers: bool,
 }
 
 /// An open fabric: its endpoint, and registered memory for payloads.
@@ -54,12 +57,34 @@ pub struct HostOptions {
 pub struct Fabric {
     rooms: Arc<RoomPool>,
     endpoint: Endpoint,
+    for_servers: Option<Endpoint>,
 }
 
 impl Fabric {
     /// Its endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Its endpoint for other servers, if it has one.
+    pub fn for_servers(&self) -> Option<&Endpoint> {
+        self.for_servers.as_ref()
+    }
+
+    pub(crate) fn core(&self, kind: PeerRole) -> Option<&EndpointCore> {
+        match kind {
+            PeerRole::Client => Some(self.endpoint.core()),
+            PeerRole::Server => self.for_servers.as_ref().map(|endpoint| &**endpoint.core()),
+        }
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.endpoint.is_stuck() || self.for_servers.as_ref().is_some_and(Endpoint::is_stuck)
+    }
+
+    fn close(&self) {
+        self.endpoint.close();
+        self.for_servers.iter().for_each(Endpoint::close);
     }
 
     /// Its rooms.
@@ -70,16 +95,38 @@ impl Fabric {
 
 /// The fabric of a process.
 #[derive(Debug)]
-pub struct FabricHost {
+pub struct FabricHost(Arc<HostShared>);
+
+#[derive(Debug)]
+struct HostShared {
     options: HostOptions,
     state: Mutex<levels::FabricHost, HostState>,
+    /// The state is not `Opening` any more.
+    opened: Condvar,
+    /// Fabrics that were given up.
+    given_up: AtomicU32,
 }
 
 #[derive(Debug)]
 enum HostState {
     Closed,
-    Open(Arc<Fabric>),
-    Failed { error: FabricError, since: Instant, wait: Duration },
+    /// A thread opens it.
+    Opening,
+    Open {
+        fabric: Arc<Fabric>,
+        since: Instant,
+    },
+    Failed {
+        error: FabricError,
+        since: Instant,
+        wait: Duration,
+    },
+}
+
+/// An attempt to open a fabric: the one that it replaces, and the wait after a failure.
+struct Attempt {
+    old: Option<Arc<Fabric>>,
+    wait: Duration,
 }
 
 /// What a process says of its fabric.
@@ -89,26 +136,51 @@ pub struct FabricReport {
     pub provider: String,
     /// Why there is none, though one was asked for.
     pub trouble: String,
-    /// What it has done since it was last opened.
+    /// What it has done since it was last opened: transfers with clients, of a client with servers.
     pub counts: EndpointCounts,
+    /// Transfers from other servers.
+    pub for_servers: EndpointCounts,
     /// Bytes that are registered for payloads.
     pub registered_bytes: u64,
+}
+
+impl FabricReport {
+    /// As a server's status has it.
+    pub fn to_wire(&self) -> FabricStatus {
+        let (clients, servers) = (self.counts, self.for_servers);
+        FabricStatus {
+            provider: self.provider.clone(),
+            trouble: self.trouble.clone(),
+            writes: clients.writes,
+            reads: clients.reads,
+            server_reads: servers.reads,
+            bytes: clients.bytes + servers.bytes,
+            failures: clients.failures + clients.timeouts + servers.failures + servers.timeouts,
+            registered_bytes: self.registered_bytes,
+            registrations: clients.registrations + servers.registrations,
+        }
+    }
 }
 
 impl FabricHost {
     /// A host that opens nothing yet.
     pub fn new(options: HostOptions) -> FabricHost {
-        FabricHost { options, state: Mutex::new(HostState::Closed) }
+        FabricHost(Arc::new(HostShared {
+            options,
+            state: Mutex::new(HostState::Closed),
+            opened: Condvar::new(),
+            given_up: AtomicU32::new(0),
+        }))
     }
 
     /// True if no fabric is ever used.
     pub fn is_off(&self) -> bool {
-        self.options.choice == FabricChoice::None
+        self.0.options.choice == FabricChoice::None
     }
 
     /// True if the process would use this provider.
     pub fn takes(&self, provider: &str) -> bool {
-        match &self.options.choice {
+        match &self.0.options.choice {
             FabricChoice::None => false,
             FabricChoice::Auto => WITH_HARDWARE.contains(&provider),
             // A name may be the first of those that the library puts together: `tcp` is `tcp;ofi_rxm`.
@@ -116,39 +188,145 @@ impl FabricHost {
         }
     }
 
-    /// The open fabric; opens it if there is none, or if a transfer of the one before never ended.
+    /// The open fabric. If there is none, or a transfer of it never ended, opens another and waits for that.
     ///
     /// # Errors
     /// Those of [`Endpoint::open`]: the same again without an attempt until a wait of 1 to 60 s is over.
     pub fn get(&self) -> Result<Arc<Fabric>, FabricError> {
-        let mut state = self.state.lock();
-        let wait = match &*state {
-            HostState::Open(fabric) if !fabric.endpoint.is_stuck() => return Ok(fabric.clone()),
-            HostState::Open(fabric) => {
-                // Connections may still refer to it: they see that it is closed, and ask for the next.
-                tracing::warn!(
-                    "{}: a transfer has not ended: the endpoint is opened again",
-                    fabric.endpoint.provider()
-                );
-                fabric.endpoint.close();
-                WAIT_MIN
+        let mut state = self.0.state.lock();
+        loop {
+            if let Some(attempt) = state.begin_if_due() {
+                drop(state);
+                self.0.run(attempt);
+                state = self.0.state.lock();
             }
-            HostState::Failed { error, since, wait } if since.elapsed() < *wait => return Err(error.clone()),
-            HostState::Failed { wait, .. } => (*wait * 2).min(WAIT_MAX),
-            HostState::Closed => WAIT_MIN,
+            match &*state {
+                HostState::Open { fabric, .. } => return Ok(fabric.clone()),
+                HostState::Failed { error, .. } => return Err(error.clone()),
+                HostState::Closed | HostState::Opening => {}
+            }
+            state = self.0.opened.wait_while(state, |state| matches!(state, HostState::Opening));
+        }
+    }
+
+    /// The open fabric, if there is one now. If there is none, a thread opens it for later calls, as
+    /// [`FabricHost::get`] does. Never waits.
+    pub fn current(&self) -> Option<Arc<Fabric>> {
+        if self.is_off() {
+            return None;
+        }
+        let mut state = self.0.state.lock();
+        if let Some(attempt) = state.begin_if_due() {
+            self.0.spawn(&mut state, attempt);
+        }
+        match &*state {
+            HostState::Open { fabric, .. } => Some(fabric.clone()),
+            _ => None,
+        }
+    }
+
+    /// As [`FabricHost::current`]; but a provider that was named is waited for, where the first of several that might
+    /// do is not worth a wait.
+    pub fn current_or_named(&self) -> Option<Arc<Fabric>> {
+        match &self.0.options.choice {
+            FabricChoice::Provider(_) => self.get().ok(),
+            FabricChoice::Auto | FabricChoice::None => self.current(),
+        }
+    }
+
+    /// Has another fabric opened in place of one by which a peer could not be reached again after a failure: an error
+    /// of a transfer leaves some providers without a way to that address, for as long as the endpoint lives. Each
+    /// endpoint lives twice as long as the one before at least: a peer that fails again and again must not cost the
+    /// others their transfers each time.
+    pub fn give_up(&self, failed: &Arc<Fabric>) {
+        let life = LIFE_MIN * (1 << self.0.given_up.load(Ordering::Relaxed).min(LIFE_DOUBLINGS_MAX));
+        let mut state = self.0.state.lock();
+        let old = match &*state {
+            HostState::Open { fabric, since } if Arc::ptr_eq(fabric, failed) && since.elapsed() >= life => {
+                fabric.clone()
+            }
+            _ => return,
         };
-        match self.open() {
-            Ok(fabric) => {
-                let fabric = Arc::new(fabric);
-                *state = HostState::Open(fabric.clone());
-                Ok(fabric)
-            }
+        self.0.given_up.fetch_add(1, Ordering::Relaxed);
+        tracing::info!("{}: a peer cannot be reached: the endpoint is opened again", old.endpoint.provider());
+        *state = HostState::Opening;
+        self.0.spawn(&mut state, Attempt { old: Some(old), wait: WAIT_MIN });
+    }
+
+    /// The endpoint that peers may connect to, if there is one now.
+    pub fn offer(&self) -> Option<FabricOffer> {
+        Some(self.current()?.endpoint().offer())
+    }
+
+    /// What is wrong: a provider that was named cannot be used.
+    pub fn trouble(&self) -> Option<String> {
+        let FabricChoice::Provider(name) = &self.0.options.choice else { return None };
+        let trouble = self.report().trouble;
+        (!trouble.is_empty())
+            .then(|| format!("all payloads go by TCP, for the fabric {name} cannot be used: {trouble}"))
+    }
+
+    /// What there is to say, without opening anything.
+    pub fn report(&self) -> FabricReport {
+        match &*self.0.state.lock() {
+            HostState::Closed | HostState::Opening => FabricReport::default(),
+            HostState::Failed { error, .. } => FabricReport { trouble: error.to_string(), ..FabricReport::default() },
+            HostState::Open { fabric, .. } => FabricReport {
+                provider: fabric.endpoint.provider().to_owned(),
+                trouble: String::new(),
+                counts: fabric.endpoint.counts(),
+                for_servers: fabric.for_servers.as_ref().map(Endpoint::counts).unwrap_or_default(),
+                registered_bytes: fabric.rooms.registered_bytes(),
+            },
+        }
+    }
+}
+
+impl HostState {
+    /// An attempt, if one is due. The caller runs it.
+    fn begin_if_due(&mut self) -> Option<Attempt> {
+        let attempt = match self {
+            HostState::Opening => return None,
+            HostState::Open { fabric, .. } if !fabric.is_stuck() => return None,
+            HostState::Open { fabric, .. } => Attempt { old: Some(fabric.clone()), wait: WAIT_MIN },
+            HostState::Failed { since, wait, .. } if since.elapsed() < *wait => return None,
+            HostState::Failed { wait, .. } => Attempt { old: None, wait: (*wait * 2).min(WAIT_MAX) },
+            HostState::Closed => Attempt { old: None, wait: WAIT_MIN },
+        };
+        *self = HostState::Opening;
+        Some(attempt)
+    }
+}
+
+impl HostShared {
+    /// Runs an attempt on a thread of its own.
+    fn spawn(self: &Arc<HostShared>, state: &mut HostState, attempt: Attempt) {
+        let shared = self.clone();
+        let spawned =
+            std::thread::Builder::new().name("frieze-fabric-open".to_owned()).spawn(move || shared.run(attempt));
+        if let Err(error) = spawned {
+            let error = FabricError::Library(format!("no thread to open it: {error}"));
+            *state = HostState::Failed { error, since: now(), wait: WAIT_MIN };
+        }
+    }
+
+    /// Closes the fabric of before, and opens another.
+    fn run(&self, attempt: Attempt) {
+        if let Some(old) = attempt.old {
+            // Connections may still refer to it: they see that it is closed, and ask for the next.
+            tracing::warn!("{}: the endpoint is opened again", old.endpoint.provider());
+            old.close();
+        }
+        let opened = match self.open() {
+            Ok(fabric) => HostState::Open { fabric: Arc::new(fabric), since: now() },
             Err(error) => {
                 tracing::debug!("no fabric: {error}");
-                *state = HostState::Failed { error: error.clone(), since: now(), wait };
-                Err(error)
+                HostState::Failed { error, since: now(), wait: attempt.wait }
             }
-        }
+        };
+        let before = std::mem::replace(&mut *self.state.lock(), opened);
+        self.opened.notify_all();
+        drop(before);
     }
 
     fn open(&self) -> Result<Fabric, FabricError> {
@@ -162,38 +340,16 @@ impl FabricHost {
             let options = EndpointOptions { provider: (*name).to_owned(), address: self.options.address.clone() };
             match Endpoint::open(&options) {
                 Ok(endpoint) => {
-                    let rooms = RoomPool::new(&endpoint, self.options.rooms_max, self.options.for_peers);
-                    return Ok(Fabric { rooms, endpoint });
+                    // The provider was tested just now.
+                    let for_servers =
+                        self.options.for_servers.then(|| Endpoint::open_untested(&options)).transpose()?;
+                    let rooms = RoomPool::new(&endpoint, for_servers.as_ref(), self.options.rooms_max);
+                    return Ok(Fabric { rooms, endpoint, for_servers });
                 }
                 Err(error) => last = error,
             }
         }
         Err(last)
-    }
-
-    /// The endpoint that peers may connect to, if there is one.
-    pub fn offer(&self) -> Option<FabricOffer> {
-        if self.is_off() {
-            return None;
-        }
-        let fabric = self.get().ok()?;
-        let endpoint = fabric.endpoint();
-        let (provider, protocol) = (endpoint.provider().to_owned(), endpoint.protocol());
-        Some(FabricOffer { provider, protocol, address: endpoint.address().to_vec() })
-    }
-
-    /// What there is to say, without opening anything.
-    pub fn report(&self) -> FabricReport {
-        match &*self.state.lock() {
-            HostState::Closed => FabricReport::default(),
-            HostState::Failed { error, .. } => FabricReport { trouble: error.to_string(), ..FabricReport::default() },
-            HostState::Open(fabric) => FabricReport {
-                provider: fabric.endpoint.provider().to_owned(),
-                trouble: String::new(),
-                counts: fabric.endpoint.counts(),
-                registered_bytes: fabric.rooms.registered_bytes(),
-            },
-        }
     }
 }
 
@@ -202,6 +358,9 @@ fn now() -> Instant {
     Instant::now()
 }
 
+/// Least life of the first endpoint that is given up because a peer cannot be reached, and how often it doubles.
+const LIFE_MIN: Duration = Duration::from_secs(2);
+const LIFE_DOUBLINGS_MAX: u32 = 8;
 /// Wait before a fabric that could not be opened is tried again.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);

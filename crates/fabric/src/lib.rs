@@ -12,10 +12,12 @@
 //! Leaves to others: what is transferred and when (`node`, `client`), checksums of payloads, which are compared at both
 //! ends as with TCP.
 
+mod bare_loop;
 mod endpoint;
 mod error;
 #[doc(hidden)]
 pub mod ffi;
+mod hop;
 mod host;
 mod library;
 mod objects;
@@ -29,8 +31,10 @@ mod slots;
 mod transfer_table;
 mod trial;
 
+pub use bare_loop::BareLoop;
 pub use endpoint::{Endpoint, EndpointCounts, EndpointOptions, TRANSFER_MAX};
 pub use error::FabricError;
+pub use hop::{HopReceiver, HopSender};
 pub use host::{Fabric, FabricChoice, FabricHost, FabricReport, HostOptions};
 pub use library::{library_version, prepare_environment};
 pub use peer::{FabricPeer, SlotWriter};

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use frieze_wire::RemoteMemory;
 
 use crate::FabricError;
-use crate::endpoint::{EndpointCore, Transfer};
+use crate::endpoint::{EndpointCore, PeerRole, Transfer};
 use crate::host::Fabric;
 use crate::objects::TransferDirection;
 use crate::rooms::{ROOM_BYTES, Room};
@@ -18,19 +18,39 @@ use crate::rooms::{ROOM_BYTES, Room};
 #[derive(Debug)]
 pub struct FabricPeer {
     fabric: Arc<Fabric>,
+    role: PeerRole,
     number: u64,
+    address: Vec<u8>,
     /// A transfer has failed: no more are made until the peer asks for a new probe.
     is_down: AtomicBool,
 }
 
 impl FabricPeer {
-    /// The peer at `address`.
+    /// The client at `address`.
     ///
     /// # Errors
     /// `Provider` if these bytes are no address of the provider.
     pub fn new(fabric: &Arc<Fabric>, address: &[u8]) -> Result<FabricPeer, FabricError> {
-        let number = fabric.endpoint().core().insert(address)?;
-        Ok(FabricPeer { fabric: fabric.clone(), number, is_down: AtomicBool::new(false) })
+        FabricPeer::of(fabric, PeerRole::Client, address)
+    }
+
+    /// The server at `address`, which lends rooms to be read.
+    ///
+    /// # Errors
+    /// As [`FabricPeer::new`]; `Closed` if this process has no endpoint for other servers.
+    pub fn of_server(fabric: &Arc<Fabric>, address: &[u8]) -> Result<FabricPeer, FabricError> {
+        FabricPeer::of(fabric, PeerRole::Server, address)
+    }
+
+    fn of(fabric: &Arc<Fabric>, role: PeerRole, address: &[u8]) -> Result<FabricPeer, FabricError> {
+        let number = fabric.core(role).ok_or(FabricError::Closed)?.insert(address)?;
+        Ok(FabricPeer {
+            fabric: fabric.clone(),
+            role,
+            number,
+            address: address.to_vec(),
+            is_down: AtomicBool::new(false),
+        })
     }
 
     /// True until a transfer has failed.
@@ -44,7 +64,7 @@ impl FabricPeer {
     }
 
     fn core(&self) -> &EndpointCore {
-        self.fabric.endpoint().core()
+        self.fabric.core(self.role).expect("it was inserted there")
     }
 
     /// Fetches `len` bytes from memory of the peer into a room of their own.
@@ -54,7 +74,7 @@ impl FabricPeer {
     pub fn fetch(&self, from: &RemoteMemory, len: usize) -> Result<Bytes, FabricError> {
         check_len(from, len)?;
         let room = self.room()?;
-        let (local, descriptor) = room.local(0);
+        let (local, descriptor) = room.local(0, self.role);
         // SAFETY: the room is this function's until the transfer ends; without an end the transfer keeps it.
         let begun = unsafe {
             let at = (from.address, from.key);
@@ -86,6 +106,7 @@ impl FabricPeer {
         if let Err(error) = &done {
             tracing::debug!("a peer of provider {} is down: {error}", self.fabric.endpoint().provider());
             self.is_down.store(true, Ordering::Release);
+            self.core().note_failed(&self.address);
         }
         done
     }
@@ -93,7 +114,7 @@ impl FabricPeer {
 
 impl Drop for FabricPeer {
     fn drop(&mut self) {
-        self.fabric.endpoint().core().remove(self.number);
+        self.core().remove(self.number);
     }
 }
 
@@ -129,7 +150,7 @@ impl SlotWriter<'_> {
     /// # Errors
     /// `Transfer`, `Timeout`, `Closed`: the peer is down, and its memory may still change.
     pub fn send(&mut self, len: usize) -> Result<(), FabricError> {
-        let (local, descriptor) = self.room.local(self.posted);
+        let (local, descriptor) = self.room.local(self.posted, self.peer.role);
         let at = (self.slot.address + self.posted as u64, self.slot.key);
         // SAFETY: the range is not touched again: `next` begins behind it. The transfer keeps the room.
         let begun = unsafe {

@@ -14,8 +14,9 @@ use frieze_locks::{Mutex, levels};
 use frieze_wire::RemoteMemory;
 
 use crate::FabricError;
-use crate::endpoint::{Endpoint, EndpointCore, RegisteredMemory};
+use crate::endpoint::{Endpoint, EndpointCore, PeerRole, RegisteredMemory};
 use crate::objects::MemoryAccess;
+use crate::pages::MappedPages;
 
 /// Bytes of a room: those of a request of a stream.
 pub const ROOM_BYTES: usize = 1 << 20;
@@ -25,22 +26,35 @@ const ROOMS_AT_ONCE: usize = 8;
 /// Registered memory for payloads.
 #[derive(Debug)]
 pub struct RoomPool {
-    core: Arc<EndpointCore>,
-    access: MemoryAccess,
+    for_clients: Arc<EndpointCore>,
+    for_servers: Option<Arc<EndpointCore>>,
     rooms_max: usize,
     rooms: Mutex<levels::FabricRooms, Rooms>,
 }
 
 #[derive(Debug, Default)]
 struct Rooms {
-    arenas: Vec<Arc<RegisteredMemory>>,
+    arenas: Vec<Arc<RoomArena>>,
     free: Vec<RoomPlace>,
+}
+
+/// Memory of several rooms. Clients never reach it; other servers may read it, by an endpoint of their own.
+#[derive(Debug)]
+struct RoomArena {
+    for_clients: RegisteredMemory,
+    for_servers: Option<RegisteredMemory>,
+}
+
+impl RoomArena {
+    fn pages(&self) -> &MappedPages {
+        self.for_clients.pages()
+    }
 }
 
 /// Where a room lies.
 #[derive(Debug)]
 struct RoomPlace {
-    arena: Arc<RegisteredMemory>,
+    arena: Arc<RoomArena>,
     at: usize,
 }
 
@@ -56,10 +70,10 @@ pub(crate) struct UsedRoom {
 }
 
 impl RoomPool {
-    /// A pool of up to `rooms_max` rooms. With `for_peers` a peer that knows a room's key may read it.
-    pub(crate) fn new(endpoint: &Endpoint, rooms_max: usize, for_peers: bool) -> Arc<RoomPool> {
-        let access = if for_peers { MemoryAccess::RemoteRead } else { MemoryAccess::Local };
-        Arc::new(RoomPool { core: endpoint.core().clone(), access, rooms_max, rooms: Mutex::default() })
+    /// A pool of up to `rooms_max` rooms, for transfers of these endpoints.
+    pub(crate) fn new(for_clients: &Endpoint, for_servers: Option<&Endpoint>, rooms_max: usize) -> Arc<RoomPool> {
+        let (for_clients, for_servers) = (for_clients.core().clone(), for_servers.map(|of| of.core().clone()));
+        Arc::new(RoomPool { for_clients, for_servers, rooms_max, rooms: Mutex::default() })
     }
 
     /// A room of [`ROOM_BYTES`], with arbitrary content.
@@ -75,22 +89,26 @@ impl RoomPool {
         if (rooms.arenas.len() + 1) * ROOMS_AT_ONCE > self.rooms_max.next_multiple_of(ROOMS_AT_ONCE) {
             return Err(FabricError::Full((self.rooms_max * ROOM_BYTES) as u64));
         }
-        let arena = Arc::new(self.core.register(ROOMS_AT_ONCE * ROOM_BYTES, self.access)?);
+        let for_clients = self.for_clients.register(ROOMS_AT_ONCE * ROOM_BYTES, MemoryAccess::Local)?;
+        let again = |core: &Arc<EndpointCore>| core.register_again(for_clients.pages(), MemoryAccess::RemoteRead);
+        let for_servers = self.for_servers.as_ref().map(again).transpose()?;
+        let arena = Arc::new(RoomArena { for_clients, for_servers });
         rooms.arenas.push(arena.clone());
         let place = |index: usize| RoomPlace { arena: arena.clone(), at: index * ROOM_BYTES };
         rooms.free.extend((1..ROOMS_AT_ONCE).rev().map(place));
         Ok(used(place(0)))
     }
 
-    /// How peers reach these bytes, if they lie in a room of this pool.
+    /// How other servers reach these bytes, if they lie in a room of this pool.
     pub fn find(&self, bytes: &[u8]) -> Option<RemoteMemory> {
         let start = bytes.as_ptr() as usize;
         let rooms = self.rooms.lock();
         rooms.arenas.iter().find_map(|arena| {
-            let offset = start.checked_sub(arena.pages().start() as usize)?;
-            let is_within = offset + bytes.len() <= arena.pages().len();
-            let address = arena.base() + offset as u64;
-            is_within.then(|| RemoteMemory { address, key: arena.key(), len: bytes.len() as u32 })
+            let memory = arena.for_servers.as_ref()?;
+            let offset = start.checked_sub(memory.pages().start() as usize)?;
+            let is_within = offset + bytes.len() <= memory.pages().len();
+            let address = memory.base() + offset as u64;
+            is_within.then(|| RemoteMemory { address, key: memory.key(), len: bytes.len() as u32 })
         })
     }
 
@@ -120,12 +138,17 @@ impl Room {
         &self.0
     }
 
-    /// Address of the byte at `at`, and the descriptor of its memory.
-    pub(crate) fn local(&self, at: usize) -> (*mut u8, usize) {
+    /// Address of the byte at `at`, and the descriptor of its memory for an endpoint.
+    pub(crate) fn local(&self, at: usize, by: PeerRole) -> (*mut u8, usize) {
         assert!(at <= ROOM_BYTES, "{at} is beyond the room");
-        let place = self.0.place();
+        let RoomPlace { arena, at: start } = self.0.place();
+        let memory = match by {
+            PeerRole::Client => Some(&arena.for_clients),
+            PeerRole::Server => arena.for_servers.as_ref(),
+        };
+        let descriptor = memory.map_or(0, RegisteredMemory::descriptor);
         // SAFETY: within the arena's mapping.
-        (unsafe { place.arena.pages().start().add(place.at + at) }, place.arena.descriptor())
+        (unsafe { arena.pages().start().add(start + at) }, descriptor)
     }
 
     /// The bytes of a range, to be written.
@@ -137,6 +160,17 @@ impl Room {
         let place = self.0.place();
         // SAFETY: the room has one owner, borrowed mutably; the caller excludes transfers.
         unsafe { place.arena.pages().bytes_mut(place.at + range.start..place.at + range.end) }
+    }
+
+    /// Copies bytes into the room, and shares them.
+    ///
+    /// # Panics
+    /// If they are more than a room has.
+    pub fn share(mut self, bytes: &[u8]) -> Bytes {
+        // SAFETY: the room is new: no transfer of it was begun.
+        unsafe { self.bytes_mut(0..bytes.len()) }.copy_from_slice(bytes);
+        // SAFETY: as above.
+        unsafe { self.into_bytes(bytes.len()) }
     }
 
     /// The first `len` bytes, shared. The room returns to its pool when they are dropped.

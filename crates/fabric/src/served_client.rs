@@ -11,6 +11,7 @@ use frieze_locks::{Mutex, levels};
 use frieze_wire::RemoteMemory;
 use frieze_wire::fabric::{ConnectFabric, FabricOffer, PROBE_BYTES};
 
+use crate::host::Fabric;
 use crate::{FabricError, FabricHost, FabricPeer};
 
 /// The client's end of a connection.
@@ -44,23 +45,14 @@ impl ServedClient {
     }
 
     fn test(&self, ask: &ConnectFabric) -> Result<FabricPeer, FabricError> {
-        let fabric = self.host.get()?;
-        let (own, theirs) = (fabric.endpoint().protocol(), ask.offer.protocol);
-        if own != theirs {
-            return Err(FabricError::Transfer(format!("the endpoints have the protocols {own} and {theirs}")));
-        }
-        let peer = FabricPeer::new(&fabric, &ask.offer.address)?;
-        let pattern = peer.fetch(&ask.memory, PROBE_BYTES)?;
-        let behind = RemoteMemory {
-            address: ask.memory.address.wrapping_add(PROBE_BYTES as u64),
-            len: ask.memory.len.saturating_sub(PROBE_BYTES as u32),
-            ..ask.memory
-        };
-        let mut writer = peer.write_into(behind, PROBE_BYTES)?;
-        writer.next(PROBE_BYTES).iter_mut().zip(&pattern).for_each(|(to, from)| *to = !from);
-        writer.send(PROBE_BYTES)?;
-        writer.finish()?;
-        Ok(peer)
+        let fabric = self.host.current().ok_or(FabricError::Closed)?;
+        let failed_before = fabric.endpoint().core().has_failed(&ask.offer.address);
+        test(&fabric, ask).inspect_err(|error| {
+            if failed_before && error.is_of_transfer() {
+                // The client asks for another test in a moment.
+                self.host.give_up(&fabric);
+            }
+        })
     }
 
     /// The client, if transfers with it work.
@@ -77,4 +69,24 @@ impl ServedClient {
         let peer = self.peer().ok_or_else(|| failed("transfers with this client are not in use".to_owned()))?;
         peer.fetch(from, from.len as usize).map_err(|error| failed(error.to_string()))
     }
+}
+
+/// Reads the pattern, and writes its complement behind it.
+fn test(fabric: &Arc<Fabric>, ask: &ConnectFabric) -> Result<FabricPeer, FabricError> {
+    let (own, theirs) = (fabric.endpoint().protocol(), ask.offer.protocol);
+    if own != theirs {
+        return Err(FabricError::Address(format!("the endpoints have the protocols {own} and {theirs}")));
+    }
+    let peer = FabricPeer::new(fabric, &ask.offer.address)?;
+    let pattern = peer.fetch(&ask.memory, PROBE_BYTES)?;
+    let behind = RemoteMemory {
+        address: ask.memory.address.wrapping_add(PROBE_BYTES as u64),
+        len: ask.memory.len.saturating_sub(PROBE_BYTES as u32),
+        ..ask.memory
+    };
+    let mut writer = peer.write_into(behind, PROBE_BYTES)?;
+    writer.next(PROBE_BYTES).iter_mut().zip(&pattern).for_each(|(to, from)| *to = !from);
+    writer.send(PROBE_BYTES)?;
+    writer.finish()?;
+    Ok(peer)
 }

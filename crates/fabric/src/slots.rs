@@ -19,8 +19,8 @@ use crate::objects::MemoryAccess;
 use crate::rooms::ROOM_BYTES;
 use crate::slot_table::{LentSlots, SlotEnd, SlotReply};
 
-/// Slots of a connection: as many as the requests that a stream has under way.
-pub const SLOTS: usize = 4;
+/// Slots of a connection: one for each request that a stream has under way, and one for the payload being taken.
+pub const SLOTS: usize = 5;
 
 /// The slots of one connection.
 #[derive(Debug)]

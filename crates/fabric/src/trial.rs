@@ -12,12 +12,14 @@ pub struct TransferTrial {
     wait: Duration,
     /// Requests without a reply.
     outstanding: usize,
+    /// Slots of earlier tests may be named by requests without a reply.
+    has_failed: bool,
 }
 
 impl TransferTrial {
     /// Those of a new connection: the first test is due.
     pub fn new(now: MonoTime) -> TransferTrial {
-        TransferTrial { retry_at: now, wait: WAIT_MIN, outstanding: 0 }
+        TransferTrial { retry_at: now, wait: WAIT_MIN, outstanding: 0, has_failed: false }
     }
 
     /// A request was sent.
@@ -30,9 +32,9 @@ impl TransferTrial {
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 
-    /// True if nothing is under way, and the wait after the last failure is over.
+    /// True if the wait after the last failure is over, and no request under way may name a slot of before.
     pub fn is_due(&self, now: MonoTime) -> bool {
-        self.outstanding == 0 && now >= self.retry_at
+        (self.outstanding == 0 || !self.has_failed) && now >= self.retry_at
     }
 
     /// The test has succeeded.
@@ -43,6 +45,7 @@ impl TransferTrial {
     /// The test, or a transfer, has failed. Returns how long it is until the next test.
     pub fn on_failure(&mut self, now: MonoTime) -> Duration {
         let wait = self.wait;
+        self.has_failed = true;
         self.retry_at = MonoTime(now.0.saturating_add(wait.as_nanos() as u64));
         self.wait = (wait * 2).min(WAIT_MAX);
         wait

@@ -195,11 +195,13 @@ levels! {
     Inbox in "net": "replies of a connection within the process";
     BufferPool in "net": "free buffers for payloads";
     ServedPeer in "fabric": "the client of a connection as the fabric knows it";
+    HopState in "fabric": "payloads that a successor may fetch";
     FabricHost in "fabric", held in signals: "the open endpoint of the process";
     FabricRooms in "fabric": "free rooms of registered memory";
     FabricThread in "fabric": "the thread of an endpoint";
     FabricObjects in "fabric": "the open objects of libfabric";
     FabricRegistrations in "fabric": "registrations of an endpoint";
+    FailedAddresses in "fabric": "peers with which a transfer has failed";
     FabricOperations in "fabric": "transfers under way";
     LogThrottle in "net": "time and count of a log line that peers can cause";
 }

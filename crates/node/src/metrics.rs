@@ -262,6 +262,17 @@ pub(crate) const FIGURES: &[Figure] = &[
     counter("frieze_peer_sent_bytes_total", &["kind"], "Bytes of these messages, without headers.", ""),
     counter("frieze_peer_received_messages_total", &["kind"], "Messages from other servers.", ""),
     counter("frieze_peer_received_bytes_total", &["kind"], "Bytes of these messages, without headers.", ""),
+    gauge("frieze_fabric_in_use", &[], "1 while there is a fabric for payloads, 0 while all go by TCP.", ""),
+    counter("frieze_fabric_transfers_total", &["kind"], "One-sided transfers of payloads, since it was opened.", ""),
+    counter("frieze_fabric_bytes_total", &[], "Bytes of these transfers.", ""),
+    counter(
+        "frieze_fabric_failures_total",
+        &[],
+        "Transfers that failed: their payloads went by TCP.",
+        "rising: look at the card and its network",
+    ),
+    gauge("frieze_fabric_registered_bytes", &[], "Memory that is registered for payloads.", ""),
+    counter("frieze_fabric_registrations_total", &[], "Registrations of memory.", "rising with the requests"),
     counter(
         "frieze_peer_lost_messages_total",
         &[],
@@ -377,6 +388,16 @@ impl ServerParts {
             ("frieze_scrub_all_bytes", status.scrub_all_bytes),
         ] {
             values.count(name, value);
+        }
+        if let Some(fabric) = &status.fabric {
+            values.flag("frieze_fabric_in_use", !fabric.provider.is_empty());
+            for (kind, count) in [("write", fabric.writes), ("read", fabric.reads), ("hop", fabric.server_reads)] {
+                values.set("frieze_fabric_transfers_total", &[kind], count as f64);
+            }
+            values.count("frieze_fabric_bytes_total", fabric.bytes);
+            values.count("frieze_fabric_failures_total", fabric.failures);
+            values.count("frieze_fabric_registered_bytes", fabric.registered_bytes);
+            values.count("frieze_fabric_registrations_total", fabric.registrations);
         }
         let memory = status.memory.unwrap_or_default();
         values.count("frieze_memory_max_bytes", memory.bytes_max);

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use frieze_base::{ChainId, Fault, MonoTime, NodeId, Reason, SessionId};
 use frieze_disk::{Disk, TimeSource};
+use frieze_fabric::FabricHost;
 use frieze_locks::{Mutex, levels};
 use frieze_metadata::{PeerMetalog, VersionStore};
 use frieze_net::{Peers, ReceivedPayload};
@@ -89,6 +90,8 @@ pub struct ServerParts {
     /// Where it listens, with the port that was chosen.
     pub(crate) listens_at: OnceLock<String>,
     notes: Vec<String>,
+    /// One-sided transfers of payloads, unless the settings exclude them.
+    pub(crate) fabric: OnceLock<Arc<FabricHost>>,
     /// Where the server listens for callers on its machine, besides the addresses of its settings.
     pub(crate) socket: OnceLock<String>,
 }

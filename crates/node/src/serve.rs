@@ -21,7 +21,6 @@ mod links;
 mod machine;
 mod metrics;
 mod partial_payloads;
-mod peer_client;
 mod replies;
 mod shared;
 mod threads;
@@ -130,14 +129,14 @@ impl Server {
         }
         let offered = listeners.len();
         listeners.extend(machine::listen_nearby(&parts, &directory));
-        let fabric = machine::fabric(&parts.planes.settings);
+        // Called once, at the start.
+        machine::fabric(&parts.planes.settings).into_iter().for_each(|fabric| drop(parts.fabric.set(fabric)));
         let shared = Arc::new(Shared {
             parts,
             wakes,
             links: OnceLock::new(),
             traffic: Arc::default(),
             pool: Arc::default(),
-            fabric,
             slots: Arc::default(),
             metrics,
             stopping: AtomicBool::new(false),

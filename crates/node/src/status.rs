@@ -85,6 +85,7 @@ impl ServerParts {
             memory: Some(Box::new(self.memory_use())),
             images: Some(Box::new(images.to_wire())),
             troubles: troubles.into_iter().map(ClusterTrouble::to_wire).collect(),
+            fabric: self.fabric.get().map(|host| Box::new(host.report().to_wire())),
         }
     }
 
@@ -130,6 +131,9 @@ impl ServerParts {
         if let Some(fault) = self.planes.durability.store_trouble() {
             let what = format!("names are kept in memory and in the metalog only: {}", fault.message);
             add(what, "give the disk of the data directory room, or replace it");
+        }
+        if let Some(what) = self.fabric.get().and_then(|host| host.trouble()) {
+            add(what, "look at the card and its address, or set fabric = \"none\"; it is tried again by itself");
         }
         let damaged = self.service.upkeep.scrub.summary().damaged;
         if damaged > 0 {

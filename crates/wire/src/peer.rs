@@ -12,7 +12,7 @@ mod question;
 
 pub use chain::{
     ChainAck, ChainAsk, ChainAskKind, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece, ChainPromise,
-    ChainRecord, CloseAfter,
+    ChainRecord, CloseAfter, HopAnswer, HopOffer,
 };
 pub use question::{
     BytesAsk, BytesPart, FileReach, FileTail, Holes, PeerRequest, PeerRequestKind, PeerResponse, PersistAsk, ReachAsk,
@@ -63,6 +63,12 @@ pub enum ServerMessage {
     /// A part of a record's payload, sent ahead of it.
     #[prost(message, tag = "170")]
     ChainPiece(ChainPiece),
+    /// Payloads can be fetched.
+    #[prost(message, tag = "171")]
+    HopOffer(HopOffer),
+    /// Whether they are.
+    #[prost(message, tag = "172")]
+    HopAnswer(HopAnswer),
     /// A message of the Raft log.
     #[prost(message, tag = "150")]
     Metalog(MetalogMessage),
@@ -92,7 +98,8 @@ pub struct PeerBody {
     /// The message; absent if it is of a kind that this process does not know.
     #[prost(
         oneof = "ServerMessage",
-        tags = "1, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 160, 161, 162, 170, 180, 181, 200"
+        tags = "1, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 160, \
+                161, 162, 170, 171, 172, 180, 181, 200"
     )]
     pub message: Option<ServerMessage>,
 }

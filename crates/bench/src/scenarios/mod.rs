@@ -3,6 +3,7 @@
 mod beyond;
 mod bytes;
 mod diff;
+mod fabric;
 mod failures;
 mod history;
 mod images;
@@ -32,6 +33,7 @@ use crate::{BenchOptions, ceiling};
 pub(crate) use beyond::beyond;
 pub(crate) use bytes::{latency, rand_read, rand_write, seq_read, seq_write, visible};
 pub(crate) use diff::{diff, restore, undo};
+pub(crate) use fabric::fabric;
 pub(crate) use failures::{failover, rejoin};
 pub(crate) use history::{memory, snapshots};
 pub(crate) use images::images;

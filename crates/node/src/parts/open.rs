@@ -80,6 +80,7 @@ impl ServerParts {
             listens_at: OnceLock::new(),
             notes,
             socket: OnceLock::new(),
+            fabric: OnceLock::new(),
         };
         parts.make_file_system(&seams.owner)?;
         for session in parts.planes.meta.sessions().all {

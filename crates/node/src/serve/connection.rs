@@ -8,14 +8,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use frieze_base::{Fault, NodeId, Reason};
-use frieze_fabric::ServedClient;
+use frieze_fabric::{HopReceiver, ServedClient};
 use frieze_locks::Mutex;
-use frieze_net::{FrameReader, FrameWriter, LINGER, Limits, PEER_SILENCE_MAX, ReceivedPayload, Seat, Stream};
+use frieze_net::{
+    FrameReader, FrameWriter, LINGER, Limits, PEER_SILENCE_MAX, PeerPayload, Peers, ReceivedPayload, Seat, Stream,
+};
 use frieze_service::{Conn, Responder, Scratch, class_of};
 use frieze_wire::RemoteMemory;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Request, RequestBody};
-use frieze_wire::peer::{PeerBody, ServerMessage};
+use frieze_wire::peer::{HopAnswer, PeerBody, ServerMessage};
 use prost::Message;
 use tracing::{debug, info, warn};
 
@@ -74,12 +76,12 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         epoch: shared.parts.planes.data.epoch(),
         slots: shared.slots.clone(),
         holder: Mutex::default(),
-        client: shared.fabric.clone().filter(|_| !stream.is_unix()).map(ServedClient::new),
+        client: shared.parts.fabric.get().cloned().filter(|_| !stream.is_unix()).map(ServedClient::new),
     });
     let responder: Arc<dyn Responder> = replies.clone();
     let open = ConnectionReplies { writer, replies };
     let (mut body, mut payload) = (Vec::new(), Vec::new());
-    let mut pieces = PartialPayloads::default();
+    let (mut pieces, mut hops) = (PartialPayloads::default(), HopReceiver::default());
     let mut scratch = Scratch::default();
     let mut handshake = Some(Handshake::new());
     let (mut is_listening, mut plain) = (false, 0u64);
@@ -108,7 +110,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
                     links.on_contact(node);
                 }
             }
-            match on_peer_message(shared, node, &header, &body, &mut reader, &mut pieces, &mut payload) {
+            match on_peer_message(shared, node, &header, &body, &mut reader, (&mut pieces, &mut hops), &mut payload) {
                 Ok(()) => {}
                 Err(PayloadError::Connection(error)) => return Err(error),
                 Err(PayloadError::Malformed(fault)) => {
@@ -237,7 +239,7 @@ fn on_peer_message(
     header: &FrameHeader,
     body: &[u8],
     reader: &mut FrameReader,
-    pieces: &mut PartialPayloads,
+    (pieces, hops): (&mut PartialPayloads, &mut HopReceiver),
     payload: &mut Vec<u8>,
 ) -> Result<(), PayloadError> {
     let malformed = |what: String| Fault::new(Reason::BadFrame, format!("malformed frame: {what}"));
@@ -252,6 +254,29 @@ fn on_peer_message(
         ServerMessage::ChainPiece(piece) => {
             let goes = |chain, len| partial_payloads::next_of(shared, chain, len);
             pieces.take(&shared.pool, goes, reader, piece, len)
+        }
+        ServerMessage::HopOffer(offer) => {
+            let answer = hops.accept(shared.parts.fabric.get().map(|host| &**host), offer);
+            respond_to_peer(shared, node, answer);
+            Ok(())
+        }
+        ServerMessage::HopAnswer(answer) => {
+            shared.links.get().into_iter().for_each(|links| links.on_hop_answer(node, answer));
+            Ok(())
+        }
+        ServerMessage::ChainRecord(record) if record.src_slot.is_some() => {
+            let memory = record.src_slot.expect("just found");
+            match hops.fetch(&memory) {
+                Ok(bytes) => {
+                    let header = FrameHeader { payload_crc: record.crc, payload_len: memory.len, ..*header };
+                    deliver(shared, node, &header, message, (&bytes).into())
+                }
+                Err((error, answer)) => {
+                    debug!("a record of node {node} is lost: its payload cannot be fetched: {error}");
+                    respond_to_peer(shared, node, answer);
+                    Ok(())
+                }
+            }
         }
         ServerMessage::ChainRecord(record) if record.ahead != 0 => {
             match pieces.finish(&shared.pool, reader, record, len)? {
@@ -270,6 +295,12 @@ fn on_peer_message(
             deliver(shared, node, header, message, whole.received())
         }
         _ => deliver(shared, node, header, message, receive_small(reader, len, payload)?),
+    }
+}
+
+fn respond_to_peer(shared: &Shared, node: NodeId, answer: HopAnswer) {
+    if let Some(links) = shared.links.get() {
+        links.send(node, ServerMessage::HopAnswer(answer), PeerPayload::none());
     }
 }
 

@@ -20,8 +20,8 @@ use frieze_wire::control::{DeviceProto, NodeInfoProto};
 use frieze_wire::message::{ClusterMap, ClusterMapReply, Join, JoinReply, Reply, Request};
 use tracing::info;
 
-use super::peer_client::PeerClient;
 use crate::parts::Joining;
+use frieze_net::PeerClient;
 
 /// File with the token that names the server until it is a node.
 const TOKEN_FILE: &str = "joining";

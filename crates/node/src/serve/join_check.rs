@@ -15,8 +15,8 @@ use frieze_storage::{Identity, MetalogRole};
 use frieze_wire::message::HelloReply;
 use tracing::warn;
 
-use super::peer_client::PeerClient;
 use super::threads::spawn;
+use frieze_net::PeerClient;
 
 /// Time to connect and to answer: a start waits no longer for all of them together.
 const ANSWERING: Duration = Duration::from_secs(1);

@@ -18,22 +18,23 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
+use frieze_fabric::FabricHost;
 use frieze_locks::{Mutex, RwLock, levels};
 use frieze_net::{FrameWriter, Limits, PEER_SILENCE_MAX, PeerPayload, Peers, ServerAddr, random_nonce};
 use frieze_service::NodeKeys;
 use frieze_storage::NodeClock;
 use frieze_wire::message::{Hello, HelloReply, Prove, Request};
-use frieze_wire::peer::ServerMessage;
+use frieze_wire::peer::{HopAnswer, ServerMessage};
 use tracing::{debug, info};
 
 pub(super) use self::early_payload::EarlyPayload;
 pub(super) use self::link::AHEAD_MAX;
 use self::link::{Lane, LinkSender, NextSend, PeerLink};
-use super::peer_client::PeerClient;
 use super::threads::spawn;
 use super::traffic::Traffic;
 use crate::parts::SOFTWARE;
 use crate::successor::Successor;
+use frieze_net::PeerClient;
 
 /// Time until the next attempt to reach a node: twice as long each time, between these.
 const RETRY_MIN: Duration = Duration::from_millis(50);
@@ -60,6 +61,7 @@ pub(crate) struct Links {
     keys: NodeKeys,
     notices: Notices,
     sender: Arc<LinkSender>,
+    fabric: Option<Arc<FabricHost>>,
     links: Mutex<levels::PeerLinks, BTreeMap<(NodeId, Lane), RunningLink>>,
     /// Links of lane [`Lane::Bytes`], searched for messages to send.
     for_bytes: RwLock<levels::ByteLinks, Vec<Arc<PeerLink>>>,
@@ -79,10 +81,11 @@ impl Links {
         keys: NodeKeys,
         clock: Arc<NodeClock>,
         notices: Notices,
-        traffic: Arc<Traffic>,
+        (traffic, fabric): (Arc<Traffic>, Option<Arc<FabricHost>>),
     ) -> Arc<Links> {
         let sender = Arc::new(LinkSender { clock, traffic });
-        Arc::new(Links { me, cluster, keys, notices, sender, links: Mutex::default(), for_bytes: RwLock::default() })
+        let (links, for_bytes) = (Mutex::default(), RwLock::default());
+        Arc::new(Links { me, cluster, keys, notices, sender, fabric, links, for_bytes })
     }
 
     /// Sets the other servers to `nodes`, at these addresses.
@@ -100,7 +103,7 @@ impl Links {
             if links.contains_key(&(to, lane)) {
                 continue;
             }
-            let link = Arc::new(PeerLink::new(to, lane, address.clone()));
+            let link = Arc::new(PeerLink::new(to, lane, address.clone(), self.fabric.clone()));
             let (links_of_thread, link_of_thread) = (self.clone(), link.clone());
             match spawn("link", move || links_of_thread.run(&link_of_thread)) {
                 Ok(thread) => drop(links.insert((to, lane), RunningLink { link, thread })),
@@ -110,6 +113,12 @@ impl Links {
         let for_bytes = links.values().map(|open| &open.link).filter(|link| link.lane == Lane::Bytes);
         *self.for_bytes.write() = for_bytes.cloned().collect();
         failed
+    }
+
+    /// The node says whether it fetches payloads of records.
+    pub(super) fn on_hop_answer(&self, node: NodeId, answer: &HopAnswer) {
+        let links = self.for_bytes.read();
+        links.iter().filter(|link| link.to == node).for_each(|link| link.hop.on_answer(answer));
     }
 
     /// The node has connected to this one: the link to it tries again at once.
@@ -222,6 +231,9 @@ impl Links {
     /// Sends what other threads leave, until the connection fails or the link ends.
     fn send_all(&self, link: &PeerLink, writer: &FrameWriter) -> Result<(), Fault> {
         while let Some(next) = link.next()? {
+            if let Some(offer) = link.hop.offer(frieze_net::mono()) {
+                link.enqueue(ServerMessage::HopOffer(offer), PeerPayload::none());
+            }
             let partial = match next {
                 NextSend::Rest(partial) => Ok(partial),
                 NextSend::Message(message, payload) => self.sender.begin(link, writer, message, payload),

@@ -42,7 +42,7 @@ pub(super) fn fabric(settings: &Settings) -> Option<Arc<FabricHost>> {
     let choice = FabricChoice::of(&settings.fabric);
     let is_named = matches!(choice, FabricChoice::Provider(_));
     let address = Some(settings.fabric_address.clone()).filter(|address| !address.is_empty());
-    let host = FabricHost::new(HostOptions { choice, address, rooms_max: ROOMS_MAX, for_peers: false });
+    let host = FabricHost::new(HostOptions { choice, address, rooms_max: ROOMS_MAX, for_servers: true });
     if host.is_off() {
         return None;
     }

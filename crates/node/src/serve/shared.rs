@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
-use frieze_fabric::FabricHost;
 use frieze_locks::{Mutex, levels};
 use frieze_net::{Admission, BufferPool, LogThrottle, ReplySlots, Stream};
 use frieze_service::Conn;
@@ -30,8 +29,6 @@ pub(super) struct Shared {
     pub(super) traffic: Arc<Traffic>,
     /// Buffers of payloads that are forwarded.
     pub(super) pool: Arc<BufferPool>,
-    /// One-sided transfers instead of payloads, if the settings do not exclude them.
-    pub(super) fabric: Option<Arc<FabricHost>>,
     /// Admission of large replies.
     pub(super) slots: Arc<ReplySlots>,
     /// The page of metrics, if there is one.

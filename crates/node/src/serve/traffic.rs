@@ -7,7 +7,7 @@ use frieze_wire::peer::ServerMessage;
 use crate::metrics::Values;
 
 /// Names of the messages, in the order of [`kind_of`].
-const KINDS: [&str; 20] = [
+const KINDS: [&str; 22] = [
     "alive",
     "heartbeat",
     "grant",
@@ -28,6 +28,8 @@ const KINDS: [&str; 20] = [
     "question",
     "answer",
     "attached",
+    "hop_offer",
+    "hop_answer",
 ];
 
 fn kind_of(message: &ServerMessage) -> usize {
@@ -52,6 +54,8 @@ fn kind_of(message: &ServerMessage) -> usize {
         ServerMessage::Question(_) => 17,
         ServerMessage::QuestionAnswer(_) => 18,
         ServerMessage::Attached(_) => 19,
+        ServerMessage::HopOffer(_) => 20,
+        ServerMessage::HopAnswer(_) => 21,
     }
 }
 

@@ -264,6 +264,7 @@ fn an_impossible_message_is_refused_with_its_cause() {
         left_bytes: 0,
         ahead: 0,
         crc: 0,
+        src_slot: None,
     };
     let refused = |record: ChainRecord, payload: &[u8], reason| {
         let crc = frieze_base::crc32c(payload);

@@ -139,6 +139,41 @@ pub struct StatusReply {
     /// Troubles, the most urgent first; empty if `health` is `healthy`.
     #[prost(message, repeated, tag = "150")]
     pub troubles: Vec<Trouble>,
+    /// One-sided transfers of payloads; absent if the settings exclude them.
+    #[prost(message, optional, boxed, tag = "160")]
+    pub fabric: Option<Box<FabricStatus>>,
+}
+
+/// One-sided transfers since their endpoints were opened.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct FabricStatus {
+    /// Name of the provider; empty: payloads go by TCP.
+    #[prost(string, tag = "1")]
+    pub provider: String,
+    /// Why there is none.
+    #[prost(string, tag = "2")]
+    pub trouble: String,
+    /// Transfers into memory of clients.
+    #[prost(uint64, tag = "3")]
+    pub writes: u64,
+    /// Transfers from memory of clients.
+    #[prost(uint64, tag = "4")]
+    pub reads: u64,
+    /// Transfers from memory of other servers.
+    #[prost(uint64, tag = "5")]
+    pub server_reads: u64,
+    /// Bytes of all.
+    #[prost(uint64, tag = "6")]
+    pub bytes: u64,
+    /// Transfers that failed, or did not end in time: their payloads went by TCP.
+    #[prost(uint64, tag = "7")]
+    pub failures: u64,
+    /// Bytes of memory that are registered for payloads.
+    #[prost(uint64, tag = "8")]
+    pub registered_bytes: u64,
+    /// Registrations of memory.
+    #[prost(uint64, tag = "9")]
+    pub registrations: u64,
 }
 
 /// Something that is wrong.

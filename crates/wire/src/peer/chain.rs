@@ -3,6 +3,8 @@
 //! Each names the chain and the sender's configuration of it; one of another configuration is dropped. Their meaning
 //! and order: `frieze_chain::Message`.
 
+use crate::fabric::{FabricOffer, RemoteMemory};
+
 /// To the successor: the next record. Its payload goes beside it, and the frame has its checksum as the writer gave it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ChainRecord {
@@ -67,9 +69,40 @@ pub struct ChainRecord {
     /// payload here is the rest; 0 if all of it is here.
     #[prost(uint64, tag = "20")]
     pub ahead: u64,
-    /// The writer's checksum of a payload whose beginning was sent ahead.
+    /// The writer's checksum of a payload whose beginning was sent ahead, or that is to be fetched.
     #[prost(fixed32, tag = "21")]
     pub crc: u32,
+    /// Memory of the sender that the payload is to be fetched from; it is not in the frame then.
+    #[prost(message, optional, tag = "22")]
+    pub src_slot: Option<RemoteMemory>,
+}
+
+/// To the successor: payloads of records can be fetched from memory of the sender. To be tested with some of it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct HopOffer {
+    /// Number of the sender's connection, for the answer.
+    #[prost(uint64, tag = "1")]
+    pub connection: u64,
+    /// Endpoint of the sender.
+    #[prost(message, required, tag = "2")]
+    pub offer: FabricOffer,
+    /// Memory for the test.
+    #[prost(message, required, tag = "3")]
+    pub memory: RemoteMemory,
+    /// CRC32C of what lies there.
+    #[prost(fixed32, tag = "4")]
+    pub crc: u32,
+}
+
+/// To the predecessor: whether payloads can be fetched from its memory.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct HopAnswer {
+    /// Connection of the offer.
+    #[prost(uint64, tag = "1")]
+    pub connection: u64,
+    /// False: they have to go by TCP.
+    #[prost(bool, tag = "2")]
+    pub works: bool,
 }
 
 /// To the successor: the next piece of the payload of a record that is still being received here. The piece goes beside

@@ -1,6 +1,8 @@
 //! What servers tell each other, one of each kind.
 
+use frieze_wire::RemoteMemory;
 use frieze_wire::control::DeviceProto;
+use frieze_wire::fabric::FabricOffer;
 use frieze_wire::message::Refusal;
 use frieze_wire::peer::control::{
     AssignmentProto, Attached, ChainReport, ClockOffsetProto, ConfigurationProto, HeartbeatProto, HeartbeatRefusal,
@@ -8,8 +10,8 @@ use frieze_wire::peer::control::{
 };
 use frieze_wire::peer::{
     BytesAsk, BytesPart, ChainAck, ChainAsk, ChainAskKind, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece,
-    ChainPromise, ChainRecord, CloseAfter, FileReach, FileTail, Holes, KeepAlive, PeerRequest, PeerRequestKind,
-    PeerResponse, PersistAsk, ReachAsk, RecordAsk, RecordsAsk, ServerMessage, TouchedAsk,
+    ChainPromise, ChainRecord, CloseAfter, FileReach, FileTail, Holes, HopAnswer, HopOffer, KeepAlive, PeerRequest,
+    PeerRequestKind, PeerResponse, PersistAsk, ReachAsk, RecordAsk, RecordsAsk, ServerMessage, TouchedAsk,
 };
 
 use super::AT;
@@ -38,6 +40,7 @@ pub(super) fn messages() -> Vec<(&'static str, ServerMessage)> {
         left_bytes: 0,
         ahead: 0,
         crc: 0,
+        src_slot: None,
     };
     vec![
         ("alive", ServerMessage::Alive(KeepAlive {})),
@@ -52,6 +55,27 @@ pub(super) fn messages() -> Vec<(&'static str, ServerMessage)> {
         (
             "chain-record-behind-pieces",
             ServerMessage::ChainRecord(ChainRecord { ahead: 7, crc: 0xfeed, ..record.clone() }),
+        ),
+        (
+            "hop-offer",
+            ServerMessage::HopOffer(HopOffer {
+                connection: 5,
+                offer: FabricOffer { provider: "tcp".into(), protocol: 11, address: vec![2, 0, 9] },
+                memory: RemoteMemory { address: 0x7f00_0000_1000, key: 7, len: 4096 },
+                crc: 0x0102_0304,
+            }),
+        ),
+        ("hop-answer", ServerMessage::HopAnswer(HopAnswer { connection: 5, works: true })),
+        (
+            "record-to-be-fetched",
+            ServerMessage::ChainRecord(ChainRecord {
+                chain: 3,
+                n: 4,
+                len: 1 << 20,
+                crc: 0x0102_0304,
+                src_slot: Some(RemoteMemory { address: 0x7f00_0000_1000, key: 7, len: 1 << 20 }),
+                ..ChainRecord::default()
+            }),
         ),
         ("chain-piece", ServerMessage::ChainPiece(ChainPiece { chain: 3, ahead: 7, len: 1 << 20 })),
         ("chain-record-of-the-past", ServerMessage::ChainRecord(ChainRecord { left_bytes: 5 << 30, ..record.clone() })),

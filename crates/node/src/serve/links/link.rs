@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use frieze_base::{Fault, NodeId};
+use frieze_fabric::{FabricHost, HopSender};
 use frieze_locks::{Condvar, Mutex, levels};
 use frieze_net::{FrameWriter, LogThrottle, PartialFrame, PeerPayload, ServerAddr};
 use frieze_storage::NodeClock;
@@ -74,6 +75,8 @@ pub(super) struct PeerLink {
     pub(super) address: ServerAddr,
     pub(super) queue: Mutex<levels::LinkQueue, SendQueue>,
     pub(super) changed: Condvar,
+    /// Payloads that the node fetches itself.
+    pub(super) hop: HopSender,
     /// Log lines about lost messages: while a node is away some are lost at each heartbeat.
     pub(super) losses: LogThrottle,
 }
@@ -117,9 +120,10 @@ pub(super) enum NextSend {
 
 impl PeerLink {
     /// A message that is queued before the first attempt to connect has ended waits for it.
-    pub(super) fn new(to: NodeId, lane: Lane, address: ServerAddr) -> PeerLink {
+    pub(super) fn new(to: NodeId, lane: Lane, address: ServerAddr, fabric: Option<Arc<FabricHost>>) -> PeerLink {
         let queue = Mutex::new(SendQueue { is_accepting: true, ..SendQueue::default() });
-        PeerLink { to, lane, address, queue, changed: Condvar::new(), losses: LogThrottle::default() }
+        let hop = HopSender::new(fabric.filter(|_| lane == Lane::Bytes));
+        PeerLink { to, lane, address, queue, changed: Condvar::new(), hop, losses: LogThrottle::default() }
     }
 
     /// Queues a message and wakes the link's own thread.
@@ -142,8 +146,10 @@ impl PeerLink {
 
     /// Opens the link on a connection.
     pub(super) fn open(&self, writer: &FrameWriter) {
+        let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        self.hop.open(connection);
         let mut queue = self.queue.lock();
-        queue.connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        queue.connection = connection;
         queue.ahead = 0;
         queue.writer = Some(writer.clone());
     }
@@ -183,6 +189,8 @@ impl PeerLink {
         let waited = self.changed.wait_while(queue, |queue| queue.is_sending);
         let mut queue = waited;
         (queue.partial, queue.failed) = (None, None);
+        drop(queue);
+        self.hop.open(0);
     }
 
     /// Takes the turn to send, if the queue has a message and the turn is free.
@@ -325,12 +333,17 @@ impl LinkSender {
         mut message: ServerMessage,
         payload: PeerPayload,
     ) -> Result<PartialFrame<Bytes>, Fault> {
-        let PeerPayload { ahead, mut bytes, crc } = payload;
+        let PeerPayload { ahead, mut bytes, mut crc } = payload;
         if let (ServerMessage::ChainRecord(record), Some(ahead), Some(crc)) = (&mut message, ahead, crc)
             && let Some((name, sent)) = ahead.claim(link.connection())
         {
             (record.ahead, record.crc) = (name, crc);
             bytes = bytes.slice(sent..);
+        } else if let (ServerMessage::ChainRecord(record), Some(payload_crc)) = (&mut message, crc)
+            && let Some(memory) = link.hop.lend(&bytes)
+        {
+            (record.src_slot, record.crc) = (Some(memory), payload_crc);
+            (bytes, crc) = (Bytes::new(), None);
         }
         let body = PeerBody { message: Some(message) };
         let len = bytes.len() + body.encoded_len();

@@ -116,7 +116,7 @@ fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
         removed: Box::new(|fault| panic!("nobody is removed: {fault}")),
         went_on: Box::new(|successor| panic!("the cluster has not ended: {successor:?}")),
     };
-    (Links::new(NodeId(1), ClusterId(7), NodeKeys::of(SECRET), clock, notices, Arc::default()), noticed)
+    (Links::new(NodeId(1), ClusterId(7), NodeKeys::of(SECRET), clock, notices, (Arc::default(), None)), noticed)
 }
 
 fn message(number: u32, len: usize) -> PeerPayload {
@@ -202,7 +202,7 @@ fn what_several_tell_at_once_goes_in_the_order_of_each_and_whole() {
 #[test]
 fn a_queued_message_is_sent_by_its_own_thread_as_far_as_the_socket_takes_it() {
     let (links, _noticed) = links();
-    let link = PeerLink::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address"));
+    let link = PeerLink::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address"), None);
     let (near, far) = Stream::pair().expect("sockets");
     let mut reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
     FrameReader::new(near.clone(), SENDING).expect("ticks");
@@ -246,7 +246,7 @@ struct TestLink {
 impl TestLink {
     fn new() -> TestLink {
         let (links, _noticed) = links();
-        let link = Arc::new(PeerLink::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address")));
+        let link = Arc::new(PeerLink::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address"), None));
         let (near, far) = Stream::pair().expect("sockets");
         let reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
         FrameReader::new(near.clone(), SENDING).expect("ticks");
@@ -382,7 +382,7 @@ fn who_holds_another_secret_or_is_another_node_is_told_nothing() {
 fn what_waits_for_a_node_is_bounded() {
     // It takes a connection and reads nothing.
     let deaf = Listener::bind(&"127.0.0.1:0".parse().expect("an address")).expect("listens");
-    let link = PeerLink::new(NodeId(2), Lane::Bytes, deaf.addr().clone());
+    let link = PeerLink::new(NodeId(2), Lane::Bytes, deaf.addr().clone(), None);
     let payload = message(0, 1 << 20);
     for _ in 0..200 {
         link.send(ServerMessage::Alive(KeepAlive {}), payload.clone());
@@ -417,7 +417,7 @@ fn stopping_ends_every_connection_and_its_thread() {
 
 #[test]
 fn a_node_that_is_heard_is_tried_again_at_once() {
-    let link = Arc::new(PeerLink::new(NodeId(2), Lane::Orders, "127.0.0.1:1".parse().expect("an address")));
+    let link = Arc::new(PeerLink::new(NodeId(2), Lane::Orders, "127.0.0.1:1".parse().expect("an address"), None));
     // Before: it counts for nothing.
     link.on_contact();
     assert!(!link.await_retry(Duration::from_millis(1)));

@@ -1,15 +1,18 @@
 //! Requests of one server to another, as a client would send them: to greet it, or to join its cluster.
 
 use frieze_base::{Fault, NodeId, Reason};
-use frieze_net::{FramePayload, FrameReader, FrameWriter, Key, Limits, ServerAddr, Stream, random_nonce};
 use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
 
-use crate::parts::SOFTWARE;
+use crate::{FramePayload, FrameReader, FrameWriter, Key, Limits, ServerAddr, Stream, random_nonce};
+
+/// Software and version, in greetings.
+const SOFTWARE: &str = concat!("frieze/", env!("CARGO_PKG_VERSION"));
 
 /// A connection to another server, with one request at a time.
-pub(super) struct PeerClient {
+#[derive(Debug)]
+pub struct PeerClient {
     reader: FrameReader,
     writer: FrameWriter,
     limits: Limits,
@@ -20,7 +23,7 @@ impl PeerClient {
     ///
     /// # Errors
     /// `Unavailable` and what the system says.
-    pub(super) fn connect(address: &ServerAddr, limits: Limits, writing: Limits) -> Result<PeerClient, Fault> {
+    pub fn connect(address: &ServerAddr, limits: Limits, writing: Limits) -> Result<PeerClient, Fault> {
         let stream = Stream::connect(address, limits.frame)?;
         let reader = FrameReader::guarded(stream.clone(), limits)?;
         Ok(PeerClient { reader, writer: FrameWriter::new(stream, writing), limits })
@@ -30,7 +33,7 @@ impl PeerClient {
     ///
     /// # Errors
     /// The server's refusal.
-    pub(super) fn greet(&mut self, key: Option<&Key>) -> Result<HelloReply, Fault> {
+    pub fn greet(&mut self, key: Option<&Key>) -> Result<HelloReply, Fault> {
         let nonce = random_nonce()?;
         let key_name = key.map_or(String::new(), |key| key.name().to_owned());
         let hello = Hello { software: SOFTWARE.to_owned(), key_name, nonce: nonce.to_vec(), ..Hello::default() };
@@ -46,7 +49,7 @@ impl PeerClient {
     ///
     /// # Errors
     /// The server's refusal.
-    pub(super) fn identify(&mut self, me: NodeId) -> Result<(HelloReply, Vec<u8>), Fault> {
+    pub fn identify(&mut self, me: NodeId) -> Result<(HelloReply, Vec<u8>), Fault> {
         let nonce = random_nonce()?.to_vec();
         let hello = Hello { software: SOFTWARE.to_owned(), nonce: nonce.clone(), node: me.0, ..Hello::default() };
         Ok((self.hello(Request::Hello(hello))?, nonce))
@@ -56,7 +59,7 @@ impl PeerClient {
     ///
     /// # Errors
     /// As [`PeerClient::ask`].
-    pub(super) fn hello(&mut self, request: Request) -> Result<HelloReply, Fault> {
+    pub fn hello(&mut self, request: Request) -> Result<HelloReply, Fault> {
         match self.ask(request)? {
             Reply::Hello(hello) => {
                 self.reader.admit(self.limits);
@@ -70,7 +73,7 @@ impl PeerClient {
     ///
     /// # Errors
     /// The server's refusal; `BadFrame`; `Unavailable` if the server closes the connection.
-    pub(super) fn ask(&mut self, request: Request) -> Result<Reply, Fault> {
+    pub fn ask(&mut self, request: Request) -> Result<Reply, Fault> {
         let body = RequestBody { caller: None, request: Some(request) }.encode_to_vec();
         self.writer.send(FrameHeader::of(FrameKind::Request), &body, FramePayload::None)?;
         let mut answer = Vec::new();
@@ -90,7 +93,7 @@ impl PeerClient {
     }
 
     /// The rest of the connection has messages without responses.
-    pub(super) fn into_writer(self) -> FrameWriter {
+    pub fn into_writer(self) -> FrameWriter {
         self.writer
     }
 }
