@@ -1,8 +1,8 @@
 //! An endpoint: transfers that any thread makes, and one thread that completes them.
 //!
 //! Guarantees: memory of a transfer is neither reused nor unmapped before the transfer has completed or the endpoint is
-//! closed; a completion that comes twice, or that no thread waits for, changes nothing (`transfer_table`); every wait is
-//! bounded.
+//! closed; a completion that comes twice, or that no thread waits for, changes nothing (`transfer_table`); every wait
+//! is bounded.
 //! Leaves to others: what is transferred, and what follows a failure (`peer`, `slots`, `host`).
 
 #![expect(unsafe_code, reason = "contexts of transfers are memory of the provider while a transfer is under way")]

@@ -26,7 +26,7 @@ pub(super) enum FabricEvent {
     /// A message arrives at the server; none: the connection has ended.
     ToServer(u64, Option<FabricAsk>),
     /// A message arrives at a client; none: the connection has ended.
-    ToClient(u64, Option<FabricReply>),
+    ToClient(u64, Option<Box<FabricReply>>),
     /// The thread of a connection goes on with this piece of work.
     Work(u64, u64),
     /// A piece of a transfer leaves the memory that it comes from.
@@ -145,7 +145,7 @@ impl FabricKit {
 
     pub(super) fn send_to_client(&mut self, conn: u64, reply: Option<FabricReply>) {
         let at = self.arrival(conn, 1);
-        self.schedule.add(at, FabricEvent::ToClient(conn, reply));
+        self.schedule.add(at, FabricEvent::ToClient(conn, reply.map(Box::new)));
     }
 
     /// Messages of a connection arrive in order.

@@ -118,7 +118,7 @@ impl FabricWorld {
                 Ok(())
             }
             FabricEvent::ToClient(conn, reply) => match clients.iter_mut().find(|client| client.conn() == Some(conn)) {
-                Some(client) => client.receive(kit, memory, conn, reply),
+                Some(client) => client.receive(kit, memory, conn, reply.map(|reply| *reply)),
                 None => Ok(()),
             },
             FabricEvent::Work(conn, number) => server.work(kit, provider, conn, number),
