@@ -78,7 +78,7 @@ soak: ## ten minutes of stress-ng on two mounts of one server (SECONDS_EACH=600;
 services: ## the units of contrib/systemd under a systemd of their own (needs root and systemd; about 20 s; not in CI)
 	@tests/systemd/run.sh
 
-test-rdma: ## RDMA by soft-RoCE in a virtual machine without KVM (TESTS="info kill", WITH_FABRIC=1; Debian, x86_64; about 2 min; not in CI)
+test-rdma: ## RDMA by soft-RoCE in a virtual machine without KVM (TESTS="info kill", WITH_FABRIC=0: by TCP; Debian, x86_64; about 4 min; not in CI)
 	@tests/rdma/run.sh $(TESTS)
 
 kill-cycles: ## kill -9 the server under mixed load, CYCLES=500 times, and check every answer that it gave (SEED= for another plan)

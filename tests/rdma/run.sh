@@ -4,7 +4,7 @@
 #
 #   tests/rdma/run.sh                     every test
 #   tests/rdma/run.sh info kill           these tests
-#   WITH_FABRIC=1 tests/rdma/run.sh       servers and clients of put-get, kill and netem move bytes over RDMA
+#   WITH_FABRIC=0 tests/rdma/run.sh       servers and clients of put-get, kill and netem move bytes by TCP
 #
 # Installs missing packages (Debian 12). Uses FRIEZE, or builds the command. Ends after TIMEOUT_S, by default 1200 s.
 set -euo pipefail
@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$top/target}
 out=$target/rdma
-with_fabric=${WITH_FABRIC:-0}
+with_fabric=${WITH_FABRIC:-1}
 timeout_s=${TIMEOUT_S:-1200}
 # modprobe, ldconfig and tc are in /usr/sbin, which is not in the path of every user.
 export PATH=$PATH:/usr/sbin:/sbin

@@ -227,6 +227,26 @@ test_kill() {
     cat /tmp/file /tmp/file /tmp/file /tmp/file | cmp - /tmp/copy
 }
 
+# The fabric is taken away in the middle of a put, and comes back: no request fails.
+test_pull() {
+    [ "$WITH_FABRIC" = 1 ] || skip "without a fabric there is none to take away"
+    head -c $bytes /dev/urandom >/tmp/file
+    serve 0
+    copy 0 0
+    begin_put 0 /part
+    rdma link delete rxe0
+    begin=$(now)
+    wait $client || fail "the put failed when the fabric was taken away"
+    echo "fabric taken away in a put: the put ends after $((($(now) - begin) / 100)) s"
+    at 0 get /part /tmp/copy
+    cat /tmp/file /tmp/file /tmp/file /tmp/file | cmp - /tmp/copy
+    rm /tmp/copy
+    rdma link add rxe0 type rxe netdev dummy0
+    at 0 put /tmp/file /again
+    at 0 get /again /tmp/copy
+    cmp /tmp/file /tmp/copy
+}
+
 # Best of three calls of `frieze ls` with 20 paths, a round trip each, in hundredths of a second: on a machine under
 # load the start of a program varies by more than one round trip.
 fastest_ls() {

@@ -12,6 +12,8 @@ mod survivor;
 mod ended;
 #[path = "cluster/export.rs"]
 mod export;
+#[path = "cluster/fabric.rs"]
+mod fabric;
 #[path = "cluster/health.rs"]
 mod health;
 #[path = "cluster/minority.rs"]

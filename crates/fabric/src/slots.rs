@@ -80,6 +80,11 @@ impl ClientSlots {
     /// The reply to `request` has come. If it says that bytes lie in its slot, they stay there until
     /// [`ClientSlots::release`].
     pub fn end(&mut self, request: u64, reply: SlotReply) -> SlotEnd {
+        if reply.landed > ROOM_BYTES {
+            // No slot has so many: the server says what is not so.
+            self.table.close();
+            return SlotEnd::Lost;
+        }
         self.table.end(request, reply)
     }
 
