@@ -227,21 +227,22 @@ test_kill() {
     cat /tmp/file /tmp/file /tmp/file /tmp/file | cmp - /tmp/copy
 }
 
-# The fabric is taken away in the middle of a put, and comes back: no request fails.
+# The fabric's network is taken away in the middle of a put, and comes back: no request fails. (The kernel does not
+# remove the device itself while it is in use.)
 test_pull() {
     [ "$WITH_FABRIC" = 1 ] || skip "without a fabric there is none to take away"
     head -c $bytes /dev/urandom >/tmp/file
     serve 0
     copy 0 0
     begin_put 0 /part
-    rdma link delete rxe0
+    ip link set dummy0 down
     begin=$(now)
     wait $client || fail "the put failed when the fabric was taken away"
     echo "fabric taken away in a put: the put ends after $((($(now) - begin) / 100)) s"
     at 0 get /part /tmp/copy
     cat /tmp/file /tmp/file /tmp/file /tmp/file | cmp - /tmp/copy
     rm /tmp/copy
-    rdma link add rxe0 type rxe netdev dummy0
+    ip link set dummy0 up
     at 0 put /tmp/file /again
     at 0 get /again /tmp/copy
     cmp /tmp/file /tmp/copy

@@ -91,7 +91,7 @@ impl FabricConn {
                 slots.end(request, SlotReply { landed: 2 * PROBE_BYTES, ..SlotReply::default() });
                 if slots.ends_probe(&pattern) {
                     slots.release();
-                    tracing::debug!("payloads go by {}", self.server.provider);
+                    tracing::info!("payloads go by {}", self.server.provider);
                     self.slots = Some(slots);
                     self.trial.on_success();
                 } else {
@@ -105,11 +105,14 @@ impl FabricConn {
 
     /// From now on payloads go by TCP, until transfers are tested again. Closes the registrations.
     fn demote(&mut self, why: &str) {
-        if let Some(slots) = self.slots.take() {
-            self.closed = slots.close();
+        let (wait, provider) = (self.trial.on_failure(mono()), &self.server.provider);
+        match self.slots.take() {
+            Some(slots) => {
+                self.closed = slots.close();
+                tracing::warn!("payloads go by TCP: {why}; {provider} is tested again in {wait:?}");
+            }
+            None => tracing::debug!("payloads go by TCP: {why}; {provider} is tested again in {wait:?}"),
         }
-        let wait = self.trial.on_failure(mono());
-        tracing::debug!("payloads go by TCP: {why}; {} is tested again in {wait:?}", self.server.provider);
     }
 
     /// The request with a slot for its payload, if it is worth one and a slot is free.
