@@ -68,7 +68,7 @@ pub const TRANSFER_MAX: Duration = Duration::from_secs(1);
 const TAKE_MAX: Duration = Duration::from_secs(2);
 /// Endpoints of this process that were left open because closing them is not safe, and how many there may be.
 static GIVEN_UP: AtomicU64 = AtomicU64::new(0);
-const GIVEN_UP_MAX: u64 = 8;
+const GIVEN_UP_MAX: u64 = 4;
 
 /// An open endpoint of a fabric. Dropping it closes it.
 #[derive(Debug)]

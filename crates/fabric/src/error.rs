@@ -6,6 +6,9 @@ pub enum FabricError {
     /// libfabric is not installed, or is too old.
     #[error("libfabric cannot be used: {0}; install the package libfabric1, or set fabric = \"none\"")]
     Library(String),
+    /// The machine has no hardware for a fabric.
+    #[error("no RDMA device is in {0}")]
+    NoDevice(String),
     /// The provider refused a call, or there is no such provider.
     #[error("{what} (provider {provider}): {words}")]
     Provider {

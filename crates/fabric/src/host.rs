@@ -331,6 +331,8 @@ impl HostShared {
 
     fn open(&self) -> Result<Fabric, FabricError> {
         let names: &[&str] = match &self.options.choice {
+            // libfabric loads the libraries of all its providers: not for nothing.
+            FabricChoice::Auto if !has_device() => return Err(FabricError::NoDevice(DEVICES.join(" or "))),
             FabricChoice::Auto => &WITH_HARDWARE,
             FabricChoice::None => &[],
             FabricChoice::Provider(name) => &[name.as_str()],
@@ -358,6 +360,13 @@ fn now() -> Instant {
     Instant::now()
 }
 
+/// True if the machine has hardware that a provider might use.
+fn has_device() -> bool {
+    DEVICES.iter().any(|class| std::fs::read_dir(class).is_ok_and(|mut devices| devices.next().is_some()))
+}
+
+/// Where the kernel lists them: InfiniBand, RoCE and EFA; Slingshot.
+const DEVICES: [&str; 2] = ["/sys/class/infiniband", "/sys/class/cxi"];
 /// Least life of the first endpoint that is given up because a peer cannot be reached, and how often it doubles.
 const LIFE_MIN: Duration = Duration::from_secs(2);
 const LIFE_DOUBLINGS_MAX: u32 = 8;
