@@ -1,7 +1,5 @@
 //! The structures of `ffi` lie as the headers of libfabric have them, where headers and a C compiler are installed.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use std::mem::offset_of;
 use std::path::Path;
 use std::process::Command;
