@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use frieze_client::{Client, ClusterOp, ClusterReply, CreateMode, OpenFlags, Options, Target, WritePart};
 use frieze_testkit::bytes::random_bytes;
-use frieze_testkit::wait::eventually;
+use frieze_testkit::wait::{SetOnDrop, eventually};
 use served_cluster::{SETTINGS, ServedCluster, await_ready, memory_mib, read, start, write};
 
 #[test]
@@ -74,6 +74,7 @@ fn acknowledged_writes_survive_the_kill_of_any_server_and_writers_continue() {
     cluster.await_whole(0);
     let (over, round) = (AtomicBool::new(false), AtomicU64::new(0));
     let written = std::thread::scope(|scope| {
+        let ends = SetOnDrop(&over);
         let writers: Vec<_> = (0..2)
             .map(|writer: u64| {
                 let (client, over, round) = (cluster.client(writer as usize), &over, &round);
@@ -97,7 +98,7 @@ fn acknowledged_writes_survive_the_kill_of_any_server_and_writers_continue() {
             cluster.start_again(number);
             cluster.await_whole((number + 1) % 3);
         }
-        over.store(true, Ordering::Release);
+        drop(ends);
         writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<u64>>()
     });
     for number in 0..3 {
@@ -141,6 +142,7 @@ fn an_atomic_write_is_whole_at_every_server_after_the_kill_of_any() {
     cluster.await_whole(0);
     let (over, round) = (AtomicBool::new(false), AtomicU64::new(0));
     let stamps = std::thread::scope(|scope| {
+        let ends = SetOnDrop(&over);
         let (client, over, round) = (cluster.client(0), &over, &round);
         let writer = scope.spawn(move || {
             let fs = client.fs();
@@ -167,7 +169,7 @@ fn an_atomic_write_is_whole_at_every_server_after_the_kill_of_any() {
             cluster.start_again(number);
             cluster.await_whole((number + 1) % 3);
         }
-        over.store(true, Ordering::Release);
+        drop(ends);
         writer.join().unwrap()
     });
     for number in 0..3 {
@@ -578,6 +580,7 @@ fn a_drained_server_gives_its_disk_back_and_comes_back_whole() {
     // A client writes and reads all the time, and has no failure.
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let ends = SetOnDrop(&stop);
         scope.spawn(|| {
             let client = cluster.client(3);
             let file = client.fs().create(&Target::path("/busy"), 0o644, CreateMode::OpenExisting).unwrap();
@@ -603,7 +606,7 @@ fn a_drained_server_gives_its_disk_back_and_comes_back_whole() {
             (!is_left && on_disk(&cluster, 3) < before / 6).then_some(())
         });
         check(&cluster, &[3, 0]);
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
     });
     assert!(written.into_inner() > 20);
     let said = |args: &[&str]| {

@@ -71,7 +71,13 @@ impl Connection {
         connection.transport.admit();
         match hello.fabric.clone().filter(|offer| options.fabric.takes(&offer.provider)) {
             Some(offer) => Ok((connection.with_fabric(&options.fabric, offer), hello)),
-            None => Ok((connection, hello)),
+            None => {
+                if let Some(name) = options.fabric.named_once() {
+                    let server = &connection.server;
+                    tracing::warn!("payloads go by TCP: the server at {server} does not offer the fabric {name}");
+                }
+                Ok((connection, hello))
+            }
         }
     }
 

@@ -131,11 +131,6 @@ impl HopSender {
         drop(oldest);
         Some(memory)
     }
-
-    /// True if payloads are fetched by the successor.
-    pub fn is_in_use(&self) -> bool {
-        self.state.lock().works
-    }
 }
 
 impl HopState {

@@ -1,7 +1,7 @@
 //! The fabric of a process: opened when it is first needed, and opened again after it has failed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use frieze_locks::{Condvar, Mutex, levels};
@@ -71,8 +71,8 @@ impl Fabric {
         self.for_servers.as_ref()
     }
 
-    pub(crate) fn core(&self, kind: PeerRole) -> Option<&EndpointCore> {
-        match kind {
+    pub(crate) fn core(&self, role: PeerRole) -> Option<&EndpointCore> {
+        match role {
             PeerRole::Client => Some(self.endpoint.core()),
             PeerRole::Server => self.for_servers.as_ref().map(|endpoint| &**endpoint.core()),
         }
@@ -103,8 +103,9 @@ struct HostShared {
     state: Mutex<levels::FabricHost, HostState>,
     /// The state is not `Opening` any more.
     opened: Condvar,
-    /// Fabrics that were given up.
+    /// How many were replaced because a peer could not be reached.
     replaced: AtomicU32,
+    has_warned: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -170,7 +171,16 @@ impl FabricHost {
             state: Mutex::new(HostState::Closed),
             opened: Condvar::new(),
             replaced: AtomicU32::new(0),
+            has_warned: AtomicBool::new(false),
         }))
+    }
+
+    /// The provider that was named, the first time that this is asked: for a warning that it is not in use.
+    pub fn named_once(&self) -> Option<&str> {
+        match &self.0.options.choice {
+            FabricChoice::Provider(name) if !self.0.has_warned.swap(true, Ordering::Relaxed) => Some(name),
+            _ => None,
+        }
     }
 
     /// True if no fabric is ever used.
@@ -188,24 +198,21 @@ impl FabricHost {
         }
     }
 
-    /// The open fabric. If there is none, or a transfer of it never ended, opens another and waits for that.
+    /// The open fabric. If there is none, or a transfer of it never ended, another is opened, and waited for.
     ///
     /// # Errors
-    /// Those of [`Endpoint::open`]: the same again without an attempt until a wait of 1 to 60 s is over.
+    /// Those of [`Endpoint::open`]: the same again without an attempt until a wait of 1 to 60 s is over. `Closed` if
+    /// that takes longer than [`OPEN_MAX`].
     pub fn get(&self) -> Result<Arc<Fabric>, FabricError> {
         let mut state = self.0.state.lock();
-        loop {
-            if let Some(attempt) = state.begin_if_due() {
-                drop(state);
-                self.0.run(attempt);
-                state = self.0.state.lock();
-            }
-            match &*state {
-                HostState::Open { fabric, .. } => return Ok(fabric.clone()),
-                HostState::Failed { error, .. } => return Err(error.clone()),
-                HostState::Closed | HostState::Opening => {}
-            }
-            state = self.0.opened.wait_while(state, |state| matches!(state, HostState::Opening));
+        if let Some(attempt) = state.begin_if_due() {
+            self.0.spawn(&mut state, attempt);
+        }
+        let opens = |state: &mut HostState| matches!(state, HostState::Opening);
+        match &*self.0.opened.wait_timeout_while(state, OPEN_MAX, opens).0 {
+            HostState::Open { fabric, .. } => Ok(fabric.clone()),
+            HostState::Failed { error, .. } => Err(error.clone()),
+            HostState::Closed | HostState::Opening => Err(FabricError::Closed),
         }
     }
 
@@ -367,9 +374,11 @@ fn has_device() -> bool {
 
 /// Where the kernel lists them: InfiniBand, RoCE and EFA; Slingshot.
 const DEVICES: [&str; 2] = ["/sys/class/infiniband", "/sys/class/cxi"];
-/// Least life of the first endpoint that is given up because a peer cannot be reached, and how often it doubles.
+/// Least life of the first endpoint that is replaced because a peer cannot be reached, and how often it doubles.
 const LIFE_MIN: Duration = Duration::from_secs(2);
 const LIFE_DOUBLINGS_MAX: u32 = 8;
+/// Longest wait for a fabric to be opened.
+const OPEN_MAX: Duration = Duration::from_secs(10);
 /// Wait before a fabric that could not be opened is tried again.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);

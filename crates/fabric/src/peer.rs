@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use frieze_wire::RemoteMemory;
@@ -58,11 +59,6 @@ impl FabricPeer {
         !self.is_down.load(Ordering::Acquire)
     }
 
-    /// The fabric that it is reached by.
-    pub fn fabric(&self) -> &Arc<Fabric> {
-        &self.fabric
-    }
-
     fn core(&self) -> &EndpointCore {
         self.fabric.core(self.role).expect("it was inserted there")
     }
@@ -70,10 +66,13 @@ impl FabricPeer {
     /// Fetches `len` bytes from memory of the peer into a room of their own.
     ///
     /// # Errors
-    /// `Full`: no room is free; ask again by TCP. `Transfer`, `Timeout`, `Closed`: the peer is down from now on.
+    /// `Full`: no room was free for a moment; ask again by TCP. `Transfer`, `Timeout`, `Closed`: the peer is down from now on.
     pub fn fetch(&self, from: &RemoteMemory, len: usize) -> Result<Bytes, FabricError> {
         check_len(from, len)?;
-        let room = self.room()?;
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        let room = self.room(ROOM_WAIT)?;
         let (local, descriptor) = room.local(0, self.role);
         // SAFETY: the room is this function's until the transfer ends; without an end the transfer keeps it.
         let begun = unsafe {
@@ -91,11 +90,11 @@ impl FabricPeer {
     /// `SlotTooSmall`; `Full`: no room is free; the next payload may go this way again. Others: the peer is down.
     pub fn write_into(&self, slot: RemoteMemory, len: usize) -> Result<SlotWriter<'_>, FabricError> {
         check_len(&slot, len)?;
-        Ok(SlotWriter { peer: self, slot, room: self.room()?, posted: 0, under_way: Vec::new() })
+        Ok(SlotWriter { peer: self, slot, room: self.room(Duration::ZERO)?, posted: 0, under_way: Vec::new() })
     }
 
-    fn room(&self) -> Result<Room, FabricError> {
-        match self.fabric.rooms().take() {
+    fn room(&self, wait: Duration) -> Result<Room, FabricError> {
+        match self.fabric.rooms().take_within(wait) {
             Err(full @ FabricError::Full(_)) => Err(full),
             taken => self.check(taken),
         }
@@ -151,7 +150,8 @@ impl SlotWriter<'_> {
     /// `Transfer`, `Timeout`, `Closed`: the peer is down, and its memory may still change.
     pub fn send(&mut self, len: usize) -> Result<(), FabricError> {
         let (local, descriptor) = self.room.local(self.posted, self.peer.role);
-        let at = (self.slot.address + self.posted as u64, self.slot.key);
+        // A client may name any address; hardware refuses what is not registered.
+        let at = (self.slot.address.wrapping_add(self.posted as u64), self.slot.key);
         // SAFETY: the range is not touched again: `next` begins behind it. The transfer keeps the room.
         let begun = unsafe {
             let memory = self.room.used().clone();
@@ -176,3 +176,7 @@ impl SlotWriter<'_> {
         done
     }
 }
+
+/// Longest wait for a room before a payload is fetched. Rooms are in use until their records are committed, so a writer
+/// that is faster than the chain waits here, as it waits for its socket without a fabric.
+const ROOM_WAIT: Duration = Duration::from_millis(500);

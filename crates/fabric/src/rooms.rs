@@ -8,9 +8,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use frieze_locks::{Mutex, levels};
+use frieze_locks::{Condvar, Mutex, levels};
 use frieze_wire::RemoteMemory;
 
 use crate::FabricError;
@@ -30,6 +31,8 @@ pub struct RoomPool {
     for_servers: Option<Arc<EndpointCore>>,
     rooms_max: usize,
     rooms: Mutex<levels::FabricRooms, Rooms>,
+    /// A room is free again.
+    freed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -73,7 +76,7 @@ impl RoomPool {
     /// A pool of up to `rooms_max` rooms, for transfers of these endpoints.
     pub(crate) fn new(for_clients: &Endpoint, for_servers: Option<&Endpoint>, rooms_max: usize) -> Arc<RoomPool> {
         let (for_clients, for_servers) = (for_clients.core().clone(), for_servers.map(|of| of.core().clone()));
-        Arc::new(RoomPool { for_clients, for_servers, rooms_max, rooms: Mutex::default() })
+        Arc::new(RoomPool { for_clients, for_servers, rooms_max, rooms: Mutex::default(), freed: Condvar::new() })
     }
 
     /// A room of [`ROOM_BYTES`], with arbitrary content.
@@ -81,12 +84,25 @@ impl RoomPool {
     /// # Errors
     /// `Full` if all rooms are in use; those of a registration.
     pub fn take(self: &Arc<RoomPool>) -> Result<Room, FabricError> {
+        self.take_within(Duration::ZERO)
+    }
+
+    /// The same; waits up to `wait` for a room if all are in use.
+    ///
+    /// # Errors
+    /// As [`RoomPool::take`].
+    pub fn take_within(self: &Arc<RoomPool>, wait: Duration) -> Result<Room, FabricError> {
         let used = |place| Room(Arc::new(UsedRoom { pool: self.clone(), place: Some(place) }));
         let mut rooms = self.rooms.lock();
+        let are_all_made =
+            |rooms: &Rooms| (rooms.arenas.len() + 1) * ROOMS_AT_ONCE > self.rooms_max.next_multiple_of(ROOMS_AT_ONCE);
+        if rooms.free.is_empty() && are_all_made(&rooms) && !wait.is_zero() {
+            rooms = self.freed.wait_timeout_while(rooms, wait, |rooms| rooms.free.is_empty()).0;
+        }
         if let Some(place) = rooms.free.pop() {
             return Ok(used(place));
         }
-        if (rooms.arenas.len() + 1) * ROOMS_AT_ONCE > self.rooms_max.next_multiple_of(ROOMS_AT_ONCE) {
+        if are_all_made(&rooms) {
             return Err(FabricError::Full((self.rooms_max * ROOM_BYTES) as u64));
         }
         let for_clients = self.for_clients.register(ROOMS_AT_ONCE * ROOM_BYTES, MemoryAccess::Local)?;
@@ -122,6 +138,7 @@ impl Drop for UsedRoom {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
             self.pool.rooms.lock().free.push(place);
+            self.pool.freed.notify_one();
         }
     }
 }

@@ -48,11 +48,6 @@ impl ClientSlots {
         Ok(ClientSlots { fabric: fabric.clone(), server, memory, table: LentSlots::new(SLOTS) })
     }
 
-    /// The fabric that they are reached by.
-    pub fn fabric(&self) -> &Arc<Fabric> {
-        &self.fabric
-    }
-
     /// A slot that the server may write `len` bytes into until the reply to `request`. None if none is free.
     pub fn lend(&mut self, request: u64, len: usize) -> Option<RemoteMemory> {
         if len > ROOM_BYTES {
@@ -115,11 +110,6 @@ impl ClientSlots {
     /// The landed bytes are not needed any more.
     pub fn release(&mut self) {
         self.table.release();
-    }
-
-    /// True if no request names a slot.
-    pub fn is_idle(&self) -> bool {
-        self.table.is_idle()
     }
 
     /// Writes a pattern of `len` bytes at the beginning of the first slot, for the server to read, and names the slot.

@@ -169,6 +169,11 @@ fn addresses_and_sizes_that_make_no_sense_are_refused() {
     );
     assert!(slots.lend(2, ROOM_BYTES + 1).is_none() && slots.fill(2, &vec![0; ROOM_BYTES + 1]).is_none());
     assert!(peer.is_up(), "none of it is a failure of the fabric");
+    assert_eq!(peer.fetch(&RemoteMemory { len: 0, ..slot }, 0).unwrap().len(), 0);
+    let beyond = RemoteMemory { address: u64::MAX - 5, len: 8192, ..slot };
+    let mut writer = peer.write_into(beyond, 8192).unwrap();
+    let sent: Vec<_> = (0..2).map(|_| writer.send(4096)).collect();
+    assert!(sent.iter().any(Result::is_err) || writer.finish().is_err(), "no address overflows");
     let more = SlotReply { landed: ROOM_BYTES + 1, ..SlotReply::default() };
     assert_eq!((slots.end(1, more), slots.landed().is_none()), (SlotEnd::Lost, true), "more than a slot");
     assert_eq!(slots.lend(3, 1), None);
@@ -182,7 +187,12 @@ fn rooms_are_bounded_and_return_when_their_bytes_are_dropped() {
     let kept: Vec<_> = (0..16).map(|_| peer.fetch(&slot, 1).unwrap()).collect();
     assert_eq!(peer.fetch(&slot, 1), Err(FabricError::Full(16 << 20)));
     assert!(peer.is_up());
-    drop(kept);
+    std::thread::scope(|scope| {
+        let fetch = scope.spawn(|| peer.fetch(&slot, 1));
+        std::thread::park_timeout(Duration::from_millis(50));
+        drop(kept);
+        assert_eq!(&fetch.join().unwrap().unwrap()[..], b"x", "it has waited for a room");
+    });
     assert_eq!(&peer.fetch(&slot, 1).unwrap()[..], b"x");
     assert_eq!(server.rooms().registered_bytes(), 16 << 20);
 }
@@ -222,7 +232,7 @@ fn a_provider_that_is_none_is_named_and_asked_again_later() {
 }
 
 #[test]
-fn a_provider_that_keeps_no_keys_is_not_used() {
+fn a_provider_within_a_machine_is_left_out_by_its_name() {
     if ends().is_none() {
         return;
     }

@@ -1,6 +1,7 @@
 //! Waiting for another process or thread, whose state can only be looked at. The one place of the tests in which time
 //! passes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -10,6 +11,16 @@ use rustix::time::{ClockId, clock_gettime};
 pub fn patience() -> Duration {
     let seconds = std::env::var("FRIEZE_PATIENCE").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(60))
+}
+
+/// Sets a flag when it is dropped, after a panic too: a thread of a scope that runs until the flag is set would hold up
+/// the end of a failed test for ever.
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// Time since some moment in the past.

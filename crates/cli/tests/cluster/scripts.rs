@@ -81,6 +81,7 @@ fn an_upgrade_by_the_documented_commands_loses_nothing_and_interrupts_no_client(
     let (over, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let writer = cluster.client(0);
     std::thread::scope(|scope| {
+        let ends = SetOnDrop(&over);
         scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
                 let number = written.load(Ordering::Acquire);
@@ -105,7 +106,7 @@ fn an_upgrade_by_the_documented_commands_loses_nothing_and_interrupts_no_client(
             restarted.push(name.to_owned());
             answers.write_all(b"serves\n").unwrap();
         }
-        over.store(true, Ordering::Release);
+        drop(ends);
         assert_eq!(restarted, ["db1", "db2", "db3"]);
     });
     assert!(bash.wait().unwrap().success());

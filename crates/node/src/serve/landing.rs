@@ -41,7 +41,12 @@ pub(super) fn land(client: &ServedClient, slot: RemoteMemory, steps: &mut Steps<
                 let mut at = 0;
                 while at < len {
                     let part = STEP_BYTES.min(len - at);
-                    held.file.read_at(held.offset + at as u64, writer.next(part))?;
+                    let offset = held.offset + at as u64;
+                    if held.file.read_at(offset, writer.next(part))? < part {
+                        // What the room had before is not this client's.
+                        let words = format!("a segment ends before {}", offset + part as u64);
+                        return Err(Fault::new(Reason::Corrupt, words));
+                    }
                     send(&mut writer, part, &mut failed)?;
                     at += part;
                 }

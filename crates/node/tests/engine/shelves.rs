@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use frieze_base::Rng;
+use frieze_testkit::wait::SetOnDrop;
 use frieze_wire::timeline::{Diff, Usage};
 
 use super::*;
@@ -207,6 +208,7 @@ fn readers_and_writers_never_see_what_is_away() {
     let known: Mutex<Vec<(u64, u64, u8)>> = Mutex::default();
     let (session, done) = (client.session, std::sync::atomic::AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let ends = SetOnDrop(&done);
         for seed in 0..3 {
             let (machine, server, known, done) = (&machine, server.clone(), &known, &done);
             scope.spawn(move || {
@@ -234,7 +236,7 @@ fn readers_and_writers_never_see_what_is_away() {
                 shelve(&mut client);
             }
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(ends);
     });
     assert!(status(&mut client).shelved_records > 2000);
 }
