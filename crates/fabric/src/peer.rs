@@ -66,7 +66,8 @@ impl FabricPeer {
     /// Fetches `len` bytes from memory of the peer into a room of their own.
     ///
     /// # Errors
-    /// `Full`: no room was free for a moment; ask again by TCP. `Transfer`, `Timeout`, `Closed`: the peer is down from now
+    /// `Full`: no room was free for a moment; ask again by TCP. `Transfer`, `Timeout`, `Closed`: the peer is down from
+    /// now on.
     /// on.
     pub fn fetch(&self, from: &RemoteMemory, len: usize) -> Result<Bytes, FabricError> {
         check_len(from, len)?;
