@@ -68,7 +68,6 @@ impl FabricPeer {
     /// # Errors
     /// `Full`: no room was free for a moment; ask again by TCP. `Transfer`, `Timeout`, `Closed`: the peer is down from
     /// now on.
-    /// on.
     pub fn fetch(&self, from: &RemoteMemory, len: usize) -> Result<Bytes, FabricError> {
         check_len(from, len)?;
         if len == 0 {
