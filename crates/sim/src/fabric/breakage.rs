@@ -38,7 +38,7 @@ pub enum FabricBreak {
     /// After the first failure of a payload its other transfers are not waited for.
     FirstFailureEndsWait,
     /// The server makes no transfers any more with a client, which receives no word of it.
-    DownUntold,
+    DownUnannounced,
     /// An endpoint with a transfer that never ended stays open.
     StuckStaysOpen,
     /// A reply that the server holds for those behind it stays held if the last of them is a refusal of a fetch.
@@ -67,7 +67,7 @@ impl FabricBreak {
         FabricBreak::ContextReusedAtOnce,
         FabricBreak::NoTimeout,
         FabricBreak::FirstFailureEndsWait,
-        FabricBreak::DownUntold,
+        FabricBreak::DownUnannounced,
         FabricBreak::StuckStaysOpen,
         FabricBreak::RefusalStaysHeld,
         FabricBreak::ClosedKeyAccepted,

@@ -279,7 +279,7 @@ impl FabricServer {
         slot: Option<RemoteMemory>,
     ) -> WorkNext {
         let (version, payload) = self.files[ask.file].clone();
-        let tells = !kit.is_broken(FabricBreak::DownUntold);
+        let tells = !kit.is_broken(FabricBreak::DownUnannounced);
         let Some(slot) = slot else { return send_inline(kit, ask, version, payload, false) };
         let Some(peer) = self.peer(id) else { return send_inline(kit, ask, version, payload, tells) };
         let room = match provider.take(kit, peer.endpoint) {
@@ -336,7 +336,7 @@ impl FabricServer {
             }
             Some(Err(())) => {
                 self.note_failure(work.0);
-                let is_told = landing.posted > 0 || !kit.is_broken(FabricBreak::DownUntold);
+                let is_told = landing.posted > 0 || !kit.is_broken(FabricBreak::DownUnannounced);
                 send_inline(kit, ask, landing.version, landing.payload, is_told)
             }
         }
