@@ -55,6 +55,7 @@ SCENARIOS = {
     "replica-reads": (["replica-reads"], "reads from three servers limited to 100 MiB/s each, beside one"),
     "failover": (["failover"], "writers wait while servers are killed one after the other"),
     "rejoin": (["rejoin"], "a server comes back after a while: bytes that it is sent"),
+    "watch": (["watch"], "events of a watch, and how far behind its marks are"),
     "young-cuts": (["young-cuts"], "reads of the latest instants beside a writer"),
 }
 

@@ -136,6 +136,9 @@ enum BenchScenario {
     Restore,
     /// The changes of a session undone in such a tree.
     Undo,
+    /// Events a second of a watch beside the differences of the same interval (20,000 changes), and how far its marks
+    /// are behind, on one server and on three.
+    Watch,
     /// Five million writes (10 GiB), `kill -9`, and the time until the server answers again from a cold disk.
     Restart,
     /// A million empty files in directories of 1,000 (--ops: how many): memory for a file, and starts with all of them
@@ -256,6 +259,7 @@ fn one(scenario: BenchScenario, options: &BenchOptions) -> Result<BenchReport> {
         BenchScenario::Diff => scenarios::diff(options),
         BenchScenario::Restore => scenarios::restore(options),
         BenchScenario::Undo => scenarios::undo(options),
+        BenchScenario::Watch => scenarios::watch(options),
         BenchScenario::Restart => scenarios::restart(options),
         BenchScenario::Files => scenarios::files(options),
         BenchScenario::Directory => scenarios::directory(options),

@@ -14,6 +14,7 @@ mod load;
 mod sharing;
 mod timeline;
 mod trace;
+mod watch;
 mod what_if;
 
 use std::ffi::OsString;
@@ -39,6 +40,7 @@ pub(crate) use trace::{
     TraceCommand, TraceExportArgs, TraceExportFormat, TraceImportArgs, TraceImportFormat, TraceListArgs, TraceSaveArgs,
     TraceSummaryArgs,
 };
+pub(crate) use watch::WatchArgs;
 pub(crate) use what_if::{ModelArg, OnFlashHitArg, PolicyArg, WhatIfArgs, WritesArg};
 
 /// The default server.
@@ -242,6 +244,7 @@ pub(crate) enum Command {
     Df(DfArgs),
     Quota(SetQuotaArgs),
     Log(LogArgs),
+    Watch(WatchArgs),
     Clone(CloneTreeArgs),
     Restore(RestoreArgs),
     Undo(UndoArgs),

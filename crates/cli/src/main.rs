@@ -48,6 +48,7 @@ mod survivor;
 mod timeline;
 mod trace;
 mod trace_dirs;
+mod watch;
 mod what_if;
 
 #[cfg(test)]
@@ -122,6 +123,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Undo(args) => sharing::undo(&mut run, args),
         Command::Forget(args) => forget::forget(&mut run, args),
         Command::Log(args) => timeline::log(&mut run, args),
+        Command::Watch(args) => watch::watch(&mut run, args),
         Command::Diff(args) => timeline::diff(&mut run, args),
         Command::Find(args) => timeline::find(&mut run, args),
         Command::Sessions(args) => timeline::sessions(&mut run, args),
@@ -201,6 +203,7 @@ impl Command {
             Command::Df(_) => "df",
             Command::Quota(_) => "quota",
             Command::Log(_) => "log",
+            Command::Watch(_) => "watch",
             Command::Clone(_) => "clone",
             Command::Restore(_) => "restore",
             Command::Undo(_) => "undo",

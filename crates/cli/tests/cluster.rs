@@ -26,6 +26,8 @@ mod scripts;
 mod served_cluster;
 #[path = "cluster/survivors.rs"]
 mod survivors;
+#[path = "cluster/watch.rs"]
+mod watch;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};

@@ -22,3 +22,5 @@ mod rights;
 mod run;
 #[path = "timeline/script.rs"]
 mod script;
+#[path = "timeline/watch.rs"]
+mod watch;

@@ -237,6 +237,7 @@ pub(crate) fn name_of(reply: &Reply) -> &'static str {
         Reply::Forgot(_) => "expired history",
         Reply::Edited(_) => "a clone, restore, undo or copy",
         Reply::Recalls(_) => "recalls",
+        Reply::AwaitChange(_) => "a change",
         Reply::Lock(_) | Reply::TestLock(_) => "a lock",
         Reply::Diff(_) => "differences",
         Reply::Story(_) => "events",

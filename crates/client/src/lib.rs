@@ -27,6 +27,7 @@ mod acl;
 mod atomic_write;
 mod buffers;
 mod cache_leases;
+mod change_waits;
 mod client;
 mod client_core;
 mod close;
@@ -56,6 +57,7 @@ mod space;
 mod stream;
 mod timeline;
 mod trace;
+mod watch;
 mod write_grants;
 
 pub use acl::AccessLists;
@@ -104,3 +106,4 @@ pub mod flags {
 pub use options::{Options, fabric_named};
 pub use recaller::Recaller;
 pub use sharing::{ForgetOptions, RightsChange};
+pub use watch::{ChangeFeed, WatchItem};

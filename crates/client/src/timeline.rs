@@ -72,6 +72,7 @@ impl Fs {
             recursive,
             count_max,
             newest_first,
+            cell_us: 0,
         };
         match self.query(Request::Story(request))? {
             Reply::Story(reply) => Ok(reply),

@@ -162,6 +162,7 @@ impl<'r> Subject<'r> {
             | Request::Ping(_)
             | Request::ConnectFabric(_)
             | Request::Recalls(_)
+            | Request::AwaitChange(_)
             | Request::ClusterMap(_)
             | Request::Join(_) => return None,
         })

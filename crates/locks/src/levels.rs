@@ -153,6 +153,7 @@ levels! {
     ReaderStreams in "storage": "sequential readers, for reading ahead";
     SpanChecksums in "storage": "verified checksums of spans";
     ReadErrors in "storage": "segments with reads that failed";
+    ChangeWaits in "planes": "clients that wait for a change";
     NodeClock in "storage": "the clock";
     IdentityRecord in "storage": "the identity of the directory, and its file";
     DurableEnd in "planes": "the end of what is durable";

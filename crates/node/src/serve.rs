@@ -241,6 +241,7 @@ impl Server {
             open.stream.shutdown();
         }
         self.shared.wakes.wake_all();
+        self.shared.parts.planes.changes.wake();
         self.shared.parts.stop_control();
         self.shared.parts.stop_journal();
         self.shared.parts.service.files.stop_answering();

@@ -6,6 +6,7 @@
 //! and to change (`frieze_service`), the order of names (`frieze_metadata`), of bytes (`frieze_replication`).
 
 mod chain_parts;
+mod change_watch;
 mod durability;
 mod expired;
 mod file_look;
@@ -30,6 +31,7 @@ mod stored_places;
 mod write_order;
 
 pub use chain_parts::*;
+pub use change_watch::*;
 pub use durability::*;
 pub use file_version::*;
 pub use file_view::*;

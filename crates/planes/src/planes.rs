@@ -19,6 +19,7 @@ use frieze_storage::{Identity, IdentityStore, NodeClock, Ticket};
 use frieze_wire::message::{InstantInfo, MemoryUse, Now, NowReply, ReplicaStatus, View};
 use frieze_wire::txn::Target;
 
+use crate::change_watch::ChangeWatch;
 use crate::durability::{Durability, DurableReply};
 use crate::gc_state::GcState;
 use crate::peer_rpc::PeerRpc;
@@ -47,6 +48,8 @@ pub struct Planes {
     pub peer_rpc: Arc<PeerRpc>,
     /// Records that expired, and the space of them.
     pub gc: GcState,
+    /// Clients that wait for changes.
+    pub changes: Arc<ChangeWatch>,
     /// The user that the server runs as.
     pub owner_uid: u32,
     /// See [`Planes::earliest`].

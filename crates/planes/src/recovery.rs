@@ -178,6 +178,7 @@ impl Planes {
             peers: way,
             peer_rpc: Arc::new(PeerRpc::new(open)),
             gc: GcState::default(),
+            changes: Arc::default(),
             owner_uid,
             earliest: OnceLock::new(),
         };

@@ -174,6 +174,11 @@ requests! {
         Some(service.history.diff(principal, &ask).map(Reply::Diff));
     Story(ask) => Row::files("history", ask.view.at.is_none(), Sees::Bytes),
         Some(service.history.story(principal, &ask, &call.scratch.asking).map(Reply::Story));
+    AwaitChange(ask) => Row::plain("history", header).waiting(), {
+        let (header, to) = (*header, call.responder.clone());
+        let reply = Box::new(move |reply| to.respond(&header, Ok(Reply::AwaitChange(reply)), &[], 0));
+        service.planes.await_change(&ask, reply).err().map(Err)
+    };
     LastExisted(ask) => Row::files("history", true, Sees::Bytes).gated(Everything),
         Some(service.history.last_existed(principal, &ask).map(Reply::LastExisted));
     Deleted(ask) => Row::names("history", ask.view.at.is_none()).gated(Everything).with_instants(),

@@ -22,8 +22,8 @@ pub use status::{FabricStatus, Gap, ImageStatus, MemoryUse, ReplicaStatus, Statu
 
 use crate::holding::{CancelLock, Lock, LockReply, Recalls, RecallsReply, TestLock, TestLockReply};
 use crate::timeline::{
-    Deleted, DeletedReply, Diff, DiffReply, LastExisted, LastExistedReply, Sessions, SessionsReply, Story, StoryReply,
-    Usage, UsageReply,
+    AwaitChange, AwaitChangeReply, Deleted, DeletedReply, Diff, DiffReply, LastExisted, LastExistedReply, Sessions,
+    SessionsReply, Story, StoryReply, Usage, UsageReply,
 };
 use crate::txn::{Caller, Op};
 pub use crate::view::{Attr, FileKind, InstantInfo, View};
@@ -192,6 +192,9 @@ pub enum Request {
     /// Bytes of now and of history.
     #[prost(message, tag = "65")]
     Usage(Usage),
+    /// The next change.
+    #[prost(message, tag = "66")]
+    AwaitChange(AwaitChange),
     /// Damaged data.
     #[prost(message, tag = "100")]
     Scrub(crate::scrub::Scrub),
@@ -220,7 +223,7 @@ pub struct RequestBody {
     #[prost(
         oneof = "Request",
         tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, \
-                60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 75, 76, 77, 100, 142, 143, 144, 150"
+                60, 61, 62, 63, 64, 65, 66, 70, 71, 72, 73, 74, 75, 76, 77, 100, 142, 143, 144, 150"
     )]
     pub request: Option<Request>,
 }
@@ -307,6 +310,9 @@ pub enum Reply {
     /// To [`Usage`].
     #[prost(message, tag = "65")]
     Usage(UsageReply),
+    /// To [`AwaitChange`].
+    #[prost(message, tag = "66")]
+    AwaitChange(AwaitChangeReply),
     /// To [`Request::Scrub`].
     #[prost(message, tag = "100")]
     Scrub(crate::scrub::ScrubReply),
@@ -328,7 +334,7 @@ pub struct ReplyBody {
     #[prost(
         oneof = "Reply",
         tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, \
-                65, 70, 74, 100, 142, 143, 144"
+                65, 66, 70, 74, 100, 142, 143, 144"
     )]
     pub reply: Option<Reply>,
 }

@@ -78,7 +78,16 @@ pub struct Difference {
     /// True if there are more spans than are listed.
     #[prost(bool, tag = "8")]
     pub more_spans: bool,
+    /// Sides that do not lie in the tree that was asked about: [`BEFORE_OUTSIDE`], [`AFTER_OUTSIDE`]. A name moved into
+    /// it, or out of it.
+    #[prost(uint32, tag = "9")]
+    pub outside: u32,
 }
+
+/// The name of before lay outside of the tree.
+pub const BEFORE_OUTSIDE: u32 = 1;
+/// The name of after lies outside of the tree.
+pub const AFTER_OUTSIDE: u32 = 2;
 
 /// Bytes were written, or the length was changed.
 pub const CONTENT: u32 = 1;
@@ -164,10 +173,10 @@ pub struct DiffReply {
     pub incomplete: bool,
 }
 
-/// Events of a directory and the names in it, or of a whole tree, one after the other.
+/// Events of a directory and the names in it, or of a whole tree or a file, one after the other.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Story {
-    /// The directory.
+    /// The directory; with `recursive` it may be a file.
     #[prost(message, required, tag = "1")]
     pub target: Target,
     /// The instant at which `target` is resolved.
@@ -188,6 +197,36 @@ pub struct Story {
     /// True: the newest of the interval, newest first.
     #[prost(bool, tag = "7")]
     pub newest_first: bool,
+    /// Length in us of the cells of time that runs of writes end with: cells begin at multiples of it since 1970. 0: a
+    /// run ends where another session writes, or the page ends.
+    #[prost(uint64, tag = "8")]
+    pub cell_us: u64,
+}
+
+/// Waits until anything has changed: a name, an attribute, bytes of a file.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct AwaitChange {
+    /// The position of the client, exclusive: it has everything up to this stamp.
+    #[prost(uint64, tag = "1")]
+    pub after: u64,
+    /// Longest wait, in ms; the server waits no longer than [`AWAIT_MS_MAX`].
+    #[prost(uint32, tag = "2")]
+    pub wait_ms: u32,
+}
+
+/// Longest wait of [`AwaitChange`], in ms.
+pub const AWAIT_MS_MAX: u32 = 60_000;
+/// Length of the cells of time that changes are grouped by, in us: an answer to [`AwaitChange`] comes at the end of the
+/// cell of the change. A reader is behind a change by a cell and a half at most, most often by one; a busy file system
+/// answers twenty times a second.
+pub const CELL_US: u64 = 50_000;
+
+/// Something has changed, or the wait has ended.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct AwaitChangeReply {
+    /// End of a cell, inclusive, after the position of the client; 0 if this server knows no change.
+    #[prost(uint64, tag = "1")]
+    pub upto: u64,
 }
 
 /// Events.

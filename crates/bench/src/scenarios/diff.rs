@@ -19,18 +19,18 @@ const CHANGES: u64 = 1000;
 const DIRECTORIES: u64 = 8;
 
 /// A large tree.
-struct BenchTree {
-    target: BenchTarget,
-    client: Client,
-    unchanged: u64,
+pub(super) struct BenchTree {
+    pub(super) target: BenchTarget,
+    pub(super) client: Client,
+    pub(super) unchanged: u64,
     /// How many of its files are changed.
-    changes: u64,
+    pub(super) changes: u64,
     /// When it was whole and nothing had been changed.
-    made: Hlc,
+    pub(super) made: Hlc,
 }
 
 impl BenchTree {
-    fn make(options: &BenchOptions) -> Result<BenchTree> {
+    pub(super) fn make(options: &BenchOptions) -> Result<BenchTree> {
         let files = options.scaled(options.ops, UNCHANGED);
         let target = BenchTarget::start(options)?;
         let client = target.client()?;
@@ -46,7 +46,7 @@ impl BenchTree {
     }
 
     /// Changes a fourth each in bytes, by a new name, by a removal and by a rename.
-    fn change(&self, fs: &Fs) -> Result<()> {
+    pub(super) fn change(&self, fs: &Fs) -> Result<()> {
         for i in 0..self.changes {
             let directory = i % DIRECTORIES;
             let old = Path::path(format!("/d{directory}/f{}", i / DIRECTORIES));
@@ -71,7 +71,7 @@ impl BenchTree {
     }
 
     /// All differences of an interval, page by page: how many, and the entries of indexes that were read for them.
-    fn differences(&self, interval: HistoryInterval) -> Result<(u64, u64)> {
+    pub(super) fn differences(&self, interval: HistoryInterval) -> Result<(u64, u64)> {
         let (mut found, mut read) = (0, 0);
         loop {
             let page = self.client.fs().diff(&Path::path("/"), interval, found, 0)?;

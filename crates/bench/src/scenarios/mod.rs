@@ -19,6 +19,7 @@ mod simulated;
 mod storm;
 mod traced;
 mod trees;
+mod watch;
 
 use std::io::Write;
 
@@ -47,6 +48,7 @@ pub(crate) use simulated::what_if;
 pub(crate) use storm::get_storm;
 pub(crate) use traced::trace;
 pub(crate) use trees::trees;
+pub(crate) use watch::watch;
 
 /// Bytes of a large request.
 const LARGE: usize = 1 << 20;

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use frieze_base::{Fault, MonoTime, SessionId};
 use frieze_coherence::{CacheLeaseSettings, FileLocks, OpenFiles};
 use frieze_locks::Mutex;
-use frieze_planes::{PlaneHost, Planes, Settings};
+use frieze_planes::{NotedChanges, PlaneHost, Planes, Settings};
 use frieze_service::{Caching, Mint, NodeKeys, Scrub, Service, SessionTable, Sessions, Unshown};
 use frieze_storage::Identity;
 use frieze_wire::txn::{self, Caller, Op, Transaction};
@@ -51,8 +51,9 @@ impl ServerParts {
         locks.found(cached.iter().copied(), MonoTime(started.0 + granted.lease_ns));
         let telling = cached.clone();
         let caching = Arc::new(Caching::new(planes.clock.clone(), life, granted, cached));
-        planes.meta.observe_by(caching.clone());
-        planes.data.set_observer(caching.clone());
+        let noted = Arc::new(NotedChanges::new(&planes.changes, &caching));
+        planes.meta.observe_by(noted.clone());
+        planes.data.set_observer(noted);
         let scrub = Scrub::open(disk, &mut notes);
         let unshown = Unshown::of_memory(planes.settings.memory_bytes_max);
         let sessions = Sessions {

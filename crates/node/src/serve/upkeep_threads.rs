@@ -29,7 +29,7 @@ const CHAINS_EVERY: Duration = Duration::from_millis(20);
 type UpkeepThread = (&'static str, fn(&Shared));
 
 /// All of these threads.
-pub(super) const ALL: [UpkeepThread; 9] = [
+pub(super) const ALL: [UpkeepThread; 10] = [
     ("flush", flush),
     ("journal", journal),
     ("beat", metalog_timers),
@@ -39,7 +39,15 @@ pub(super) const ALL: [UpkeepThread; 9] = [
     ("scrub", scrub),
     ("image", image),
     ("checkpoint", checkpoint),
+    ("changes", changes),
 ];
+
+/// Answers the clients that wait for changes.
+fn changes(shared: &Shared) {
+    while !shared.stopping.load(Ordering::Acquire) {
+        shared.parts.planes.end_waits();
+    }
+}
 
 /// Advances time for the metalog.
 fn metalog_timers(shared: &Shared) {

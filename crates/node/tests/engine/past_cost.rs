@@ -220,7 +220,8 @@ fn the_newest_events_cost_what_they_show_and_not_what_came_before_them() {
         (0..before).for_each(|number| drop(counted.client.make(&format!("/f{number}"))));
         let upto = counted.client.server.newest().0;
         let (target, view) = (Target::path("/"), View::NOW);
-        let ask = Story { target, view, after: 0, upto, recursive: true, count_max: 10, newest_first: true };
+        let ask =
+            Story { target, view, after: 0, upto, recursive: true, count_max: 10, newest_first: true, cell_us: 0 };
         let (reply, reads) = counted.reads_of(|client| client.ask(Request::Story(ask)));
         let Ok(Reply::Story(page)) = reply else { panic!("no story") };
         let stamps: Vec<u64> = page.events.iter().map(|event| event.stamp).collect();

@@ -18,7 +18,7 @@ use frieze_wire::timeline::{
 use frieze_wire::txn::Caller;
 
 use crate::history::History;
-use crate::history::change_feed::{FileChange, Written};
+use crate::history::change_feed::{FileChange, Written, is_one_cell};
 use crate::history::diff::{IfForgotten, SPANS_MAX, apart};
 use crate::history::scope::{Area, Scope, records_max, scope_of};
 use crate::history::tree_pair::{CutPair, Interval};
@@ -133,7 +133,7 @@ impl History {
         self.planes.answer(View::exact(whole.upto))?;
         self.planes.answer(ask.view)?;
         let found = self.planes.resolve(principal, &ask.target, ask.view.instant(), asking.reads())?;
-        if !found.inode.is_directory() {
+        if !found.inode.is_directory() && !ask.recursive {
             return Err(Reason::NotDirectory.into());
         }
         let forgotten =
@@ -141,7 +141,7 @@ impl History {
         if let Some(forgotten) = forgotten {
             whole.after = Hlc(forgotten.before).previous().min(whole.upto);
         }
-        let area = self.area(scope_of(&found, ask.recursive), whole)?;
+        let area = self.area(scope_of(&found, ask.recursive), whole, ask.cell_us)?;
         let max = page(ask.count_max);
         let (ActivityPage { events, upto }, untold) = match ask.newest_first {
             true => self.newest_story_of(&principal.caller, &area, &mut whole, max)?,
@@ -304,7 +304,7 @@ impl History {
         let (files, _) = self.files_changed(area, interval, &mut ends, &|inode| passing.holds(inode))?;
         let (mut events, mut untold) = (Vec::new(), Untold::default());
         untold.left_out = files.iter().any(|file| file.lost);
-        let runs: Vec<Run> = files.iter().flat_map(runs_of).collect();
+        let runs: Vec<Run> = files.iter().flat_map(|file| runs_of(file, area.cell_us)).collect();
         let mut last: Vec<(usize, usize)> = runs.iter().map(|run| run.writes.len() - 1).enumerate().collect();
         let found = self.report_runs(caller, area, interval, transactions, &runs, &mut last)?;
         // The file had lost its name by then, or had been moved out, while the session still wrote; or only a snapshot
@@ -360,7 +360,7 @@ impl History {
         let (mut told, inode, last) = (ToldRun::default(), run.inode, cut.at());
         let mut inside = Vec::new();
         for named in cut.names(inode)? {
-            if !scope.holds(cut, &named)? {
+            if !scope.is_root(inode) && !scope.holds(cut, &named)? {
                 continue;
             }
             match [inode, named.parent].into_iter().all(|id| self.planes.check_kept(id, Some(last)).is_ok()) {
@@ -385,8 +385,7 @@ impl History {
                 stamp: last.0,
                 session: run.session.0,
                 uid: run.uid,
-                spans: Vec::new(),
-                more_spans: false,
+                ..Difference::default()
             });
         }
         Ok(told)
@@ -537,7 +536,7 @@ impl ToldRun {
     }
 }
 
-/// The writes of one session to a file before another session writes it.
+/// The writes of one session to a file before another session writes it, or a cell of time ends.
 struct Run {
     inode: InodeId,
     session: SessionId,
@@ -546,10 +545,12 @@ struct Run {
     writes: Vec<(Hlc, ChangedSpan)>,
 }
 
-fn runs_of(file: &FileChange) -> Vec<Run> {
+fn runs_of(file: &FileChange, cell_us: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for Written { range, last, session, uid, .. } in &file.writes {
-        if runs.last().is_none_or(|run| (run.session, run.uid) != (*session, *uid)) {
+        let is_same = |run: &Run| (run.session, run.uid) == (*session, *uid);
+        let goes_on = |run: &Run| is_same(run) && is_one_cell(run.writes[run.writes.len() - 1].0, *last, cell_us);
+        if !runs.last().is_some_and(goes_on) {
             runs.push(Run { inode: file.inode, session: *session, uid: *uid, writes: Vec::new() });
         }
         let run = runs.last_mut().expect("there is one, or one was just added");

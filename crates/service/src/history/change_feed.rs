@@ -25,8 +25,8 @@ const RECORDS_MAX: usize = 1 << 20;
 /// Granularity of a file's writes in a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Appends of a session to its own last write are one entry.
-    Runs,
+    /// Appends of a session to its own last write are one entry, within a cell of so many us; 0: within the interval.
+    Runs(u64),
     /// One entry for each record: a caller that looks up the file's names or its expiry between them needs each stamp.
     Records,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Changes {
 pub(crate) struct FileChange {
     /// The file.
     pub(crate) inode: InodeId,
-    /// In order of stamp; with [`Detail::Runs`], what one session appended to its own last write is one.
+    /// In order of stamp; with [`Detail::Runs`] what one session appended to its own last write is one.
     pub(crate) writes: Vec<Written>,
     /// There may be more, known only as such: the history of the file at the time has expired.
     pub(crate) lost: bool,
@@ -94,7 +94,7 @@ impl History {
                 .collect::<Result<Vec<_>, _>>()?
                 .concat(),
         };
-        let area = self.area(scope, interval)?;
+        let area = self.area(scope, interval, 0)?;
         let mut within = Within::new(scope);
         let Interval { after, upto } = interval;
         let stamps = area.stamps(interval);
@@ -117,9 +117,7 @@ impl History {
         cuts: &mut CutPair<'_>,
     ) -> Result<Changes, Fault> {
         let mut own_names: Vec<PlaceName> = Vec::new();
-        if let Scope::Within(root) | Scope::Names(root) = scope
-            && transaction.inodes().any(|id| id == root)
-        {
+        if let Some(root) = transaction.inodes().find(|id| scope.is_root(*id)) {
             // Any change of an inode's name makes a version of the inode.
             own_names = [cuts.before.names(root)?, cuts.after.names(root)?].concat();
         }
@@ -155,7 +153,7 @@ impl History {
                     let newest = self.planes.meta.newest_horizon(names.iter().map(|name| name.parent).chain([inode]));
                     by_record = newest.is_some_and(|horizon| horizon.before > interval.after.0);
                 }
-                let detail = if by_record { Detail::Records } else { Detail::Runs };
+                let detail = if by_record { Detail::Records } else { Detail::Runs(area.cell_us) };
                 let (change, records) = self.written(inode, interval, detail)?;
                 entries_read += records;
                 files.push(change);
@@ -205,7 +203,7 @@ impl History {
         for record in &records {
             let next = Written::of(record, chunk_bytes);
             match writes.last_mut() {
-                Some(last) if detail == Detail::Runs && last.goes_on_in(&next) => {
+                Some(last) if last.goes_on_in(&next, detail) => {
                     last.range = ByteRange::new(last.range.start(), next.range.end());
                     last.last = next.last;
                 }
@@ -229,8 +227,15 @@ impl Written {
         }
     }
 
-    fn goes_on_in(&self, next: &Written) -> bool {
+    fn goes_on_in(&self, next: &Written, detail: Detail) -> bool {
+        let Detail::Runs(cell_us) = detail else { return false };
         let who = |written: &Written| (written.session, written.uid, written.punch);
-        who(self) == who(next) && self.range.end() == next.range.start()
+        let is_same = who(self) == who(next) && self.range.end() == next.range.start();
+        is_same && is_one_cell(self.last, next.last, cell_us)
     }
+}
+
+/// True if two stamps lie in one cell of time.
+pub(crate) fn is_one_cell(one: Hlc, other: Hlc, cell_us: u64) -> bool {
+    cell_us == 0 || one.micros() / cell_us == other.micros() / cell_us
 }

@@ -12,7 +12,9 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{ChangeSubject, Inode, MAY_READ, Patch, PlaceName, SubjectState, TreeAt};
 use frieze_wire::acl::is_acl;
 use frieze_wire::message::{FileKind, View};
-use frieze_wire::timeline::{ACL, CONTENT, ChangedSpan, Difference, MODE, OWNER, REPLACED, Side, TIMES, XATTRS};
+use frieze_wire::timeline::{
+    ACL, AFTER_OUTSIDE, BEFORE_OUTSIDE, CONTENT, ChangedSpan, Difference, MODE, OWNER, REPLACED, Side, TIMES, XATTRS,
+};
 use frieze_wire::txn::Caller;
 
 use crate::history::History;
@@ -221,14 +223,13 @@ impl Differ<'_, '_> {
         spans: &[ChangedSpan],
         last: Last,
     ) -> Result<(), Fault> {
-        let is_root = matches!(self.scope, Scope::Within(root) | Scope::Names(root) if root == ends.id);
-        if !is_root {
-            let holds = |cut: &mut TreeAt<'_>, named: Option<&PlaceName>| {
-                named.map_or(Ok(false), |named| self.scope.holds(cut, named))
-            };
-            if !holds(self.before, before)? && !holds(self.after, after)? {
-                return Ok(());
-            }
+        let (scope, is_root) = (self.scope, self.scope.is_root(ends.id));
+        let is_outside = |cut: &mut TreeAt<'_>, named: Option<&PlaceName>| {
+            named.map_or(Ok(false), |named| Ok::<bool, Fault>(!is_root && !scope.holds(cut, named)?))
+        };
+        let is_outside = [is_outside(self.before, before)?, is_outside(self.after, after)?];
+        if is_outside == [before.is_some(), after.is_some()] {
+            return Ok(());
         }
         match self.if_forgotten {
             IfForgotten::Refuse => self.check_kept(ends.id, [before, after])?,
@@ -258,6 +259,7 @@ impl Differ<'_, '_> {
             uid: last.uid,
             spans: shown.to_vec(),
             more_spans: may_read && is_both && spans.len() > SPANS_MAX,
+            outside: u32::from(is_outside[0]) * BEFORE_OUTSIDE + u32::from(is_outside[1]) * AFTER_OUTSIDE,
             before,
             after,
         });
@@ -343,6 +345,7 @@ impl Differ<'_, '_> {
                     if difference.stamp >= last.stamp {
                         (last.stamp, last.session, last.uid) = (difference.stamp, difference.session, difference.uid);
                     }
+                    last.outside |= difference.outside;
                     last.after = difference.after;
                 }
                 _ => all.push(difference),

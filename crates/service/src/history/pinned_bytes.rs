@@ -72,7 +72,7 @@ impl History {
             return Ok(self.read.attr(id, &then, View::exact(interval.after))?.0.bytes_live);
         }
         let (old, new) = (self.size_at(id, &then, interval.after)?, self.size_at(id, &now, interval.upto)?);
-        let (written, _) = self.written(id, interval, Detail::Runs)?;
+        let (written, _) = self.written(id, interval, Detail::Runs(0))?;
         let spans = spans_of(Some(&written), now.patches(), interval.after, old, new);
         let mut bytes = 0;
         for span in spans.into_iter().filter(|span| span.offset < old) {

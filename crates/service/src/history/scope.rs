@@ -40,6 +40,8 @@ pub(crate) struct Area {
     extent: Option<TreeExtent>,
     /// Stamps of the records of its files, in order, if they are few.
     records: Option<Vec<Hlc>>,
+    /// Length of the cells of time that runs of writes end with, in us; 0: they end with no cell.
+    pub(crate) cell_us: u64,
 }
 
 impl Area {
@@ -83,8 +85,8 @@ impl History {
     ///
     /// # Cost
     /// At most [`EXTENT_MAX`] versions and [`EXTENT_RECORDS_MAX`] records.
-    pub(crate) fn area(&self, scope: Scope, interval: Interval) -> Result<Area, Fault> {
-        let nothing = Area { scope, extent: None, records: None };
+    pub(crate) fn area(&self, scope: Scope, interval: Interval, cell_us: u64) -> Result<Area, Fault> {
+        let nothing = Area { scope, extent: None, records: None, cell_us };
         let Interval { after, upto } = interval;
         let Scope::Within(root) = scope else { return Ok(nothing) };
         let history = self.planes.meta.history();
@@ -132,6 +134,11 @@ pub(crate) fn scope_of(found: &Resolved, recursive: bool) -> Scope {
 }
 
 impl Scope {
+    /// True if it is the file or directory that the scope is named by: its own names belong to the scope.
+    pub(crate) fn is_root(self, id: InodeId) -> bool {
+        matches!(self, Scope::Within(root) | Scope::Names(root) if root == id)
+    }
+
     /// True if a name belongs to the scope at the instant of `cut`.
     pub(crate) fn holds(self, cut: &mut TreeAt<'_>, named: &PlaceName) -> Result<bool, Fault> {
         match self {

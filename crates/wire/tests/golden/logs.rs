@@ -1,7 +1,9 @@
 //! What is asked and answered about what happened, the oldest or the newest first.
 
 use frieze_wire::message::{Log, LogReply, Reply, Request, Version, VersionKind, View};
-use frieze_wire::timeline::{Story, StoryReply};
+use frieze_wire::timeline::{
+    AFTER_OUTSIDE, AWAIT_MS_MAX, AwaitChange, AwaitChangeReply, CELL_US, Difference, Story, StoryReply,
+};
 use frieze_wire::txn::Target;
 
 use super::AT;
@@ -17,12 +19,15 @@ pub(super) fn requests(target: &Target, view: View) -> Vec<(&'static str, Reques
         recursive: true,
         count_max: 10,
         newest_first: false,
+        cell_us: 0,
     };
     vec![
         ("log", Request::Log(log.clone())),
         ("log.newest", Request::Log(Log { newest_first: true, ..log })),
         ("story", Request::Story(story.clone())),
+        ("story.cells", Request::Story(Story { cell_us: CELL_US, ..story.clone() })),
         ("story.newest", Request::Story(Story { newest_first: true, ..story })),
+        ("await_change", Request::AwaitChange(AwaitChange { after: AT, wait_ms: AWAIT_MS_MAX })),
     ]
 }
 
@@ -56,6 +61,11 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
         ("log", Reply::Log(log.clone())),
         ("log.newest", Reply::Log(LogReply { after: AT - 1, ..log })),
         ("story", Reply::Story(story.clone())),
-        ("story.newest", Reply::Story(StoryReply { after: AT - 1, ..story })),
+        ("story.newest", Reply::Story(StoryReply { after: AT - 1, ..story.clone() })),
+        (
+            "story.outside",
+            Reply::Story(StoryReply { events: vec![Difference { outside: AFTER_OUTSIDE, ..difference() }], ..story }),
+        ),
+        ("await_change", Reply::AwaitChange(AwaitChangeReply { upto: AT })),
     ]
 }

@@ -43,6 +43,7 @@ pub(super) fn difference() -> Difference {
         uid: 1000,
         spans: vec![ChangedSpan { offset: 4096, len: 10 }],
         more_spans: true,
+        outside: 0,
     }
 }
 
