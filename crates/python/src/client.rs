@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_client::{
-    Attr, Client, Durability, Error, FileKind, Fs, Hlc, Instant, Key, Options, PrivateFile, Reason, RenameMode,
-    ServerAddr, SetAttr, Target, TimeValue, XattrMode, ZonePolicy,
+    Attr, Client, Durability, Error, FileKind, Fs, Hlc, InodeId, Instant, Key, Options, PrivateFile, Reason,
+    RenameMode, ServerAddr, SetAttr, Target, TimeValue, XattrMode, ZonePolicy,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -144,6 +144,14 @@ impl PythonClient {
     fn stat(&self, py: Python<'_>, path: &[u8], at: Option<u64>, follow: bool) -> PyResult<AttributeRow> {
         let reply = self.call(py, at, path, |fs, target| fs.stat(&Target { follow, ..target }))?;
         Ok(attribute_row(&reply.attr))
+    }
+
+    /// The length of a file, by its inode.
+    #[pyo3(signature = (inode, at=None))]
+    fn size_of(&self, py: Python<'_>, inode: u64, at: Option<u64>) -> PyResult<u64> {
+        let fs = self.fs(py, at)?;
+        let reply = py.detach(|| fs.stat(&Target::inode(InodeId(inode))));
+        reply.map(|reply| reply.attr.size).map_err(|error| exception(py, error, None))
     }
 
     /// The text of a symbolic link.

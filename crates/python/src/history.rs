@@ -15,21 +15,27 @@ type HistoryPage<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Option<(u64, u6
 /// Deleted names, the sessions, and the name to continue after.
 type DeletedPage<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Option<Vec<u8>>);
 
-/// A page of the versions of a file, the newest first.
+/// A page of the versions of a file, the newest first or the oldest first.
 #[pyfunction]
-#[pyo3(signature = (client, path, at, after, upto, count_max=0))]
+#[pyo3(signature = (client, path, at, after, upto, newest_first=true, count_max=0))]
 pub(crate) fn log_page<'py>(
     client: &Bound<'py, PythonClient>,
     path: &[u8],
     at: Option<u64>,
     after: u64,
     upto: u64,
+    newest_first: bool,
     count_max: u32,
 ) -> PyResult<HistoryPage<'py>> {
     let py = client.py();
     let interval = HistoryInterval { after: Hlc(after), upto: Hlc(upto) };
-    let page = client.get().call(py, at, path, |fs, target| fs.log_newest(&target, interval, count_max))?;
-    let rest = (page.more && page.after > after).then_some((after, page.after));
+    let page = client.get().call(py, at, path, |fs, target| match newest_first {
+        true => fs.log_newest(&target, interval, count_max),
+        false => fs.log(&target, interval, count_max),
+    })?;
+    let last = page.versions.last().map_or(upto, |version| version.stamp);
+    let rest = if newest_first { (after, page.after) } else { (last, upto) };
+    let rest = Some(rest).filter(|(after, upto)| page.more && after < upto);
     Ok((columns::versions(py, &page.versions)?, columns::sessions(py, &page.sessions)?, rest))
 }
 

@@ -60,10 +60,16 @@ def name_schema() -> pyarrow.Schema:
     )
 
 
-def change_batches(pages: typing.Iterator[tuple[dict, dict]], path: str) -> pyarrow.RecordBatchReader:
-    """Pages of history as batches."""
+def change_batches(
+    pages: typing.Iterator[tuple[dict, dict]],
+    path: str,
+    size_before: typing.Callable[[int], int | None] | None,
+) -> pyarrow.RecordBatchReader:
+    """Pages of history as batches, the oldest change first. `size_before` says how long a file was before all of them;
+    `None` for differences, which have both lengths."""
     schema = change_schema()
-    return _reader(schema, (_changes(columns, sessions, path) for columns, sessions in pages))
+    sizes = None if size_before is None else _Sizes(size_before)
+    return _reader(schema, (_changes(columns, sessions, path, sizes) for columns, sessions in pages))
 
 
 def name_batches(pages: typing.Iterator[tuple[str, dict]]) -> pyarrow.RecordBatchReader:
@@ -81,7 +87,36 @@ def _reader(schema, batches) -> pyarrow.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, made())
 
 
-def _changes(columns: dict, sessions: dict, path: str) -> dict:
+class _Sizes:
+    """The lengths of files, change by change.
+
+    A run of writes is one event, and says how long the file is after it alone. So a change made its file longer by the
+    difference to the length after the change before it.
+    """
+
+    def __init__(self, size_before: typing.Callable[[int], int | None]):
+        self._size_before = size_before
+        self._sizes: dict[int, int] = {}
+
+    def grown(self, change: str, what: list, kind: str, inode: int, before: int | None, after: int | None) -> int:
+        """By how many bytes; the change is later than those of earlier calls."""
+        if kind != "file":
+            return 0
+        last = self._sizes.get(inode)
+        if "replaced" in what:
+            # Another file had the name.
+            last = before
+        elif last is None and change == "added":
+            last = 0
+        elif last is None and "content" in what:
+            last = self._size_before(inode)
+        if last is None:
+            last = before
+        self._sizes[inode] = after or 0
+        return (after or 0) - (last or 0)
+
+
+def _changes(columns: dict, sessions: dict, path: str, sizes: _Sizes | None) -> dict:
     count = len(columns["stamp"])
     nothing = [None] * count
     if "len" in columns:
@@ -102,6 +137,9 @@ def _changes(columns: dict, sessions: dict, path: str) -> dict:
             ],
         }
         grown = nothing
+    elif sizes is not None:
+        names = ["change", "what", "kind", "inode", "size_before", "size_after"]
+        grown = [sizes.grown(*row) for row in zip(*(columns[name] for name in names))]
     else:
         grown = [
             (after or 0) - (before or 0) if kind == "file" else 0

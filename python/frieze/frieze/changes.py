@@ -54,11 +54,6 @@ class Change:
         return self.instant.time
 
     @property
-    def grown(self) -> int:
-        """By how many bytes the file grew; negative if it shrank."""
-        return (self.size_after or 0) - (self.size_before or 0) if self.kind == "file" else 0
-
-    @property
     def user(self) -> str:
         """The user's name on this machine, or the number."""
         return _user(self.uid)
@@ -182,11 +177,17 @@ class History(collections.abc.Iterable):
     2
     """
 
-    def __init__(self, title: str, pages: typing.Callable[[], typing.Iterator[tuple[dict, dict]]], path: str):
-        self._title, self._pages, self._path = title, pages, path
+    def __init__(
+        self,
+        title: str,
+        pages: typing.Callable[[bool], typing.Iterator[tuple[dict, dict]]],
+        path: str,
+        size_before: typing.Callable[[int], int | None] | None = None,
+    ):
+        self._title, self._pages, self._path, self._size_before = title, pages, path, size_before
 
     def __iter__(self) -> typing.Iterator[Change]:
-        for columns, sessions in self._pages():
+        for columns, sessions in self._pages(True):
             yield from changes(columns, sessions, self._path)
 
     def first(self, count: int) -> list[Change]:
@@ -194,14 +195,17 @@ class History(collections.abc.Iterable):
         return list(itertools.islice(self, count))
 
     def to_batches(self):
-        """A `pyarrow.RecordBatchReader`: pages are read while it is, so history of any length passes through."""
+        """A `pyarrow.RecordBatchReader`: pages are read while it is, so history of any length passes through. The
+        oldest change is the first."""
         from . import arrow
 
-        return arrow.change_batches(self._pages(), self._path)
+        return arrow.change_batches(self._pages(False), self._path, self._size_before)
 
     def to_arrow(self):
-        """A `pyarrow.Table` of all of it. Columns: those of `Change`, `time`, `grown`; `path_hex` has the bytes of a
-        path that is not UTF-8, whose `path` has replacement characters."""
+        """A `pyarrow.Table` of all of it, the oldest change first. Columns: those of `Change`, and `time`; `grown`, by
+        how many bytes the change made its file longer, whose sum over an interval is what the tree grew by (null for
+        the history of a single file); `path_hex`, the bytes of a path that is not UTF-8, whose `path` has replacement
+        characters."""
         return self.to_batches().read_all()
 
     def to_pandas(self):

@@ -523,16 +523,24 @@ class FileSystem:
         page = _frieze.story_page if kind == "directory" else _frieze.log_page
         options = {"recursive": recursive} if kind == "directory" else {}
 
-        def pages():
+        def pages(newest_first):
             sessions: dict[int, tuple] = {}
             rest = (after, upto) if after < upto else None
             while rest:
-                columns, named, rest = page(self._client, to_bytes(path), view._at, *rest, **options)
+                columns, named, rest = page(
+                    self._client, to_bytes(path), view._at, *rest, newest_first=newest_first, **options
+                )
                 _learn(sessions, named)
                 if columns["stamp"]:
                     yield columns, sessions
 
-        return History(f"{text}, up to {upto.time:%F %T} UTC", pages, text)
+        def size_before(inode):
+            try:
+                return self._client.size_of(inode, at=after) if after else None
+            except OSError:
+                return None
+
+        return History(f"{text}, up to {upto.time:%F %T} UTC", pages, text, size_before)
 
     def diff(self, since: InstantLike, until: InstantLike | None = None, path: Path = "/") -> Diff:
         """What differs between two instants in a file, or in everything below a directory, in the order of paths. The
@@ -549,7 +557,7 @@ class FileSystem:
         if after > upto:
             raise ValueError(f"the interval ends ({upto.time}) before it begins ({after.time})")
 
-        def pages():
+        def pages(_):
             sessions: dict[int, tuple] = {}
             skip, more = 0, True
             while more:

@@ -241,7 +241,9 @@ class FriezeFileSystem(AbstractFileSystem):
         view, plain, _ = self._view(path)
         if mode == "rb":
             return view.open(plain, "rb", buffering=block_size or BUFFER_BYTES)
-        if autocommit or mode[0] in "ar":
+        if mode[0] == "r":
+            return view.open(plain, mode)
+        if autocommit or mode[0] == "a":
             return self._making_parents(lambda: view.open(plain, mode), view, plain)
         if mode[0] == "x" and view.exists(plain):
             raise FileExistsError(17, "already exists", plain)
@@ -251,10 +253,10 @@ class FriezeFileSystem(AbstractFileSystem):
         try:
             return call()
         except FileNotFoundError:
-            parent = posixpath.dirname(plain)
-            if not self.auto_mkdir or view.exists(parent):
+            if not self.auto_mkdir:
                 raise
-            view.makedirs(parent)
+            # Another thread may make it at the same time.
+            view.makedirs(posixpath.dirname(plain))
             return call()
 
     def cat_file(self, path, start=None, end=None, **_):
@@ -324,7 +326,7 @@ class FriezeFileSystem(AbstractFileSystem):
     def cp_file(self, path1, path2, **_):
         source, plain, _ = self._view(path1)
         target, place, _ = self._view(path2)
-        if source.isdir(plain):
+        if source.stat(plain).kind == "directory":
             target.makedirs(place)
             return
         self._making_parents(lambda: _clone_over(source, plain, target, place), target, place)
@@ -360,6 +362,7 @@ class FriezeFileSystem(AbstractFileSystem):
         target, place, _ = self._view(path2)
         if str(path2).endswith("/") or target.isdir(place):
             place = posixpath.join(place, posixpath.basename(plain))
+        source.lstat(plain)
         self._making_parents(lambda: source.replace(plain, place), source, place)
 
     mv_file = mv
