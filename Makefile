@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-rdma paper-hbase
+.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-rdma paper-hbase
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -43,6 +43,9 @@ test: ## Hadoop's own client on a server (where there are a JDK and Maven), the 
 
 test-analyze: ## the analysis of traces: figures of traces made by hand, bad input, Spark beside DuckDB (packages of PyPI; Spark needs a JDK; about 1 min)
 	@python/test.py
+
+wheel: ## the Python package: out/wheels/frieze-*.whl, for Python 3.11 and newer (maturin comes from PyPI)
+	python3 -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir out/wheels python/frieze
 
 test-python: ## the Python package by its wheel: fsspec's suites, pandas, pyarrow, dask, zarr, DuckDB, forks, bad input (packages of PyPI; about 2 min)
 	@python/wheel_test.py

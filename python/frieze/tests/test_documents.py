@@ -27,3 +27,5 @@ def test_python_blocks_of_documents_run(document, fs):
     names = {"__name__": "__main__"}
     for block in blocks:
         exec(compile(block, document, "exec"), names)
+    if document == "README.md":
+        assert fs.read_text("/t.csv") == "a\n1\n2\n"
