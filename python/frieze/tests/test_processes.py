@@ -150,3 +150,18 @@ def test_a_spawned_process_reads_the_instant_of_a_pickle(fs, place, served):
         [sys.executable, "-c", program, f"{place}/f"], input=pickle.dumps(then), stdout=subprocess.PIPE, timeout=CHILD_S
     )
     assert ran.stdout.decode().split() == ["then", str(then.instant)]
+
+
+def test_tokens_are_the_same_in_every_process_and_thread(fs, served):
+    files = FriezeFileSystem(served.address, at=fs.now())
+    ours = files._fs_token
+    theirs = []
+    thread = threading.Thread(target=lambda: theirs.append(pickle.loads(pickle.dumps(files))._fs_token))
+    thread.start()
+    thread.join()
+    theirs.append(in_child(lambda: pickle.loads(pickle.dumps(files))._fs_token))
+    program = "import pickle, sys; print(pickle.load(sys.stdin.buffer)._fs_token)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], input=pickle.dumps(files), stdout=subprocess.PIPE, timeout=CHILD_S
+    )
+    assert theirs + ran.stdout.decode().split() == [ours] * 3
