@@ -16,7 +16,9 @@ use frieze_client::{ByteRange, Client, Error, Fs, OpenFlags, Options, Target, mo
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [server, work, path] = &args[..] else { return Err("speed HOST:PORT read|stream|names|attributes PATH".into()) };
+    let [server, work, path] = &args[..] else {
+        return Err("speed HOST:PORT read|stream|names|attributes PATH".into());
+    };
     let client = Client::connect(Options { server: server.parse()?, ..Options::default() })?;
     let (fs, target) = (client.fs(), Target::path(path.as_bytes()));
     for line in std::io::stdin().lock().lines() {

@@ -83,6 +83,12 @@ impl PythonClient {
     }
 }
 
+impl Drop for PythonClient {
+    fn drop(&mut self) {
+        self.connected.drop_detached();
+    }
+}
+
 #[pymethods]
 impl PythonClient {
     /// Connects to the first of the servers (`HOST:PORT,...`) that answers.

@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_client::{CreateMode, Error, File, Fs, InodeId, OpenFlags, Reason, Target};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
-use crate::buffers::{ReadableBuffer, WritableBuffer};
+use crate::buffers::{ReadableBuffer, WritableBuffer, filled_bytes};
 use crate::client::{AttributeRow, PythonClient, attribute_row, umask};
 use crate::errors::{exception, fault};
 use crate::per_process::PerProcess;
@@ -106,6 +105,12 @@ impl PythonFile {
     }
 }
 
+impl Drop for PythonFile {
+    fn drop(&mut self) {
+        self.opened.drop_detached();
+    }
+}
+
 #[pymethods]
 impl PythonFile {
     /// Its inode.
@@ -138,14 +143,11 @@ impl PythonFile {
     }
 
     /// Reads up to `len` bytes; fewer only at the end of the file.
-    fn read<'py>(&self, py: Python<'py>, offset: u64, len: usize) -> PyResult<Bound<'py, PyBytes>> {
+    fn read<'py>(&self, py: Python<'py>, offset: u64, len: usize) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(py)?;
-        let mut count = 0;
-        let bytes = PyBytes::new_with(py, len, |into| {
-            count = py.detach(|| opened.file.read_at(offset, into)).map_err(|error| self.failed(py, error))?;
-            Ok(())
-        })?;
-        Ok(if count < len { PyBytes::new(py, &bytes.as_bytes()[..count]) } else { bytes })
+        filled_bytes(py, len, |into| {
+            py.detach(|| opened.file.read_at(offset, into)).map_err(|error| self.failed(py, error))
+        })
     }
 
     /// Writes all of `data`; returns the stamp of the last write.

@@ -36,5 +36,5 @@ mod _frieze {
     #[pymodule_export]
     use super::history::{deleted_page, diff_page, last_existed, log_page, sessions_page, snapshots, story_page};
     #[pymodule_export]
-    use super::listing::list_page;
+    use super::listing::{PythonEntry, list_page, scan_page};
 }

@@ -6,6 +6,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pyo3::Python;
+
 /// A value of the process that made it.
 ///
 /// The lock is taken only by threads that have the interpreter's lock, and for a moment: `os.fork` needs that lock too,
@@ -60,6 +62,16 @@ impl<T> PerProcess<T> {
 
     fn lock(&self) -> MutexGuard<'_, OfProcess<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Send + Sync> PerProcess<T> {
+    /// Drops the value without the interpreter's lock: the last drop may wait for the server.
+    pub(crate) fn drop_detached(&self) {
+        let Some(value) = self.take() else { return };
+        let mut value = Some(value);
+        // Without an interpreter, at the end of the process, it is dropped as it is.
+        let _ = Python::try_attach(|py| py.detach(|| drop(value.take())));
     }
 }
 

@@ -64,16 +64,9 @@ class RawFile(io.RawIOBase):
 
     def readall(self) -> bytes:
         self._check(self._reads, "not readable")
-        pieces = []
-        # One byte more than there should be: if the file grows meanwhile, the read goes on.
-        left = max(self.size - self._position, 0) + 1
-        while data := self._native.read(self._position, left):
-            pieces.append(data)
-            self._position += len(data)
-            if len(data) < left:
-                break
-            left = BUFFER_BYTES
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        data = self._native.read(self._position, max(self.size - self._position, 0))
+        self._position += len(data)
+        return data
 
     def write(self, data) -> int:
         self._check(self._writes, "not writable")

@@ -14,6 +14,7 @@ import typing
 import weakref
 
 from . import _frieze, changes, settings
+from ._frieze import Entry
 from .changes import Deleted, Diff, Edit, EditAction, History, Session
 from .files import RawFile, buffered, split_mode
 from .instants import Instant
@@ -70,23 +71,6 @@ class Stat:
     def st_ctime(self) -> float:
         """Change time in seconds."""
         return self.st_ctime_ns / 1e9
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
-    """A name in a directory, with the attributes of what it names."""
-
-    name: str
-    path: str
-    stat: Stat
-
-    def is_dir(self) -> bool:
-        """True for a directory; a symbolic link is none."""
-        return self.stat.kind == "directory"
-
-    def is_file(self) -> bool:
-        """True for a regular file."""
-        return self.stat.kind == "file"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -348,11 +332,15 @@ class FileSystem:
 
     def scandir(self, path: Path = "/") -> typing.Iterator[Entry]:
         """The entries of a directory with their attributes, page by page: a directory of any size passes through."""
-        start = to_text(path).rstrip("/") + "/"
-        for columns in self._pages(path, with_attrs=True):
-            for row in changes.rows(columns):
-                name = row.pop("name")
-                yield Entry(name, start + name, _stat_of(row))
+        path, directory, after, more = to_bytes(path), None, None, True
+        while more:
+            directory, more, entries = _frieze.scan_page(
+                self._client, path, at=self._at, directory=directory, after=after
+            )
+            yield from entries
+            if not entries:
+                return
+            after = entries[-1].name.encode("utf-8", "surrogateescape")
 
     def walk(self, path: Path = "/") -> typing.Iterator[tuple[str, list[str], list[str]]]:
         """Directories from the top down, as `os.walk`: path, names of directories, other names."""

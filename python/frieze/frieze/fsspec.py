@@ -32,7 +32,7 @@ from fsspec.utils import stringify_path, tokenize
 
 from . import _frieze, filesystem
 from .files import BUFFER_BYTES, WriteFile
-from .filesystem import FileSystem, Stat
+from .filesystem import FileSystem
 
 _SNAPSHOT = "snapshot:"
 
@@ -163,16 +163,12 @@ class FriezeFileSystem(AbstractFileSystem):
 
     def info(self, path, **_):
         view, plain, instant = self._view(path)
-        return self._info(view, plain, view.lstat(plain), instant)
-
-    def _info(self, view: FileSystem, plain: str, stat: Stat, instant: str | None) -> dict:
-        kind, size, is_link = stat.kind, stat.st_size, stat.kind == "link"
-        if is_link:
-            try:
-                there = view.stat(plain)
-                kind, size = there.kind, there.st_size
-            except OSError:
-                kind = "other"
+        stat = view.lstat(plain)
+        is_link = stat.kind == "link"
+        kind, size = stat.kind, stat.st_size
+        if is_link and view.exists(plain):
+            there = view.stat(plain)
+            kind, size = there.kind, there.st_size
         return {
             "name": join_instant(plain, instant) if plain != "/" or instant else "/",
             "size": size,
@@ -183,22 +179,36 @@ class FriezeFileSystem(AbstractFileSystem):
             "gid": stat.st_gid,
             "ino": stat.st_ino,
             "nlink": stat.st_nlink,
-            "mtime": stat.st_mtime,
-            "created": stat.made.time.timestamp(),
+            "mtime": stat.st_mtime_ns / 1e9,
+            "created": (stat.made >> 12) / 1e6,
             "changed": int(stat.changed),
         }
 
     def ls(self, path, detail=True, **_):
         view, plain, instant = self._view(path)
         try:
-            entries = list(view.scandir(plain)) if detail else view.listdir(plain)
+            if detail:
+                return [self._listed(view, entry, instant) for entry in view.scandir(plain)]
+            names = view.listdir(plain)
         except NotADirectoryError:
             info = self.info(path)
             return [info] if detail else [info["name"]]
-        if detail:
-            return [self._info(view, entry.path, entry.stat, instant) for entry in entries]
         start = plain.rstrip("/") + "/"
-        return [join_instant(start + name, instant) for name in entries]
+        return [join_instant(start + name, instant) for name in names]
+
+    def _listed(self, view, entry, instant) -> dict:
+        info = entry.info()
+        if instant is not None or "@" in info["name"]:
+            info["name"] = join_instant(info["name"], instant)
+        if info["islink"]:
+            # A link to a directory is none in a listing, as with local files: `walk` would run in circles.
+            try:
+                there = view.stat(entry.path)
+                info["size"] = there.st_size
+                info["type"] = "file" if there.kind == "file" else "other"
+            except OSError:
+                pass
+        return info
 
     def exists(self, path, **_):
         view, plain, _ = self._view(path)

@@ -185,3 +185,18 @@ def test_calls_beside_the_suites(files, place):
         strict.pipe_file(f"{place}/absent/f", b"")
     assert files.modified(place) >= files.created(place)
     assert repr(files.fsid).startswith("'frieze-")
+
+
+def test_links_are_followed_but_not_walked(files, fs, place):
+    fs.makedirs(f"{place}/d")
+    fs.write_text(f"{place}/d/f", "1")
+    fs.symlink("..", f"{place}/d/up")
+    fs.symlink("f", f"{place}/d/file")
+    fs.symlink("absent", f"{place}/d/broken")
+    assert files.find(place) == [f"{place}/d/{name}" for name in ["broken", "f", "file", "up"]]
+    types = {info["name"].rpartition("/")[2]: info["type"] for info in files.ls(f"{place}/d")}
+    assert types == {"broken": "other", "f": "file", "file": "file", "up": "other"}
+    assert files.isdir(f"{place}/d/up") and files.info(f"{place}/d/up")["type"] == "directory"
+    assert files.ls(f"{place}/d/up", detail=False) == [f"{place}/d/up/d"]
+    files.rm(f"{place}/d/up", recursive=True)
+    assert files.isdir(f"{place}/d") and not files.lexists(f"{place}/d/up")
