@@ -56,7 +56,7 @@ impl ReadableBuffer {
 
 /// A `bytes` object of up to `len` bytes, which `fill` writes; it returns how many there are.
 ///
-/// As `PyBytes::new_with`, but the memory is not zeroed before: that costs a third of the time of a large read.
+/// As `PyBytes::new_with`, but the memory is not zeroed before, which is one more pass over it.
 #[expect(unsafe_code, reason = "memory of a new object is filled before any other code has the object")]
 pub(crate) fn filled_bytes<'py>(
     py: Python<'py>,
@@ -66,8 +66,8 @@ pub(crate) fn filled_bytes<'py>(
     let size = ffi::Py_ssize_t::try_from(len).map_err(|_| PyBufferError::new_err("too many bytes for one object"))?;
     // SAFETY: without content Python allocates `len` bytes, or returns null with an exception.
     let bytes = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))? };
-    // SAFETY: the object is new, so nothing else reads or writes it, and lives longer than the slice. `fill` only writes
-    // to it, and tells how far it has.
+    // SAFETY: the object is new, so nothing else reads or writes it, and lives longer than the slice. `fill` only
+    // writes to it, and tells how far it has.
     let into = unsafe { std::slice::from_raw_parts_mut(ffi::PyBytes_AsString(bytes.as_ptr()).cast::<u8>(), len) };
     let count = fill(into)?;
     match count < len {

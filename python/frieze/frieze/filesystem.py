@@ -641,7 +641,8 @@ class FileSystem:
 
     def snapshots(self) -> list[Snapshot]:
         """The named instants."""
-        return [Snapshot(name, Instant(at), Instant(made), uid) for name, at, made, uid in _frieze.snapshots(self._client)]
+        rows = _frieze.snapshots(self._client)
+        return [Snapshot(name, Instant(at), Instant(made), uid) for name, at, made, uid in rows]
 
     def snapshot(self, name: str, at: InstantLike | None = None) -> Instant:
         """Names an instant, that of this view or of now, and keeps its history.

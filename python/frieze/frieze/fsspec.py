@@ -23,6 +23,7 @@ Nothing is cached but connections, so a listing is that of now. Directories abov
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import posixpath
 import uuid
@@ -77,8 +78,8 @@ class FriezeFileSystem(AbstractFileSystem):
 
     protocol = "frieze"
     root_marker = "/"
-    # An instance costs nothing: connections are shared below. fsspec's own cache would give `at="5m-ago"` the instant of
-    # its first use, and keys that differ between processes.
+    # An instance costs nothing: connections are shared below. fsspec's own cache would give `at="5m-ago"` the instant
+    # of its first use, and has keys that differ between processes.
     cachable = False
 
     def __init__(self, server=None, at=None, key=None, timeout=30.0, sync=False, auto_mkdir=True, **options):
@@ -256,7 +257,7 @@ class FriezeFileSystem(AbstractFileSystem):
         if autocommit or mode[0] == "a":
             return self._making_parents(lambda: view.open(plain, mode), view, plain)
         if mode[0] == "x" and view.exists(plain):
-            raise FileExistsError(17, "already exists", plain)
+            raise FileExistsError(errno.EEXIST, "already exists", plain)
         return self._making_parents(lambda: _PendingFile(view, plain), view, plain)
 
     def _making_parents(self, call, view, plain):
@@ -327,7 +328,8 @@ class FriezeFileSystem(AbstractFileSystem):
                 if view.lstat(plain).kind != "directory":
                     view.remove(plain)
                 elif not recursive:
-                    raise IsADirectoryError(21, "is a directory: recursive=True removes it with everything in it", plain)
+                    words = "is a directory: recursive=True removes it with everything in it"
+                    raise IsADirectoryError(errno.EISDIR, words, plain)
                 elif plain == "/":
                     self.rm([self._strip_protocol(entry) for entry in self.ls("/", detail=False)], recursive=True)
                 else:
@@ -389,7 +391,8 @@ def _copied_pairs(past, plain, present, path2, recursive, maxdepth):
             pairs.append((self._view(path1)[1], path2))
 
         def isdir(self, path):
-            return present.isdir(path) if self._strip_protocol(path) == self._strip_protocol(path2) else super().isdir(path)
+            is_target = self._strip_protocol(path) == self._strip_protocol(path2)
+            return present.isdir(path) if is_target else super().isdir(path)
 
     AbstractFileSystem.copy(Copied(**past.storage_options), plain, path2, recursive=recursive, maxdepth=maxdepth)
     return pairs

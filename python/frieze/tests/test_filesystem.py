@@ -125,7 +125,8 @@ def test_links_attributes_and_rights(fs, place):
     assert not fs.exists(f"{place}/file") and not fs.islink(f"{place}/link")
     with pytest.raises(OSError) as caught:
         fs.rmdir(place)
-    assert caught.value.errno == errno.ENOTEMPTY and caught.value.filename == place and caught.value.reason == "NotEmpty"
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOTEMPTY, place)
+    assert caught.value.reason == "NotEmpty"
     assert fs.remove_tree(place).count > 0
     assert not fs.exists(place)
 
