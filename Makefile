@@ -50,7 +50,7 @@ wheel: ## the Python package: out/wheels/frieze-*.whl, for Python 3.11 and newer
 test-python: ## the Python package by its wheel: fsspec's suites, pandas, pyarrow, dask, zarr, DuckDB, forks, bad input (packages of PyPI; about 2 min)
 	@python/wheel_test.py
 
-test-pytorch: ## PyTorch's loader with forked workers (1 GB of packages of PyPI; not in CI)
+test-pytorch: ## PyTorch's loader with forked workers (3 GB of packages of PyPI; not in CI)
 	@python/wheel_test.py --pytorch
 
 bench-python: build ## reads and listings in Python beside the Rust client, in one run (packages of PyPI; about 2 min; not in CI)

@@ -7,8 +7,8 @@
 //! speed HOST:PORT attributes PATH  the names with their attributes
 //! ```
 //!
-//! For each line on standard input it works once, and prints how many nanoseconds that took, and how many bytes or names
-//! there were.
+//! For each line on standard input it works once, and prints how many nanoseconds that took, and how many bytes or
+//! names there were.
 
 use std::io::BufRead;
 

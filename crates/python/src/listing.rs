@@ -116,7 +116,7 @@ pub(crate) fn scan_page(
     after: Option<&[u8]>,
 ) -> PyResult<(u64, bool, Vec<PythonEntry>)> {
     let py = client.py();
-    let page = page(client, path, at, directory, after, true, 0)?;
+    let page = page(client, path, at, directory, after, true)?;
     let start = [path.strip_suffix(b"/").unwrap_or(path), b"/"].concat();
     let start = text(py, &start)?.cast_into::<PyString>()?.unbind();
     let entries = page.entries.into_iter().map(|entry| {
@@ -133,40 +133,41 @@ fn page(
     directory: Option<u64>,
     after: Option<&[u8]>,
     with_attrs: bool,
-    count_max: u32,
 ) -> PyResult<ListReply> {
     let after = after.unwrap_or_default();
     client.get().call(client.py(), at, path, |fs, target| match directory {
-        Some(directory) => fs.list_opened(InodeId(directory), after, count_max, with_attrs),
-        None => fs.list(&target, after, count_max, with_attrs),
+        Some(directory) => fs.list_opened(InodeId(directory), after, 0, with_attrs),
+        None => fs.list(&target, after, 0, with_attrs),
     })
 }
 
-/// A page of a directory: its inode, whether more follow, and the columns. The next page names the inode as `directory`
-/// and the last name as `after`: the directory may have been renamed.
+/// A page of a directory: its inode, whether more follow, and the columns: `names`, names with `kinds`, or
+/// `attributes` too. The next page names the inode as `directory` and the last name as `after`: the directory may have
+/// been renamed.
 #[pyfunction]
-#[pyo3(signature = (client, path, at=None, directory=None, after=None, with_attrs=true, count_max=0))]
+#[pyo3(signature = (client, path, at=None, directory=None, after=None, columns="attributes"))]
 pub(crate) fn list_page<'py>(
     client: &Bound<'py, PythonClient>,
     path: &[u8],
     at: Option<u64>,
     directory: Option<u64>,
     after: Option<&[u8]>,
-    with_attrs: bool,
-    count_max: u32,
+    columns: &str,
 ) -> PyResult<(u64, bool, Bound<'py, PyDict>)> {
-    let page = page(client, path, at, directory, after, with_attrs, count_max)?;
-    let columns = Columns::of(client.py(), &page.entries)
-        .with_text("name", |entry| Some(&entry.name[..]))?
-        .with("inode", |entry: &DirEntry| entry.inode)?
-        .with("kind", |entry| kind_word(entry.kind()))?;
+    let py = client.py();
+    let with_attrs = columns == "attributes";
+    let page = page(client, path, at, directory, after, with_attrs)?;
+    let names = Columns::of(py, &page.entries).with_text("name", |entry| Some(&entry.name[..]))?;
+    if columns == "names" {
+        return Ok((page.inode, page.more, names.done()));
+    }
+    let names =
+        names.with("inode", |entry: &DirEntry| entry.inode)?.with("kind", |entry| kind_word(entry.kind()))?.done();
     if with_attrs {
         let none = Attr::default();
         let attrs: Vec<&Attr> = page.entries.iter().map(|entry| entry.attr.as_ref().unwrap_or(&none)).collect();
-        let all = attributes(Columns::of(client.py(), &attrs), |attr| attr)?.done();
-        let names = columns.done();
+        let all = attributes(Columns::of(py, &attrs), |attr| attr)?.done();
         names.update(all.as_mapping())?;
-        return Ok((page.inode, page.more, names));
     }
-    Ok((page.inode, page.more, columns.done()))
+    Ok((page.inode, page.more, names))
 }

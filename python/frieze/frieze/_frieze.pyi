@@ -107,8 +107,7 @@ def list_page(
     at: int | None = None,
     directory: int | None = None,
     after: bytes | None = None,
-    with_attrs: bool = True,
-    count_max: int = 0,
+    columns: Literal["names", "kinds", "attributes"] = "attributes",
 ) -> tuple[int, bool, _Columns]: ...
 def scan_page(
     client: Client,

@@ -326,7 +326,7 @@ class FileSystem:
         ['a', 'b']
         """
         names: list[str] = []
-        for columns in self._pages(path, with_attrs=False):
+        for columns in self._pages(path, "names"):
             names += columns["name"]
         return names
 
@@ -346,18 +346,18 @@ class FileSystem:
         """Directories from the top down, as `os.walk`: path, names of directories, other names."""
         path = to_text(path)
         directories, others = [], []
-        for columns in self._pages(path, with_attrs=False):
+        for columns in self._pages(path, "kinds"):
             for name, kind in zip(columns["name"], columns["kind"]):
                 (directories if kind == "directory" else others).append(name)
         yield path, directories, others
         for name in directories:
             yield from self.walk(posixpath.join(path, name))
 
-    def _pages(self, path: Path, with_attrs: bool) -> typing.Iterator[dict[str, list]]:
+    def _pages(self, path: Path, wanted: str) -> typing.Iterator[dict[str, list]]:
         path, directory, after, more = to_bytes(path), None, None, True
         while more:
             directory, more, columns = _frieze.list_page(
-                self._client, path, at=self._at, directory=directory, after=after, with_attrs=with_attrs
+                self._client, path, at=self._at, directory=directory, after=after, columns=wanted
             )
             if columns["name"]:
                 yield columns
@@ -388,7 +388,7 @@ class FileSystem:
         while waiting:
             directory = waiting.pop()
             found = []
-            for columns in self._pages(directory, with_attrs=True):
+            for columns in self._pages(directory, "attributes"):
                 yield directory, columns
                 names = zip(columns["name"], columns["kind"])
                 found += [posixpath.join(directory, name) for name, kind in names if kind == "directory"]
