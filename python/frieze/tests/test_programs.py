@@ -2,21 +2,18 @@
 
 import concurrent.futures
 
+import dask
+import dask.dataframe as dask_frames
+import duckdb
+import pandas
+import pyarrow.dataset
+import pyarrow.fs
+import pyarrow.parquet
 import pytest
+import upath
+import zarr
 
-pandas = pytest.importorskip("pandas")
-pyarrow = pytest.importorskip("pyarrow")
-
-import dask  # noqa: E402
-import dask.dataframe as dask_frames  # noqa: E402
-import duckdb  # noqa: E402
-import pyarrow.dataset  # noqa: E402
-import pyarrow.fs  # noqa: E402
-import pyarrow.parquet  # noqa: E402
-import upath  # noqa: E402
-import zarr  # noqa: E402
-
-from frieze.fsspec import FriezeFileSystem  # noqa: E402
+from frieze.fsspec import FriezeFileSystem
 
 TB = 10**12
 
