@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-rdma paper-hbase
+.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-rdma paper-hbase
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,16 +32,29 @@ check: ## formatting, lints, arrows between crates, tidy rules
 
 # Fuzz targets play the same inputs in every run of the tests; `make fuzz` draws new ones.
 test: export BOLERO_RANDOM_SEED ?= 7470
-test: ## Hadoop's own client on a server (where there are a JDK and Maven), the analysis of traces (where PyPI is), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
+test: ## Hadoop's own client on a server (where there are a JDK and Maven), the analysis of traces and the Python package (where PyPI is), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
 	@status=0; \
 	tests/hdfs/messages.py --where-possible || status=1; \
 	tests/hdfs/run.py --where-possible || status=1; \
 	python/test.py --where-possible || status=1; \
+	python/wheel_test.py --where-possible || status=1; \
 	$(CARGO) xtask test --workspace --no-fail-fast || status=1; \
 	exit $$status
 
 test-analyze: ## the analysis of traces: figures of traces made by hand, bad input, Spark beside DuckDB (packages of PyPI; Spark needs a JDK; about 1 min)
 	@python/test.py
+
+wheel: ## the Python package: out/wheels/frieze-*.whl, for Python 3.11 and newer (maturin comes from PyPI)
+	python3 -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir out/wheels python/frieze
+
+test-python: ## the Python package by its wheel: fsspec's suites, pandas, pyarrow, dask, zarr, DuckDB, forks, bad input (packages of PyPI; about 2 min)
+	@python/wheel_test.py
+
+test-pytorch: ## PyTorch's loader with forked workers (3 GB of packages of PyPI; not in CI)
+	@python/wheel_test.py --pytorch
+
+bench-python: build ## reads and listings in Python beside the Rust client, in one run (packages of PyPI; about 2 min; not in CI)
+	@bench/python.py --frieze target/release/frieze
 
 fuzz: ## every decoder on hostile bytes, by libFuzzer where there are a nightly toolchain and cargo-bolero (SECONDS=60 each, ONLY=identity; not in CI)
 	@scripts/fuzz.py --seconds $(or $(SECONDS),60) $(ONLY)

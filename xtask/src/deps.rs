@@ -110,6 +110,7 @@ const PLACES: &[CratePlace] = &[
         &["frieze-hdfs", "frieze-client", "frieze-httpd", "frieze-wire", "frieze-hlc", "frieze-base"],
     ),
     place("doors", "frieze-hdfs", CLIENTS),
+    place("doors", "frieze-python", &["frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place(
         "clients",
         "frieze-client",
@@ -571,7 +572,7 @@ mod tests {
 
     #[test]
     fn a_gateway_that_knows_a_server_is_caught() {
-        for door in ["frieze-fuse", "frieze-hdfs", "frieze-http", "frieze-wave"] {
+        for door in ["frieze-fuse", "frieze-hdfs", "frieze-http", "frieze-python", "frieze-wave"] {
             assert_eq!(with_arrow(door, "frieze-node").len(), 1, "{door}");
         }
         assert_eq!(with_arrow("frieze-cli", "frieze-node"), Vec::<String>::new());
