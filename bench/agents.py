@@ -53,7 +53,8 @@ def within_environment(chosen):
     python = hadoop.python_with(*(TESTS / "requirements.txt").read_text().split())
     frieze = pathlib.Path(chosen.frieze or pathlib.Path(hadoop.command()).parent)
     if chosen.frieze is None:
-        subprocess.run(["cargo", "build", "--quiet", "--release", "--package", "frieze-mcp"], cwd=HERE.parent, check=True)
+        build = ["cargo", "build", "--quiet", "--release", "--package", "frieze-mcp"]
+        subprocess.run(build, cwd=HERE.parent, check=True)
     environment = {**os.environ, "FRIEZE": str(frieze / "frieze"), "FRIEZE_MCP": str(frieze / "frieze-mcp")}
     os.execve(python, [str(python), *sys.argv], environment)
 
@@ -246,7 +247,8 @@ def report(chosen, seconds, client_s, grown, rounds):
     for where in ["mount", "local"]:
         for what in ["add", "commit", "checkout"]:
             of = [taken[where][what] for taken in rounds]
-            line(f"git {what}, {'same mount' if where == 'mount' else 'local file system'}", ms(median(of)), ms(max(of)))
+            place = "same mount" if where == "mount" else "local file system"
+            line(f"git {what}, {place}", ms(median(of)), ms(max(of)))
     undo = median(taken["undo"] for taken in rounds)
     for where, goal in [("mount", " (goal 20)"), ("local", "")]:
         git_s = median(sum(taken[where].values()) for taken in rounds)

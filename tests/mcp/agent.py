@@ -23,8 +23,7 @@ def done(edit, path):
         return offset
     if kind == "rename":
         return os.rename(path, os.environ["FRIEZE_MOUNT"] + edit["to"])
-    calls = {"unlink": os.unlink, "mkdir": os.mkdir, "rmdir": os.rmdir, "truncate": lambda at: os.truncate(at, edit["size"])}
-    return calls[kind](path)
+    return {"unlink": os.unlink, "mkdir": os.mkdir}[kind](path)
 
 
 def main():

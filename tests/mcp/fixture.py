@@ -46,7 +46,7 @@ class Agent:
     """A program that edits files on a mount and a session of its own: `frieze run --name`."""
 
     def __init__(self, server, name):
-        command = [FRIEZE, "--server", server.address, "run", "--name", name, "--", sys.executable, str(HERE / "agent.py")]
+        command = [FRIEZE, "--server", server.address, "run", "--name", name, "--", sys.executable, HERE / "agent.py"]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
         )

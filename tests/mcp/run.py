@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""frieze-mcp driven by the official client of the Model Context Protocol (PyPI: mcp), with agents on mounts of their own.
+"""frieze-mcp driven by the official client of the Model Context Protocol (PyPI: mcp), with agents on their own mounts.
 
     tests/mcp/run.py                     with the debug build; builds it first
     tests/mcp/run.py --where-possible    ends well, and says so, where the client or a mount cannot be had; with
@@ -43,7 +43,7 @@ def main():
         requirements.skip("pypi", "the official client of the Model Context Protocol, from PyPI", "give pip a network")
     frieze = pathlib.Path(hadoop.command(profile="debug"))
     subprocess.run(["cargo", "build", "--quiet", "--package", "frieze-mcp"], cwd=hadoop.ROOT, check=True)
-    environment = {**os.environ, "FRIEZE": str(frieze), "FRIEZE_MCP": str(frieze.parent / "frieze-mcp"), "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "FRIEZE": str(frieze), "FRIEZE_MCP": str(frieze.parent / "frieze-mcp")}
     for variable in ["FRIEZE_SERVER", "FRIEZE_KEY", "FRIEZE_CLIENT"]:
         environment.pop(variable, None)
     names = [f"test_mcp.{name}" for name in wanted] or ["test_mcp"]

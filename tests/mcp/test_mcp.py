@@ -232,7 +232,8 @@ class InterleavedAgents(Served):
             before = await one.tree()
             for step in range(60):
                 who = rng.choice("AB")
-                agents[who].edit("write", "/f", offset=rng.randrange(900), data=rng.randbytes(100))
+                # Each in a half of the file: what both wrote goes back for both only in one undo.
+                agents[who].edit("write", "/f", offset=500 * (who == "B") + rng.randrange(400), data=rng.randbytes(100))
                 agents[who].edit("write", f"/{who}-{step}", data=b"x")
             calls = [
                 tools.call("undo", sessions=[name], **{"from": at}, dry_run=False)
@@ -240,6 +241,21 @@ class InterleavedAgents(Served):
             ]
             await asyncio.gather(*calls)
             self.assertEqual(await one.tree(), before)
+
+    async def test_one_undo_of_both_agents_returns_to_the_checkpoint(self):
+        agents = [self.agent("agent-a"), self.agent("agent-b")]
+        rng = random.Random(SEED)
+        async with fixture.tools(self.server.address) as tools:
+            agents[0].edit("write", "/f", data=rng.randbytes(1000))
+            at = (await tools.call("checkpoint"))["at"]
+            before = await tools.tree()
+            for step in range(60):
+                agent = rng.choice(agents)
+                agent.edit("write", "/f", offset=rng.randrange(900), data=rng.randbytes(100))
+                agent.edit("write", f"/{step // 2}", whole=True, data=rng.randbytes(20))
+            both = {"sessions": ["agent-a", "agent-b"], "from": at, "dry_run": False}
+            self.assertEqual((await tools.call("undo", **both))["left"], 0)
+            self.assertEqual(await tools.tree(), before)
 
 
 if __name__ == "__main__":

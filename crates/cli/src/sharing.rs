@@ -75,7 +75,8 @@ pub(crate) fn undo(run: &mut CommandRun, args: &args::UndoArgs) -> Result<()> {
     print_result(run, &reply, args.dry_run, "undone")
 }
 
-/// The number of a session. A name has to be that of one session: the newest of several may not be the one that is meant.
+/// The number of a session. A name has to be that of one session: the newest of several may not be the one that is
+/// meant.
 fn number_of(run: &mut CommandRun, session: &SessionArg) -> Result<u64> {
     let name = match session {
         SessionArg::Number(number) => {

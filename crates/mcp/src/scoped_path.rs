@@ -1,7 +1,7 @@
 //! Paths as tools are given them, and the tree that they must not leave.
 //!
-//! Guarantees: a [`ScopedPath`] lies at or below the root of its [`Scope`] by its names; [`Scope::target`] walks it name
-//! by name, by inode, so that no symbolic link leads out, even one that is made meanwhile.
+//! Guarantees: a [`ScopedPath`] lies at or below the root of its [`Scope`] by its names; [`Scope::target`] walks it
+//! name by name, by inode, so that no symbolic link leads out, even one that is made meanwhile.
 
 use std::fmt;
 

@@ -239,7 +239,6 @@ fn names_that_are_not_text_come_in_hexadecimal_and_go_back_so() {
     assert_eq!(tools.get("history", json!({ "path_hex": hex }))["kind"], "file");
     tools.get("undo", json!({ "path_hex": hex, "from": at, "dry_run": false }));
     assert!(tools.refusal("read_at", json!({ "path_hex": hex })).contains("no such file"));
-    tools.get("restore", json!({ "path_hex": "2f63", "to": at }));
     assert!(tools.refusal("read_at", json!({ "path_hex": "2f6" })).contains("not hexadecimal"));
     assert!(tools.refusal("read_at", json!({ "path": "/", "path_hex": "2f" })).contains("not both"));
 }
@@ -274,11 +273,11 @@ fn instants_that_have_not_come_or_are_none_are_refused_with_the_present() {
 fn forgotten_history_is_refused_and_says_so() {
     let tools = ToolFixture::new();
     let agent = tools.agent("agent");
-    agent.write("/f", 0, b"v1");
+    tools.agent("maker").write("/f", 0, b"v1");
     let at = tools.checkpoint();
     agent.write("/f", 0, b"v2");
     let before = agent.client.resolve(&tools.checkpoint(), ZonePolicy::Refuse).unwrap();
-    agent.client.fs().forget(&Target::path("/f"), before, ForgetOptions::default()).unwrap();
+    tools.agent("owner").client.fs().forget(&Target::path("/f"), before, ForgetOptions::default()).unwrap();
     for (tool, args) in [
         ("read_at", json!({ "path": "/f", "at": at })),
         ("restore", json!({ "path": "/f", "to": at, "dry_run": false })),
@@ -354,7 +353,7 @@ fn a_session_is_named_by_its_number_or_by_a_name_that_is_its_own() {
     let all = tools.get("changes", json!({ "from": "1h-ago", "sessions": [first.session, "only"] }));
     let found: BTreeSet<String> = items(&all, "changes").iter().map(|change| text(&change["session"])).collect();
     assert_eq!(found, [first.session.clone(), only.session.clone()].into());
-    assert_eq!(items(&all, "changes").iter().filter(|change| change["session_name"] == "only").count(), 1);
+    assert!(items(&all, "changes").iter().any(|change| change["session_name"] == "only"));
 }
 
 #[test]
@@ -376,7 +375,7 @@ fn many_changes_come_in_bounded_pages_each_of_them_once() {
         .chain((0..8).map(|copy| format!("/copy-{copy}")))
         .chain(["/last".to_owned()])
         .collect();
-    for (tool, limit) in [("changes", 7), ("changes", 250), ("diff", 250), ("changes", 1_000_000)] {
+    for (tool, limit) in [("changes", 70), ("changes", 250), ("diff", 250), ("changes", 1_000_000)] {
         let (mut found, mut args) = (Vec::new(), json!({ "from": at, "limit": limit, "path": "/" }));
         loop {
             let page = tools.get(tool, args);
@@ -416,10 +415,13 @@ fn a_deleted_file_has_a_history_that_says_how_to_get_it_back() {
     let history = tools.get("history", json!({ "path": "/f", "limit": 2 }));
     let deleted = &history["deleted"];
     assert_eq!((&deleted["session"], &deleted["session_name"]), (&json!(agent.session), &json!("agent")));
-    assert_eq!(items(&history, "versions").len(), 2);
-    let older = tools.get("history", json!({ "path": "/f", "next": history["next"] }));
-    let kinds = [&history, &older].map(|page| items(page, "versions").iter().map(|item| text(&item["kind"])).collect());
-    let kinds: Vec<String> = kinds.into_iter().flat_map(|kinds: Vec<String>| kinds).collect();
+    let (mut kinds, mut page) = (Vec::new(), history.clone());
+    loop {
+        assert!(items(&page, "versions").len() <= 2, "{page}");
+        kinds.extend(items(&page, "versions").iter().map(|item| text(&item["kind"])));
+        let Some(next) = page.get("next") else { break };
+        page = tools.get("history", json!({ "path": "/f", "limit": 2, "next": next }));
+    }
     assert_eq!(kinds.iter().filter(|kind| *kind == "write").count(), 2, "{kinds:?}");
     assert_eq!(kinds.last().map(String::as_str), Some("make"), "{kinds:?}");
     tools.get("restore", json!({ "path": "/f", "to": deleted["last_at"], "dry_run": false }));

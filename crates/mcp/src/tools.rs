@@ -105,8 +105,9 @@ pub(crate) const TOOLS: &[ToolRow] = &[
         description: "Take back changes by session (number or name), path and interval, in any combination, and keep \
                       what others did: where another session changed the same bytes or name later, its change stays \
                       and the answer lists it as `left`. It is one atomic change, and can itself be undone \
-                      (`take_back`). It only shows the plan unless dry_run is false: look at the plan, then call again \
-                      with dry_run false. Without sessions it undoes everybody's changes in the interval.",
+                      (`take_back`). To undo several sessions, name them in one call. It only shows the plan unless \
+                      dry_run is false: look at the plan, then call again with dry_run false. Without sessions it \
+                      undoes everybody's changes in the interval.",
         effect: Effect::Replaces,
         input: input::<UndoArgs>,
         output: schema_for_output::<EditOutcome>,
