@@ -361,21 +361,21 @@ fn many_changes_come_in_bounded_pages_each_of_them_once() {
     let tools = ToolFixture::new();
     let agent = tools.agent("agent");
     agent.mkdir("/t");
-    for number in 0..300 {
+    for number in 0..120 {
         agent.write(format!("/t/{number:03}"), 0, b"x");
     }
     let at = tools.checkpoint();
     // One transaction with more changes than an answer may have, then single ones.
-    for copy in 0..8 {
+    for copy in 0..4 {
         agent.client.fs().clone_tree(&Target::path("/t"), &Target::path(format!("/copy-{copy}")), false).unwrap();
     }
     agent.write("/last", 0, b"x");
-    let expected: BTreeSet<String> = (0..8)
-        .flat_map(|copy| (0..300).map(move |number| format!("/copy-{copy}/{number:03}")))
-        .chain((0..8).map(|copy| format!("/copy-{copy}")))
+    let expected: BTreeSet<String> = (0..4)
+        .flat_map(|copy| (0..120).map(move |number| format!("/copy-{copy}/{number:03}")))
+        .chain((0..4).map(|copy| format!("/copy-{copy}")))
         .chain(["/last".to_owned()])
         .collect();
-    for (tool, limit) in [("changes", 70), ("changes", 250), ("diff", 250), ("changes", 1_000_000)] {
+    for (tool, limit) in [("changes", 30), ("changes", 100), ("diff", 100), ("changes", 1_000_000)] {
         let (mut found, mut args) = (Vec::new(), json!({ "from": at, "limit": limit, "path": "/" }));
         loop {
             let page = tools.get(tool, args);

@@ -168,10 +168,13 @@ fn input<A: JsonSchema + 'static>() -> Arc<JsonObject> {
     schema_for_input::<A>().expect("the arguments of every tool are an object")
 }
 
+/// The function of a tool: from its arguments to a sentence and its answer.
+type ToolFunction<A, O> = fn(&Door, A) -> Result<(String, O), Error>;
+
 fn run<A: DeserializeOwned, O: Serialize>(
     door: &Door,
     args: JsonObject,
-    tool: fn(&Door, A) -> Result<(String, O), Error>,
+    tool: ToolFunction<A, O>,
 ) -> Result<ToolAnswer, Error> {
     let args = serde_json::from_value(Value::Object(args)).map_err(|error| Error::Arguments(error.to_string()))?;
     let (text, answer) = tool(door, args)?;
