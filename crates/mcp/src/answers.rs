@@ -8,7 +8,7 @@ use frieze_client::{Difference, Hlc, SessionInfo, SessionName, Side, flags};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::scoped_path::Scope;
+use crate::scoped_path::ToolScope;
 use crate::words::{hex_unless_text, kind_word, lossy, time_of};
 
 /// A checkpoint.
@@ -366,7 +366,7 @@ impl Authors {
 impl Change {
     /// Of a difference. A side outside the tree is not shown: what came from there was added, what went there removed.
     /// None if neither side lies in the tree.
-    pub(crate) fn of(scope: &Scope, authors: &Authors, difference: &Difference) -> Option<Change> {
+    pub(crate) fn of(scope: &ToolScope, authors: &Authors, difference: &Difference) -> Option<Change> {
         let shown = |side: &Option<Side>| side.clone().filter(|side| scope.shows(&side.path));
         let (before, after) = (shown(&difference.before), shown(&difference.after));
         let named = after.as_ref().or(before.as_ref())?;

@@ -23,7 +23,7 @@ pub(crate) fn limit_of(limit: Option<u32>) -> u32 {
 /// Arguments of `checkpoint`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CheckpointArgs {
+pub(crate) struct CheckpointArguments {
     /// A name for the instant, such as before-refactoring. A named checkpoint is a snapshot: its history is kept until
     /// the snapshot is deleted. Leave it out for a free one.
     pub(crate) name: Option<String>,
@@ -32,7 +32,7 @@ pub(crate) struct CheckpointArgs {
 /// Arguments of `changes`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ChangesArgs {
+pub(crate) struct ChangesArguments {
     /// Changes after this instant: the `at` of a checkpoint, 5m-ago, 2026-11-21T10:00:00Z, or the name of a snapshot.
     pub(crate) from: Option<String>,
     /// Changes up to this instant, by default now.
@@ -53,7 +53,7 @@ pub(crate) struct ChangesArgs {
 /// Arguments of `diff`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct DiffArgs {
+pub(crate) struct DiffArguments {
     /// The first instant: the `at` of a checkpoint, 5m-ago, 2026-11-21T10:00:00Z, or the name of a snapshot.
     pub(crate) from: Option<String>,
     /// The second instant, by default now.
@@ -73,7 +73,7 @@ pub(crate) struct DiffArgs {
 /// Arguments of `undo`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct UndoArgs {
+pub(crate) struct UndoArguments {
     /// Undo the changes of these sessions, by number or name. Without it, those of every session: give `from` then.
     #[serde(default)]
     pub(crate) sessions: Vec<String>,
@@ -96,7 +96,7 @@ pub(crate) struct UndoArgs {
 /// Arguments of `restore`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RestoreArgs {
+pub(crate) struct RestoreArguments {
     /// File or directory; a deleted one by its path then.
     pub(crate) path: Option<String>,
     /// The path in hexadecimal digits, if it is not UTF-8 (path_hex of an earlier answer).
@@ -116,7 +116,7 @@ pub(crate) struct RestoreArgs {
 /// Arguments of `read_at`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ReadAtArgs {
+pub(crate) struct ReadAtArguments {
     /// File, directory or symbolic link. By default the root of the tree.
     pub(crate) path: Option<String>,
     /// The path in hexadecimal digits, if it is not UTF-8 (path_hex of an earlier answer).
@@ -136,7 +136,7 @@ pub(crate) struct ReadAtArgs {
 /// Arguments of `history`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct HistoryArgs {
+pub(crate) struct HistoryArguments {
     /// File or directory; it may be deleted.
     pub(crate) path: Option<String>,
     /// The path in hexadecimal digits, if it is not UTF-8 (path_hex of an earlier answer).
@@ -154,7 +154,7 @@ pub(crate) struct HistoryArgs {
 /// Arguments of `sessions`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SessionsArgs {
+pub(crate) struct SessionsArguments {
     /// Only sessions with this name (frieze run --name).
     pub(crate) name: Option<String>,
     /// Only sessions that were open after this instant. Default: 1h-ago.

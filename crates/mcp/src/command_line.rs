@@ -8,8 +8,8 @@ use clap::Parser;
 use frieze_client::{Key, Options, PrivateFile, ServerAddr};
 use tracing_subscriber::EnvFilter;
 
-use crate::door::Access;
-use crate::scoped_path::Scope;
+use crate::scoped_path::ToolScope;
+use crate::tool_context::ToolAccess;
 
 /// Undo, restore and history of frieze for agents, over the Model Context Protocol.
 ///
@@ -99,13 +99,13 @@ impl CommandLine {
     ///
     /// # Errors
     /// If `--root` or `--mount` is no plain absolute path.
-    pub(crate) fn scope(&self) -> Result<Scope> {
-        Ok(Scope::new(&self.root, self.mount.as_deref())?)
+    pub(crate) fn scope(&self) -> Result<ToolScope> {
+        Ok(ToolScope::new(&self.root, self.mount.as_deref())?)
     }
 
     /// Whether tools may change the tree.
-    pub(crate) fn access(&self) -> Access {
-        if self.read_only { Access::ReadOnly } else { Access::ReadWrite }
+    pub(crate) fn access(&self) -> ToolAccess {
+        if self.read_only { ToolAccess::ReadOnly } else { ToolAccess::ReadWrite }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::words::time_of;
 
 /// A tool failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub(crate) enum ToolError {
     /// The arguments do not fit the tool's schema, or contradict each other.
     #[error("the arguments are wrong: {0}")]
     Arguments(String),
@@ -93,16 +93,16 @@ pub(crate) enum Error {
     },
 }
 
-impl Error {
+impl ToolError {
     /// Names the object of a request that failed.
-    pub(crate) fn about(subject: impl Into<String>) -> impl FnOnce(frieze_client::Error) -> Error {
+    pub(crate) fn about(subject: impl Into<String>) -> impl FnOnce(frieze_client::Error) -> ToolError {
         let subject = subject.into();
-        move |source| Error::Client { subject, source }
+        move |source| ToolError::Client { subject, source }
     }
 
     /// True if the reason of a refused request is this one.
     pub(crate) fn is(&self, reason: Reason) -> bool {
-        matches!(self, Error::Client { source, .. } if source.reason() == reason)
+        matches!(self, ToolError::Client { source, .. } if source.reason() == reason)
     }
 }
 

@@ -14,10 +14,10 @@
 mod answers;
 mod arguments;
 mod command_line;
-mod door;
 mod error;
 mod page_cursor;
 mod scoped_path;
+mod tool_context;
 mod tools;
 mod words;
 
@@ -34,7 +34,7 @@ use rmcp::ServiceExt;
 use rmcp::transport::stdio_pipes;
 
 use crate::command_line::CommandLine;
-use crate::door::Door;
+use crate::tool_context::ToolContext;
 use crate::tools::ToolServer;
 
 /// Calls that run at once; further ones wait. A model has few under way.
@@ -59,19 +59,19 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &CommandLine) -> anyhow::Result<()> {
-    let door = Arc::new(Door::new(options.client_options()?, options.scope()?, options.access()));
+    let context = Arc::new(ToolContext::new(options.client_options()?, options.scope()?, options.access()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(CALLS_MAX)
         .build()
         .context("the threads for calls cannot be started")?;
     let served = runtime.block_on(async {
-        let running = ToolServer::new(door.clone()).serve(stdio_pipes()).await.context(
+        let running = ToolServer::new(context.clone()).serve(stdio_pipes()).await.context(
             "no client of the Model Context Protocol is at standard input: 'frieze-mcp --help' shows how one starts it",
         )?;
         running.waiting().await.context("the conversation ended early")
     });
     runtime.shutdown_background();
-    door.close();
+    context.close();
     served.map(drop)
 }

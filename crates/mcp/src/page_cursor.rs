@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use frieze_hlc::Hlc;
 
-use crate::error::Error;
+use crate::error::ToolError;
 
 /// A position in the changes of an interval. The answer to the same position is the same for ever: both ends are exact,
 /// and the server pages an interval alike for one page size.
@@ -28,9 +28,9 @@ impl fmt::Display for PageCursor {
 }
 
 impl FromStr for PageCursor {
-    type Err = Error;
+    type Err = ToolError;
 
-    fn from_str(text: &str) -> Result<PageCursor, Error> {
+    fn from_str(text: &str) -> Result<PageCursor, ToolError> {
         let parts: Vec<&str> = text.split('.').collect();
         let read = || {
             let [after, upto, page, skip] = parts[..] else { return None };
@@ -40,7 +40,7 @@ impl FromStr for PageCursor {
         };
         read().ok_or_else(|| {
             let shown = &text[..text.floor_char_boundary(SHOWN_BYTES)];
-            Error::Arguments(format!("next {shown:?} is not the next of an earlier answer: pass it back as it was"))
+            ToolError::Arguments(format!("next {shown:?} is not the next of an earlier answer: pass it back as it was"))
         })
     }
 }

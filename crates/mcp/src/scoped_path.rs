@@ -1,19 +1,20 @@
 //! Paths as tools are given them, and the tree that they must not leave.
 //!
-//! Guarantees: a [`ScopedPath`] lies at or below the root of its [`Scope`] by its names; [`Scope::target`] walks it
-//! name by name, by inode, so that no symbolic link leads out, even one that is made meanwhile.
+//! Guarantees: a [`ScopedPath`] lies at or below the root of its [`ToolScope`] by its names.
+//! [`ToolScope::target`] walks it name by name, by inode, so that no symbolic link leads out, even one that is made
+//! meanwhile.
 
 use std::fmt;
 
 use frieze_base::{InodeId, PATH_BYTES_MAX, Reason};
 use frieze_client::{FileKind, Fs, Target};
 
-use crate::error::Error;
+use crate::error::ToolError;
 use crate::words::lossy;
 
 /// The tree that tools reach.
 #[derive(Clone, Debug)]
-pub(crate) struct Scope {
+pub(crate) struct ToolScope {
     root: ScopedPath,
     /// Where the file system is mounted for the agent, without a `/` at its end.
     mount: Option<Vec<u8>>,
@@ -23,18 +24,18 @@ pub(crate) struct Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScopedPath(Vec<Vec<u8>>);
 
-impl Scope {
+impl ToolScope {
     /// The tree at `root`, of a file system that the agent has at `mount`.
     ///
     /// # Errors
     /// `Path` if one of them is no plain absolute path.
-    pub(crate) fn new(root: &str, mount: Option<&str>) -> Result<Scope, Error> {
+    pub(crate) fn new(root: &str, mount: Option<&str>) -> Result<ToolScope, ToolError> {
         let absolute = |text: &str| match text.starts_with('/') {
             true => ScopedPath::of_names(text.as_bytes()),
             false => Err(ScopedPath::refused(text.as_bytes(), "not an absolute path: begin it with /")),
         };
         let mount = mount.map(absolute).transpose()?.map(|mount| mount.to_string_bytes());
-        Ok(Scope { root: absolute(root)?, mount: mount.filter(|mount| mount != b"/") })
+        Ok(ToolScope { root: absolute(root)?, mount: mount.filter(|mount| mount != b"/") })
     }
 
     /// The root of the tree.
@@ -46,7 +47,7 @@ impl Scope {
     ///
     /// # Errors
     /// `Path` with the reason; `Outside` if it lies outside the tree.
-    pub(crate) fn path(&self, given: &[u8]) -> Result<ScopedPath, Error> {
+    pub(crate) fn path(&self, given: &[u8]) -> Result<ScopedPath, ToolError> {
         let below_mount = self.mount.as_deref().and_then(|mount| given.strip_prefix(mount));
         let path = match below_mount.filter(|rest| rest.is_empty() || rest.starts_with(b"/")) {
             Some(rest) => ScopedPath::of_names(rest)?,
@@ -55,7 +56,7 @@ impl Scope {
         };
         match self.holds(&path.0) {
             true => Ok(path),
-            false => Err(Error::Outside { path: path.to_string(), root: self.root.to_string() }),
+            false => Err(ToolError::Outside { path: path.to_string(), root: self.root.to_string() }),
         }
     }
 
@@ -74,7 +75,7 @@ impl Scope {
     ///
     /// # Errors
     /// `Link` if one of them is a symbolic link; `Client` as a look-up.
-    pub(crate) fn target(&self, views: &[Fs], path: &ScopedPath) -> Result<Target, Error> {
+    pub(crate) fn target(&self, views: &[Fs], path: &ScopedPath) -> Result<Target, ToolError> {
         if self.root.0.is_empty() {
             return Ok(Target { follow: false, ..Target::path(path.to_string_bytes()) });
         }
@@ -88,15 +89,15 @@ impl Scope {
         Err(missing.unwrap_or_else(|| ScopedPath::refused(&path.to_string_bytes(), "no view of it")))
     }
 
-    fn walk(&self, fs: &Fs, path: &ScopedPath) -> Result<Target, Error> {
+    fn walk(&self, fs: &Fs, path: &ScopedPath) -> Result<Target, ToolError> {
         let Some((last, above)) = path.0.split_last() else { return Ok(Target::inode(InodeId::ROOT)) };
         let mut here = InodeId::ROOT;
         for (depth, name) in above.iter().enumerate() {
-            let found = fs.stat(&Target::under(here, name.clone())).map_err(Error::about(path.to_string()))?;
+            let found = fs.stat(&Target::under(here, name.clone())).map_err(ToolError::about(path.to_string()))?;
             // Above the tree, too: an operator writes the root out.
             if found.attr.kind() == FileKind::Symlink {
                 let link = ScopedPath(path.0[..=depth].to_vec()).to_string();
-                return Err(Error::Link { path: path.to_string(), link, root: self.root.to_string() });
+                return Err(ToolError::Link { path: path.to_string(), link, root: self.root.to_string() });
             }
             here = InodeId(found.attr.inode);
         }
@@ -105,7 +106,7 @@ impl Scope {
 }
 
 impl ScopedPath {
-    fn of_names(text: &[u8]) -> Result<ScopedPath, Error> {
+    fn of_names(text: &[u8]) -> Result<ScopedPath, ToolError> {
         if text.len() > PATH_BYTES_MAX {
             return Err(ScopedPath::refused(&text[..SHOWN_BYTES], "it is longer than 4096 bytes"));
         }
@@ -120,8 +121,8 @@ impl ScopedPath {
         }
     }
 
-    fn refused(text: &[u8], why: &'static str) -> Error {
-        Error::Path { path: lossy(text), why }
+    fn refused(text: &[u8], why: &'static str) -> ToolError {
+        ToolError::Path { path: lossy(text), why }
     }
 
     /// The whole path as bytes.
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     fn read(root: &str, mount: Option<&str>, path: &str) -> String {
-        match Scope::new(root, mount).unwrap().path(path.as_bytes()) {
+        match ToolScope::new(root, mount).unwrap().path(path.as_bytes()) {
             Ok(path) => path.to_string(),
             Err(error) => error.to_string(),
         }
@@ -174,14 +175,14 @@ mod tests {
         assert!(read("/p", Some("/mnt"), "/mnt/q").contains("outside"));
         assert!(read("/", None, "/a\0").contains("NUL"));
         assert!(read("/", None, &"/x".repeat(3000)).contains("longer than"));
-        assert!(Scope::new("p", None).unwrap_err().to_string().contains("absolute"));
+        assert!(ToolScope::new("p", None).unwrap_err().to_string().contains("absolute"));
     }
 
     #[test]
     fn names_above_and_beside_the_tree_are_not_shown() {
-        let scope = Scope::new("/p/q", None).unwrap();
+        let scope = ToolScope::new("/p/q", None).unwrap();
         assert!(scope.shows(b"/p/q") && scope.shows(b"/p/q/x"));
         assert!(!scope.shows(b"/p") && !scope.shows(b"/p/qq") && !scope.shows(b"/"));
-        assert!(Scope::new("/", None).unwrap().shows(b"/any"));
+        assert!(ToolScope::new("/", None).unwrap().shows(b"/any"));
     }
 }

@@ -8,25 +8,25 @@ use frieze_testkit::local::LocalServer;
 use serde_json::{Value, json};
 
 use crate::arguments::{LIMIT_MAX, READ_BYTES_MAX};
-use crate::door::{Access, Door};
-use crate::scoped_path::Scope;
+use crate::scoped_path::ToolScope;
+use crate::tool_context::{ToolAccess, ToolContext};
 use crate::tools;
 
 /// A server, and tools that reach one tree of it.
 struct ToolFixture {
     served: LocalServer,
-    door: Door,
+    context: ToolContext,
 }
 
 impl ToolFixture {
     fn new() -> ToolFixture {
-        ToolFixture::within("/", Access::ReadWrite)
+        ToolFixture::within("/", ToolAccess::ReadWrite)
     }
 
-    fn within(root: &str, access: Access) -> ToolFixture {
+    fn within(root: &str, access: ToolAccess) -> ToolFixture {
         let served = LocalServer::at_socket();
-        let door = Door::new(options(&served), Scope::new(root, Some("/mnt/f")).unwrap(), access);
-        ToolFixture { served, door }
+        let context = ToolContext::new(options(&served), ToolScope::new(root, Some("/mnt/f")).unwrap(), access);
+        ToolFixture { served, context }
     }
 
     /// Another client: an agent with a session of its own, by a name.
@@ -40,7 +40,7 @@ impl ToolFixture {
     /// The structured answer, or the failure.
     fn call(&self, tool: &str, args: Value) -> Result<Value, String> {
         let Value::Object(args) = args else { panic!("{args} is no object") };
-        let answer = tools::call(&self.door, tool, args).expect("there is such a tool");
+        let answer = tools::call(&self.context, tool, args).expect("there is such a tool");
         answer.map(|answer| answer.structured).map_err(|error| error.to_string())
     }
 
@@ -63,7 +63,7 @@ impl ToolFixture {
 
 impl Drop for ToolFixture {
     fn drop(&mut self) {
-        self.door.close();
+        self.context.close();
     }
 }
 
@@ -292,7 +292,7 @@ fn forgotten_history_is_refused_and_says_so() {
 
 #[test]
 fn no_path_and_no_link_leads_out_of_the_tree() {
-    let tools = ToolFixture::within("/in", Access::ReadWrite);
+    let tools = ToolFixture::within("/in", ToolAccess::ReadWrite);
     let agent = tools.agent("agent");
     for directory in ["/in", "/in/d", "/out"] {
         agent.mkdir(directory);
@@ -455,7 +455,7 @@ fn a_diff_shows_lines_of_text_and_says_why_it_shows_none() {
 
 #[test]
 fn a_server_that_only_looks_changes_nothing() {
-    let tools = ToolFixture::within("/", Access::ReadOnly);
+    let tools = ToolFixture::within("/", ToolAccess::ReadOnly);
     let agent = tools.agent("agent");
     let at = tools.checkpoint();
     agent.write("/f", 0, b"x");
@@ -475,7 +475,7 @@ fn a_server_that_is_down_is_named_and_is_used_again_when_it_is_up() {
     let mut served = LocalServer::at_socket();
     let options = Options { timeout: Duration::from_secs(1), ..options(&served) };
     let tools = |served: LocalServer| ToolFixture {
-        door: Door::new(options.clone(), Scope::new("/", None).unwrap(), Access::ReadWrite),
+        context: ToolContext::new(options.clone(), ToolScope::new("/", None).unwrap(), ToolAccess::ReadWrite),
         served,
     };
     served.stop();

@@ -28,14 +28,15 @@ use serde_json::Value;
 
 use crate::answers::{ChangePage, Checkpoint, EditOutcome, HistoryPage, PastObject, SessionPage};
 use crate::arguments::{
-    ChangesArgs, CheckpointArgs, DiffArgs, HistoryArgs, ReadAtArgs, RestoreArgs, SessionsArgs, UndoArgs,
+    ChangesArguments, CheckpointArguments, DiffArguments, HistoryArguments, ReadAtArguments, RestoreArguments,
+    SessionsArguments, UndoArguments,
 };
-use crate::door::Door;
-use crate::error::Error;
+use crate::error::ToolError;
+use crate::tool_context::ToolContext;
 
 /// What a call has to be asked for before a client lets a model make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
+enum ToolEffect {
     /// Nothing changes.
     Reads,
     /// Something is added.
@@ -49,10 +50,10 @@ pub(crate) struct ToolRow {
     name: &'static str,
     title: &'static str,
     description: &'static str,
-    effect: Effect,
+    effect: ToolEffect,
     input: fn() -> Arc<JsonObject>,
     output: fn() -> Arc<JsonObject>,
-    call: fn(&Door, JsonObject) -> Result<ToolAnswer, Error>,
+    call: fn(&ToolContext, JsonObject) -> Result<ToolAnswer, ToolError>,
 }
 
 /// The result of a call.
@@ -72,10 +73,10 @@ pub(crate) const TOOLS: &[ToolRow] = &[
         description: "Note the present instant before you change files, to undo, restore or diff to it later. It is \
                       free: it copies nothing and takes no space, and every instant can be read, so checkpoint as \
                       often as you like. Returns `at`. With a name it becomes a snapshot, whose history is kept.",
-        effect: Effect::Adds,
-        input: input::<CheckpointArgs>,
+        effect: ToolEffect::Adds,
+        input: input::<CheckpointArguments>,
         output: schema_for_output::<Checkpoint>,
-        call: |door, args| run(door, args, checkpoint::checkpoint),
+        call: |context, args| run(context, args, checkpoint::checkpoint),
     },
     ToolRow {
         name: "changes",
@@ -83,10 +84,10 @@ pub(crate) const TOOLS: &[ToolRow] = &[
         description: "List what happened to files since an instant, oldest first: each change with its time and the \
                       session that made it. Filter by sessions to see one agent's work among others'. For the net \
                       difference of two instants, and lines, use diff.",
-        effect: Effect::Reads,
-        input: input::<ChangesArgs>,
+        effect: ToolEffect::Reads,
+        input: input::<ChangesArguments>,
         output: schema_for_output::<ChangePage>,
-        call: |door, args| run(door, args, changes::changes),
+        call: |context, args| run(context, args, changes::changes),
     },
     ToolRow {
         name: "diff",
@@ -94,10 +95,10 @@ pub(crate) const TOOLS: &[ToolRow] = &[
         description: "Compare a file or a tree at two instants (the second is now by default): added, removed, renamed \
                       and modified files, with unified diffs of text. It reads what changed, not the tree, so it is \
                       fast in large trees.",
-        effect: Effect::Reads,
-        input: input::<DiffArgs>,
+        effect: ToolEffect::Reads,
+        input: input::<DiffArguments>,
         output: schema_for_output::<ChangePage>,
-        call: |door, args| run(door, args, diff::diff),
+        call: |context, args| run(context, args, diff::diff),
     },
     ToolRow {
         name: "undo",
@@ -108,10 +109,10 @@ pub(crate) const TOOLS: &[ToolRow] = &[
                       (`take_back`). To undo several sessions, name them in one call. It only shows the plan unless \
                       dry_run is false: look at the plan, then call again with dry_run false. Without sessions it \
                       undoes everybody's changes in the interval.",
-        effect: Effect::Replaces,
-        input: input::<UndoArgs>,
+        effect: ToolEffect::Replaces,
+        input: input::<UndoArguments>,
         output: schema_for_output::<EditOutcome>,
-        call: |door, args| run(door, args, edit::undo),
+        call: |context, args| run(context, args, edit::undo),
     },
     ToolRow {
         name: "restore",
@@ -120,20 +121,20 @@ pub(crate) const TOOLS: &[ToolRow] = &[
                       changed is replaced, so prefer undo where several work. It is one atomic change, and can itself \
                       be undone (`take_back`). Names made since stay unless delete is true. It only shows the plan \
                       unless dry_run is false.",
-        effect: Effect::Replaces,
-        input: input::<RestoreArgs>,
+        effect: ToolEffect::Replaces,
+        input: input::<RestoreArguments>,
         output: schema_for_output::<EditOutcome>,
-        call: |door, args| run(door, args, edit::restore),
+        call: |context, args| run(context, args, edit::restore),
     },
     ToolRow {
         name: "read_at",
         title: "Read a file or directory of the past",
         description: "Read a file as it was at an instant (now by default), or list a directory of then. A large file \
                       comes in parts: continue at next_offset. Symbolic links are shown, not followed.",
-        effect: Effect::Reads,
-        input: input::<ReadAtArgs>,
+        effect: ToolEffect::Reads,
+        input: input::<ReadAtArguments>,
         output: schema_for_output::<PastObject>,
-        call: |door, args| run(door, args, read_at::read_at),
+        call: |context, args| run(context, args, read_at::read_at),
     },
     ToolRow {
         name: "history",
@@ -141,20 +142,20 @@ pub(crate) const TOOLS: &[ToolRow] = &[
         description: "List the versions of a file, or the events of a directory, newest first: when, which session, \
                       which bytes. Of a deleted file it says when it was last there, for read_at and restore, and \
                       which session removed it.",
-        effect: Effect::Reads,
-        input: input::<HistoryArgs>,
+        effect: ToolEffect::Reads,
+        input: input::<HistoryArguments>,
         output: schema_for_output::<HistoryPage>,
-        call: |door, args| run(door, args, history::history),
+        call: |context, args| run(context, args, history::history),
     },
     ToolRow {
         name: "sessions",
         title: "Sessions: who could have changed files",
         description: "List sessions, oldest first: a session is one mount, one program, or one run of `frieze run \
                       --name NAME`, such as an agent's turn. undo and changes take their numbers or names.",
-        effect: Effect::Reads,
-        input: input::<SessionsArgs>,
+        effect: ToolEffect::Reads,
+        input: input::<SessionsArguments>,
         output: schema_for_output::<SessionPage>,
-        call: |door, args| run(door, args, sessions::sessions),
+        call: |context, args| run(context, args, sessions::sessions),
     },
 ];
 
@@ -169,32 +170,32 @@ fn input<A: JsonSchema + 'static>() -> Arc<JsonObject> {
 }
 
 /// The function of a tool: from its arguments to a sentence and its answer.
-type ToolFunction<A, O> = fn(&Door, A) -> Result<(String, O), Error>;
+type ToolFunction<A, O> = fn(&ToolContext, A) -> Result<(String, O), ToolError>;
 
 fn run<A: DeserializeOwned, O: Serialize>(
-    door: &Door,
+    context: &ToolContext,
     args: JsonObject,
     tool: ToolFunction<A, O>,
-) -> Result<ToolAnswer, Error> {
-    let args = serde_json::from_value(Value::Object(args)).map_err(|error| Error::Arguments(error.to_string()))?;
-    let (text, answer) = tool(door, args)?;
+) -> Result<ToolAnswer, ToolError> {
+    let args = serde_json::from_value(Value::Object(args)).map_err(|error| ToolError::Arguments(error.to_string()))?;
+    let (text, answer) = tool(context, args)?;
     let structured = serde_json::to_value(answer).expect("answers have text keys");
     Ok(ToolAnswer { text, structured })
 }
 
 /// Calls a tool by its name; `None` if there is none.
-pub(crate) fn call(door: &Door, name: &str, args: JsonObject) -> Option<Result<ToolAnswer, Error>> {
+pub(crate) fn call(context: &ToolContext, name: &str, args: JsonObject) -> Option<Result<ToolAnswer, ToolError>> {
     let row = TOOLS.iter().find(|row| row.name == name)?;
-    Some((row.call)(door, args))
+    Some((row.call)(context, args))
 }
 
 impl ToolRow {
     /// The tool as clients list it.
     pub(crate) fn describe(&self) -> Tool {
         let annotations = ToolAnnotations::with_title(self.title)
-            .read_only(self.effect == Effect::Reads)
-            .destructive(self.effect == Effect::Replaces)
-            .idempotent(self.effect == Effect::Reads)
+            .read_only(self.effect == ToolEffect::Reads)
+            .destructive(self.effect == ToolEffect::Replaces)
+            .idempotent(self.effect == ToolEffect::Reads)
             .open_world(false);
         Tool::new(self.name, self.description, (self.input)())
             .with_title(self.title)
@@ -206,13 +207,13 @@ impl ToolRow {
 /// The server of the protocol.
 #[derive(Clone)]
 pub(crate) struct ToolServer {
-    door: Arc<Door>,
+    context: Arc<ToolContext>,
 }
 
 impl ToolServer {
     /// A server of these tools.
-    pub(crate) fn new(door: Arc<Door>) -> ToolServer {
-        ToolServer { door }
+    pub(crate) fn new(context: Arc<ToolContext>) -> ToolServer {
+        ToolServer { context }
     }
 }
 
@@ -236,9 +237,9 @@ impl ServerHandler for ToolServer {
         request: CallToolRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let (door, name) = (self.door.clone(), request.name.clone());
+        let (context, name) = (self.context.clone(), request.name.clone());
         let args = request.arguments.unwrap_or_default();
-        let called = tokio::task::spawn_blocking(move || call(&door, &request.name, args)).await;
+        let called = tokio::task::spawn_blocking(move || call(&context, &request.name, args)).await;
         match called {
             Ok(Some(Ok(answer))) => Ok(CallToolResponse::Complete(complete(answer))),
             Ok(Some(Err(error))) => {

@@ -239,9 +239,9 @@ pub(crate) struct SessionsArgs {
 /// Mounts the file system where only COMMAND and its children can see it (as root; otherwise at a directory that only
 /// you may enter), puts the mountpoint into $FRIEZE_MOUNT and the number of the session into $FRIEZE_SESSION, runs
 /// COMMAND, unmounts, and prints the number on standard error: `frieze undo --session` undoes the changes of COMMAND by
-/// it, or by the name that --name gave it. So an agent's turn is a session that can be undone by itself. Called in a mount of the same file
-/// system, COMMAND starts in the same directory of its own mount. The exit status is that of COMMAND, or 128 and the
-/// number of the signal that ended it.
+/// it, or by the name that --name gave it. So an agent's turn is a session that can be undone by itself. Called in a
+/// mount of the same file system, COMMAND starts in the same directory of its own mount. The exit status is that of
+/// COMMAND, or 128 and the number of the signal that ended it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -6,10 +6,10 @@ use frieze_base::Reason;
 use frieze_client::{Difference, HistoryInterval, Hlc};
 
 use crate::answers::{Authors, Change, ChangePage};
-use crate::arguments::{ChangesArgs, limit_of};
-use crate::door::Door;
-use crate::error::Error;
+use crate::arguments::{ChangesArguments, limit_of};
+use crate::error::ToolError;
 use crate::page_cursor::PageCursor;
+use crate::tool_context::ToolContext;
 use crate::words::{count, time_of};
 
 /// Events that one call reads at most: a filter that finds little ends with `next`, not with a long wait.
@@ -17,12 +17,12 @@ const READ_MAX: u64 = 20_000;
 
 /// Pages of the server until the answer is full. One transaction may be more than an answer (an undo of many files), so
 /// a position within a page continues it.
-pub(crate) fn changes(door: &Door, args: ChangesArgs) -> Result<(String, ChangePage), Error> {
-    let path = door.path(args.path.as_deref(), args.path_hex.as_deref())?;
+pub(crate) fn changes(context: &ToolContext, args: ChangesArguments) -> Result<(String, ChangePage), ToolError> {
+    let path = context.path(args.path.as_deref(), args.path_hex.as_deref())?;
     let limit = limit_of(args.limit);
-    let sessions: BTreeSet<u64> = door.sessions(&args.sessions)?.into_iter().collect();
-    let start = door.position(args.next.as_deref(), args.from.as_deref(), args.to.as_deref(), limit)?;
-    let (fs, target) = door.target_in(&path, HistoryInterval { after: start.after, upto: start.upto })?;
+    let sessions: BTreeSet<u64> = context.sessions(&args.sessions)?.into_iter().collect();
+    let start = context.position(args.next.as_deref(), args.from.as_deref(), args.to.as_deref(), limit)?;
+    let (fs, target) = context.target_in(&path, HistoryInterval { after: start.after, upto: start.upto })?;
     let mut page = ChangePage {
         changes: Vec::new(),
         from: start.after.to_string(),
@@ -39,10 +39,11 @@ pub(crate) fn changes(door: &Door, args: ChangesArgs) -> Result<(String, ChangeP
         }
         let interval = HistoryInterval { after: position.after, upto: position.upto };
         let reply = fs.story(&target, interval, true, position.page).map_err(|source| match source.reason() {
-            Reason::NotDirectory => {
-                Error::Unfit { path: path.to_string(), why: "is no directory: history lists the versions of a file" }
-            }
-            _ => Error::Client { subject: path.to_string(), source },
+            Reason::NotDirectory => ToolError::Unfit {
+                path: path.to_string(),
+                why: "is no directory: history lists the versions of a file",
+            },
+            _ => ToolError::Client { subject: path.to_string(), source },
         })?;
         authors.learn(reply.sessions);
         page.hidden |= reply.hidden;
@@ -53,7 +54,7 @@ pub(crate) fn changes(door: &Door, args: ChangesArgs) -> Result<(String, ChangeP
         let is_wanted = |event: &Difference| sessions.is_empty() || sessions.contains(&event.session);
         let skip = usize::try_from(position.skip).unwrap_or(usize::MAX);
         for (index, event) in reply.events.iter().enumerate().skip(skip).filter(|(_, event)| is_wanted(event)) {
-            let Some(change) = Change::of(&door.scope, &authors, event) else { continue };
+            let Some(change) = Change::of(&context.scope, &authors, event) else { continue };
             if page.changes.len() >= limit as usize {
                 page.next = Some(PageCursor { skip: index as u64, ..position }.to_string());
                 return Ok((sentence(&page, read), page));

@@ -1,20 +1,20 @@
 //! `checkpoint`: the present instant, with or without a name.
 
 use crate::answers::Checkpoint;
-use crate::arguments::CheckpointArgs;
-use crate::door::Door;
-use crate::error::Error;
+use crate::arguments::CheckpointArguments;
+use crate::error::ToolError;
+use crate::tool_context::ToolContext;
 use crate::words::time_of;
 
 /// A question for the time; with a name also one transaction, which names the instant.
-pub(crate) fn checkpoint(door: &Door, args: CheckpointArgs) -> Result<(String, Checkpoint), Error> {
-    let client = door.client()?;
+pub(crate) fn checkpoint(context: &ToolContext, args: CheckpointArguments) -> Result<(String, Checkpoint), ToolError> {
+    let client = context.client()?;
     let at = match &args.name {
-        None => client.now().map_err(Error::about("the present instant"))?,
+        None => client.now().map_err(ToolError::about("the present instant"))?,
         Some(name) => {
-            door.check_may_change("naming a checkpoint")?;
-            frieze_hlc::check_snapshot_name(name).map_err(|error| Error::Arguments(error.to_string()))?;
-            client.make_snapshot(name, None).map_err(Error::about(format!("checkpoint {name:?}")))?
+            context.check_may_change("naming a checkpoint")?;
+            frieze_hlc::check_snapshot_name(name).map_err(|error| ToolError::Arguments(error.to_string()))?;
+            client.make_snapshot(name, None).map_err(ToolError::about(format!("checkpoint {name:?}")))?
         }
     };
     let time = time_of(at);

@@ -5,10 +5,10 @@ use frieze_client::{Difference, FileKind, Fs, HistoryInterval, Hlc, OpenFlags, S
 use similar::TextDiff;
 
 use crate::answers::{Authors, Change, ChangePage};
-use crate::arguments::{DiffArgs, limit_of};
-use crate::door::Door;
-use crate::error::Error;
+use crate::arguments::{DiffArguments, limit_of};
+use crate::error::ToolError;
 use crate::page_cursor::PageCursor;
+use crate::tool_context::ToolContext;
 use crate::words::{count, lossy};
 
 /// Longest file of which lines are compared.
@@ -21,21 +21,21 @@ const LINES_BYTES_MAX: usize = 64 << 10;
 const COMPARED_BYTES_MAX: u64 = 16 << 20;
 
 /// One page of the server, and the two states of each text file in it.
-pub(crate) fn diff(door: &Door, args: DiffArgs) -> Result<(String, ChangePage), Error> {
-    let path = door.path(args.path.as_deref(), args.path_hex.as_deref())?;
+pub(crate) fn diff(context: &ToolContext, args: DiffArguments) -> Result<(String, ChangePage), ToolError> {
+    let path = context.path(args.path.as_deref(), args.path_hex.as_deref())?;
     let limit = limit_of(args.limit);
-    let position = door.position(args.next.as_deref(), args.from.as_deref(), args.to.as_deref(), limit)?;
+    let position = context.position(args.next.as_deref(), args.from.as_deref(), args.to.as_deref(), limit)?;
     let interval = HistoryInterval { after: position.after, upto: position.upto };
-    let (fs, target) = door.target_in(&path, interval)?;
-    let reply = fs.diff(&target, interval, position.skip, position.page).map_err(Error::about(path.to_string()))?;
+    let (fs, target) = context.target_in(&path, interval)?;
+    let reply = fs.diff(&target, interval, position.skip, position.page).map_err(ToolError::about(path.to_string()))?;
     let mut authors = Authors::default();
     authors.learn(reply.sessions);
     let mut lines = DiffLines { fs: &fs, interval, bytes: 0, compared: 0 };
     let mut changes = Vec::new();
     for difference in &reply.differences {
-        let Some(mut change) = Change::of(&door.scope, &authors, difference) else { continue };
+        let Some(mut change) = Change::of(&context.scope, &authors, difference) else { continue };
         if args.text != Some(false) && change.kind == "file" {
-            lines.put(door, difference, &mut change)?;
+            lines.put(context, difference, &mut change)?;
         }
         changes.push(change);
     }
@@ -62,7 +62,7 @@ struct DiffLines<'a> {
 
 impl DiffLines<'_> {
     /// Adds the lines of a difference, as far as the answer has room.
-    fn put(&mut self, door: &Door, difference: &Difference, change: &mut Change) -> Result<(), Error> {
+    fn put(&mut self, context: &ToolContext, difference: &Difference, change: &mut Change) -> Result<(), ToolError> {
         let sides = [&difference.before, &difference.after];
         if difference.flags & (flags::CONTENT | flags::REPLACED) == 0 && sides.iter().all(|side| side.is_some()) {
             return Ok(());
@@ -79,7 +79,7 @@ impl DiffLines<'_> {
         }
         let mut texts = Vec::new();
         for (side, at) in sides.into_iter().zip([self.interval.after, self.interval.upto]) {
-            match side.as_ref().filter(|side| door.scope.shows(&side.path)) {
+            match side.as_ref().filter(|side| context.scope.shows(&side.path)) {
                 None => texts.push(("/dev/null".to_owned(), String::new())),
                 Some(side) => match self.text_of(side, at)? {
                     Some(text) => texts.push((lossy(&side.path), text)),
@@ -103,7 +103,7 @@ impl DiffLines<'_> {
     }
 
     /// The text of a file at an instant; none if it is no text, or the caller may not read it.
-    fn text_of(&self, side: &Side, at: Hlc) -> Result<Option<String>, Error> {
+    fn text_of(&self, side: &Side, at: Hlc) -> Result<Option<String>, ToolError> {
         if side.kind() != FileKind::File {
             return Ok(None);
         }
@@ -112,10 +112,10 @@ impl DiffLines<'_> {
         let file = match self.fs.at(at).open(&target, OpenFlags::READ) {
             Ok(file) => file,
             Err(error) if error.reason() == Reason::AccessDenied => return Ok(None),
-            Err(error) => return Err(Error::Client { subject, source: error }),
+            Err(error) => return Err(ToolError::Client { subject, source: error }),
         };
         let mut bytes = vec![0; usize::try_from(side.size).expect("it is at most TEXT_BYTES_MAX")];
-        let len = file.read_at(0, &mut bytes).map_err(Error::about(subject))?;
+        let len = file.read_at(0, &mut bytes).map_err(ToolError::about(subject))?;
         bytes.truncate(len);
         Ok(String::from_utf8(bytes).ok().filter(|text| !text.contains('\0')))
     }

@@ -3,89 +3,89 @@
 use frieze_client::{ActionKind, EditAction, EditReply, Fs, Hlc, Undo};
 
 use crate::answers::{EditOutcome, PlannedAction, TakeBack};
-use crate::arguments::{RestoreArgs, UndoArgs, limit_of};
-use crate::door::Door;
-use crate::error::Error;
+use crate::arguments::{RestoreArguments, UndoArguments, limit_of};
+use crate::error::ToolError;
+use crate::tool_context::ToolContext;
 use crate::words::{count, hex_unless_text, lossy, time_of};
 
 /// `undo`.
-pub(crate) fn undo(door: &Door, args: UndoArgs) -> Result<(String, EditOutcome), Error> {
+pub(crate) fn undo(context: &ToolContext, args: UndoArguments) -> Result<(String, EditOutcome), ToolError> {
     let dry_run = args.dry_run.unwrap_or(true);
     if !dry_run {
-        door.check_may_change("undo with dry_run false")?;
+        context.check_may_change("undo with dry_run false")?;
     }
     check_next(args.next, dry_run)?;
-    let path = door.path(args.path.as_deref(), args.path_hex.as_deref())?;
+    let path = context.path(args.path.as_deref(), args.path_hex.as_deref())?;
     if args.sessions.is_empty() && args.from.is_none() {
-        return Err(Error::Arguments(
+        return Err(ToolError::Arguments(
             "whose changes, or since when? give sessions, or from (such as the at of a checkpoint), or both".to_owned(),
         ));
     }
-    let sessions = door.sessions(&args.sessions)?;
-    let from = args.from.as_deref().map(|text| door.instant(text)).transpose()?;
-    let upto = args.to.as_deref().map(|text| door.instant(text)).transpose()?;
+    let sessions = context.sessions(&args.sessions)?;
+    let from = args.from.as_deref().map(|text| context.instant(text)).transpose()?;
+    let upto = args.to.as_deref().map(|text| context.instant(text)).transpose()?;
     if let (Some(from), Some(to)) = (from, upto)
         && from > to
     {
-        return Err(Error::Backward { from, to });
+        return Err(ToolError::Backward { from, to });
     }
-    let fs = door.client()?.fs();
+    let fs = context.client()?.fs();
     // A directory that was removed since is found at the start.
     let opened = sessions.iter().min().map(|first| Hlc(*first));
     let views = views(&fs, from.or(opened));
     let undo = Undo {
-        target: door.scope.target(&views, &path)?,
+        target: context.scope.target(&views, &path)?,
         sessions,
         uid: None,
         after: from.map_or(0, |at| at.0),
         upto: upto.map_or(0, |at| at.0),
         dry_run,
     };
-    let reply = fs.undo(undo).map_err(Error::about(path.to_string()))?;
-    outcome(door, reply, dry_run, args.limit, args.next, "undone")
+    let reply = fs.undo(undo).map_err(ToolError::about(path.to_string()))?;
+    outcome(context, reply, dry_run, args.limit, args.next, "undone")
 }
 
 /// `restore`.
-pub(crate) fn restore(door: &Door, args: RestoreArgs) -> Result<(String, EditOutcome), Error> {
+pub(crate) fn restore(context: &ToolContext, args: RestoreArguments) -> Result<(String, EditOutcome), ToolError> {
     let dry_run = args.dry_run.unwrap_or(true);
     if !dry_run {
-        door.check_may_change("restore with dry_run false")?;
+        context.check_may_change("restore with dry_run false")?;
     }
     check_next(args.next, dry_run)?;
     if args.path.is_none() && args.path_hex.is_none() {
-        return Err(Error::Arguments("path is missing: the file or directory to restore".to_owned()));
+        return Err(ToolError::Arguments("path is missing: the file or directory to restore".to_owned()));
     }
-    let path = door.path(args.path.as_deref(), args.path_hex.as_deref())?;
-    let at = door.instant(&args.to)?;
-    let fs = door.client()?.fs();
-    let target = door.scope.target(&views(&fs, Some(at)), &path)?;
+    let path = context.path(args.path.as_deref(), args.path_hex.as_deref())?;
+    let at = context.instant(&args.to)?;
+    let fs = context.client()?.fs();
+    let target = context.scope.target(&views(&fs, Some(at)), &path)?;
     let delete = args.delete.unwrap_or(false);
-    let reply = fs.restore(&target, at, delete, dry_run).map_err(Error::about(path.to_string()))?;
-    outcome(door, reply, dry_run, args.limit, args.next, "restored")
+    let reply = fs.restore(&target, at, delete, dry_run).map_err(ToolError::about(path.to_string()))?;
+    outcome(context, reply, dry_run, args.limit, args.next, "restored")
 }
 
 fn views(fs: &Fs, then: Option<Hlc>) -> Vec<Fs> {
     std::iter::once(fs.clone()).chain(then.map(|at| fs.at(at))).collect()
 }
 
-fn check_next(next: Option<u64>, dry_run: bool) -> Result<(), Error> {
+fn check_next(next: Option<u64>, dry_run: bool) -> Result<(), ToolError> {
     match next {
         Some(_) if !dry_run => {
             let words = "next lists further actions of a dry run: leave it out to make the change";
-            Err(Error::Arguments(words.to_owned()))
+            Err(ToolError::Arguments(words.to_owned()))
         }
         _ => Ok(()),
     }
 }
 
 fn outcome(
-    door: &Door,
+    context: &ToolContext,
     mut reply: EditReply,
     dry_run: bool,
     limit: Option<u32>,
     next: Option<u64>,
     done: &str,
-) -> Result<(String, EditOutcome), Error> {
+) -> Result<(String, EditOutcome), ToolError> {
     // Stable: by path within each of the two.
     reply.actions.sort_by_key(|action| action.kind() != ActionKind::Left);
     let left = reply.actions.iter().filter(|action| action.kind() == ActionKind::Left).count() as u64;
@@ -109,7 +109,7 @@ fn outcome(
         time: is_done.then(|| time_of(stamp)),
         take_back: match is_done {
             true => Some(TakeBack {
-                sessions: vec![door.client()?.session().map_err(Error::about("this session"))?.0.to_string()],
+                sessions: vec![context.client()?.session().map_err(ToolError::about("this session"))?.0.to_string()],
                 from: stamp.previous().to_string(),
                 to: stamp.to_string(),
             }),

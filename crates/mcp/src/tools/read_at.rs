@@ -3,19 +3,19 @@
 use frieze_client::{FileKind, Fs, OpenFlags, Target};
 
 use crate::answers::{NameInDirectory, PastObject};
-use crate::arguments::{READ_BYTES_DEFAULT, READ_BYTES_MAX, ReadAtArgs, limit_of};
-use crate::door::Door;
-use crate::error::Error;
+use crate::arguments::{READ_BYTES_DEFAULT, READ_BYTES_MAX, ReadAtArguments, limit_of};
+use crate::error::ToolError;
 use crate::scoped_path::ScopedPath;
+use crate::tool_context::ToolContext;
 use crate::words::{count, hex_unless_text, kind_word, lossy, time_of};
 
 /// One view of an exact instant for all that the answer holds.
-pub(crate) fn read_at(door: &Door, args: ReadAtArgs) -> Result<(String, PastObject), Error> {
-    let path = door.path(args.path.as_deref(), args.path_hex.as_deref())?;
-    let at = args.at.as_deref().map_or_else(|| door.now(), |text| door.instant(text))?;
-    let fs = door.client()?.fs().at(at);
-    let target = door.scope.target(std::slice::from_ref(&fs), &path)?;
-    let found = fs.stat(&target).map_err(Error::about(path.to_string()))?;
+pub(crate) fn read_at(context: &ToolContext, args: ReadAtArguments) -> Result<(String, PastObject), ToolError> {
+    let path = context.path(args.path.as_deref(), args.path_hex.as_deref())?;
+    let at = args.at.as_deref().map_or_else(|| context.now(), |text| context.instant(text))?;
+    let fs = context.client()?.fs().at(at);
+    let target = context.scope.target(std::slice::from_ref(&fs), &path)?;
+    let found = fs.stat(&target).map_err(ToolError::about(path.to_string()))?;
     let (kind, time) = (found.attr.kind(), time_of(at));
     let mut object = PastObject {
         path: path.to_string(),
@@ -31,7 +31,7 @@ pub(crate) fn read_at(door: &Door, args: ReadAtArgs) -> Result<(String, PastObje
         FileKind::File => bytes(&fs, &target, &path, &args, &mut object)?,
         FileKind::Directory => names(&fs, &target, &path, &args, &mut object)?,
         FileKind::Symlink => {
-            let link = fs.read_link(&target).map_err(Error::about(path.to_string()))?;
+            let link = fs.read_link(&target).map_err(ToolError::about(path.to_string()))?;
             object.link = Some(lossy(&link));
             format!("a symbolic link to {:?}", lossy(&link))
         }
@@ -47,16 +47,16 @@ fn bytes(
     fs: &Fs,
     target: &Target,
     path: &ScopedPath,
-    args: &ReadAtArgs,
+    args: &ReadAtArguments,
     object: &mut PastObject,
-) -> Result<String, Error> {
+) -> Result<String, ToolError> {
     let offset = args.offset.unwrap_or(0);
     let len = args.len.unwrap_or(READ_BYTES_DEFAULT).clamp(1, READ_BYTES_MAX);
     let left = usize::try_from(object.size.saturating_sub(offset)).unwrap_or(usize::MAX);
     let mut bytes = vec![0; left.min(len as usize)];
     if !bytes.is_empty() {
-        let file = fs.open(target, OpenFlags::READ).map_err(Error::about(path.to_string()))?;
-        let read = file.read_at(offset, &mut bytes).map_err(Error::about(path.to_string()))?;
+        let file = fs.open(target, OpenFlags::READ).map_err(ToolError::about(path.to_string()))?;
+        let read = file.read_at(offset, &mut bytes).map_err(ToolError::about(path.to_string()))?;
         bytes.truncate(read);
     }
     // A letter that the end cuts begins the next part.
@@ -85,15 +85,15 @@ fn names(
     fs: &Fs,
     target: &Target,
     path: &ScopedPath,
-    args: &ReadAtArgs,
+    args: &ReadAtArguments,
     object: &mut PastObject,
-) -> Result<String, Error> {
+) -> Result<String, ToolError> {
     let after = args.next.as_deref().map_or(Ok(Vec::new()), |next| {
-        let wrong = |_| Error::Arguments(format!("next {next:?} is not the next of an earlier answer"));
+        let wrong = |_| ToolError::Arguments(format!("next {next:?} is not the next of an earlier answer"));
         data_encoding::HEXLOWER.decode(next.as_bytes()).map_err(wrong)
     })?;
     let limit = limit_of(args.limit);
-    let reply = fs.list(target, &after, limit, true).map_err(Error::about(path.to_string()))?;
+    let reply = fs.list(target, &after, limit, true).map_err(ToolError::about(path.to_string()))?;
     let entries = reply.entries.iter().map(|entry| NameInDirectory {
         name: lossy(&entry.name),
         name_hex: hex_unless_text(&entry.name),
