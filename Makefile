@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-rdma paper-hbase
+.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-rdma paper-hbase test-mcp bench-agents
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -19,10 +19,12 @@ build: ## build the frieze command: target/release/frieze
 	$(CARGO) build --release --package frieze-cli
 
 PREFIX ?= /usr/local
-install: ## build, and put the command into PREFIX/bin (PREFIX=/usr/local); installs Rust if there is none
+install: ## build, and put frieze and frieze-mcp into PREFIX/bin (PREFIX=/usr/local); installs Rust if there is none
 	@scripts/bootstrap.sh
 	$(MAKE) build
+	$(CARGO) build --release --package frieze-mcp
 	install -D -m 755 $${CARGO_TARGET_DIR:-target}/release/frieze $(DESTDIR)$(PREFIX)/bin/frieze
+	install -D -m 755 $${CARGO_TARGET_DIR:-target}/release/frieze-mcp $(DESTDIR)$(PREFIX)/bin/frieze-mcp
 
 check: ## formatting, lints, arrows between crates, tidy rules
 	$(CARGO) fmt --all --check
@@ -32,12 +34,13 @@ check: ## formatting, lints, arrows between crates, tidy rules
 
 # Fuzz targets play the same inputs in every run of the tests; `make fuzz` draws new ones.
 test: export BOLERO_RANDOM_SEED ?= 7470
-test: ## Hadoop's own client on a server (where there are a JDK and Maven), the analysis of traces and the Python package (where PyPI is), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
+test: ## Hadoop's own client on a server (where there are a JDK and Maven), the analysis of traces, the Python package and the tools for agents (where PyPI is), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
 	@status=0; \
 	tests/hdfs/messages.py --where-possible || status=1; \
 	tests/hdfs/run.py --where-possible || status=1; \
 	python/test.py --where-possible || status=1; \
 	python/wheel_test.py --where-possible || status=1; \
+	tests/mcp/run.py --where-possible || status=1; \
 	$(CARGO) xtask test --workspace --no-fail-fast || status=1; \
 	exit $$status
 
@@ -55,6 +58,9 @@ test-pytorch: ## PyTorch's loader with forked workers (3 GB of packages of PyPI;
 
 bench-python: build ## reads and listings in Python beside the Rust client, in one run (packages of PyPI; about 2 min; not in CI)
 	@bench/python.py --frieze target/release/frieze
+
+test-mcp: ## frieze-mcp driven by the official client of the Model Context Protocol: two agents on mounts, one undone (FUSE; packages of PyPI; about 1 min)
+	@tests/mcp/run.py
 
 fuzz: ## every decoder on hostile bytes, by libFuzzer where there are a nightly toolchain and cargo-bolero (SECONDS=60 each, ONLY=identity; not in CI)
 	@scripts/fuzz.py --seconds $(or $(SECONDS),60) $(ONLY)
@@ -109,6 +115,9 @@ paper-hbase: build ## every number of "Analysis of HDFS Under HBase" beside ours
 
 bench-hdfs: build ## the same stock Hadoop client on real HDFS and on frieze, in turn (needs a JDK and Maven; about 10 min)
 	@bench/hdfs/run.py --frieze target/release/frieze
+
+bench-agents: build ## checkpoint and undo of one of two agents in 100,000 files, beside git in the same tree (FUSE, git, PyPI; about 10 min; not in CI)
+	@bench/agents.py
 
 figures: build ## measure everything on this machine, in one run, and write docs/figures.md and the baselines (FIGURES=--help for options)
 	@scripts/bench.py --keep --page --repeat 3 $(FIGURES)

@@ -103,6 +103,7 @@ const PLACES: &[CratePlace] = &[
     place("evidence", "frieze-load", &["frieze-base"]),
     place("evidence", "frieze-tracefile", &["frieze-trace", "frieze-hlc", "frieze-base"]),
     place("doors", "frieze-fuse", CLIENTS),
+    place("doors", "frieze-mcp", &["frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"]),
     // It says the calls of the HDFS door in another language.
     place(
         "doors",
@@ -572,7 +573,7 @@ mod tests {
 
     #[test]
     fn a_gateway_that_knows_a_server_is_caught() {
-        for door in ["frieze-fuse", "frieze-hdfs", "frieze-http", "frieze-python", "frieze-wave"] {
+        for door in ["frieze-fuse", "frieze-hdfs", "frieze-http", "frieze-mcp", "frieze-python", "frieze-wave"] {
             assert_eq!(with_arrow(door, "frieze-node").len(), 1, "{door}");
         }
         assert_eq!(with_arrow("frieze-cli", "frieze-node"), Vec::<String>::new());

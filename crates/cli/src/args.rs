@@ -34,7 +34,7 @@ pub(crate) use files::{
 };
 pub(crate) use instants::{NowArgs, SnapshotCommand, TimeCommand};
 pub(crate) use load::{LoadCommand, LoadMessagesArgs};
-pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, UndoArgs};
+pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, SessionArg, UndoArgs};
 pub(crate) use timeline::{DiffArgs, FindArgs, LogArgs, OldIntervals, RunWithArgs, SessionsArgs};
 pub(crate) use trace::{
     TraceCommand, TraceExportArgs, TraceExportFormat, TraceImportArgs, TraceImportFormat, TraceListArgs, TraceSaveArgs,

@@ -4,7 +4,7 @@ use anyhow::{Error, Result};
 use frieze_client::{ActionKind, EditAction, EditReply, FileKind, Hlc, Undo};
 use serde_json::{Value, json};
 
-use crate::args::{self, CloneTreeArgs, RestoreArgs};
+use crate::args::{self, CloneTreeArgs, RestoreArgs, SessionArg};
 use crate::copy::target;
 use crate::failure::{ReportedError, UsageError};
 use crate::format;
@@ -62,22 +62,52 @@ pub(crate) fn undo(run: &mut CommandRun, args: &args::UndoArgs) -> Result<()> {
             UsageError("whose changes? name a --session or a --user, or an instant with --from".to_owned()).into()
         );
     }
+    let sessions = args.sessions.iter().map(|session| number_of(run, session)).collect::<Result<Vec<u64>>>()?;
     let undo = Undo {
         target: target(&path, false),
-        sessions: args.sessions.clone(),
+        sessions,
         uid,
         after: from.map_or(0, |at| at.0),
         upto: upto.map_or(0, |at| at.0),
         dry_run: args.dry_run,
     };
-    for &session in &args.sessions {
-        if run.client()?.session_info(session)?.is_none() {
-            return Err(Error::msg(format!("there is and was no session {session}: `frieze sessions` lists them")));
-        }
-    }
     let reply = run.fs()?.undo(undo).map_err(|error| run.reported(&path, error.into()))?;
     print_result(run, &reply, args.dry_run, "undone")
 }
+
+/// The number of a session. A name has to be that of one session: the newest of several may not be the one that is
+/// meant.
+fn number_of(run: &mut CommandRun, session: &SessionArg) -> Result<u64> {
+    let name = match session {
+        SessionArg::Number(number) => {
+            let found = run.client()?.session_info(*number)?;
+            return found.map(|info| info.id).ok_or_else(|| {
+                Error::msg(format!("there is and was no session {number}: `frieze sessions` lists them"))
+            });
+        }
+        SessionArg::Name(name) => name,
+    };
+    let found = run.client()?.sessions_named(name, Hlc::ZERO)?;
+    match &found[..] {
+        [] => Err(Error::msg(format!(
+            "no session of yours is named {name}: `frieze sessions` lists names, `frieze run --name` gives them"
+        ))),
+        [only] => Ok(only.id),
+        several => {
+            let newest = several.iter().rev().take(NAMESAKES_MAX);
+            let list: Vec<String> =
+                newest.map(|info| format!("{} (of {})", info.id, format::time_of(Hlc(info.id)))).collect();
+            Err(Error::msg(format!(
+                "{} sessions are named {name}: give the number of one, or --session several times: {}",
+                several.len(),
+                list.join(", ")
+            )))
+        }
+    }
+}
+
+/// Sessions of one name that a refusal lists, the newest first.
+const NAMESAKES_MAX: usize = 8;
 
 fn uid_of(text: &str) -> Result<u32> {
     if let Ok(uid) = text.parse() {

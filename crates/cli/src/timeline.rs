@@ -17,7 +17,7 @@ pub(crate) use usage::du_history;
 
 use std::collections::BTreeMap;
 
-use frieze_client::{Difference, Hlc, SessionInfo, Side, flags};
+use frieze_client::{Difference, Hlc, SessionInfo, SessionName, Side, flags};
 use serde_json::{Map, Value, json};
 
 use crate::entry;
@@ -46,11 +46,20 @@ impl Commands {
         if full { Commands::Whole } else { Commands::Program }
     }
 
-    /// The part of a command line that is shown.
-    pub(crate) fn shown(self, command: &str) -> &str {
+    /// The name of a session, and the part of its command line that is shown.
+    pub(crate) fn parts(self, description: &str) -> (Option<&str>, &str) {
+        let (name, command) = SessionName::split(description);
         match self {
-            Commands::Program => format::program(command),
-            Commands::Whole => command,
+            Commands::Program => (name, format::program(command)),
+            Commands::Whole => (name, command),
+        }
+    }
+
+    /// Both as a person reads them: `[refactor] make`.
+    pub(crate) fn shown(self, description: &str) -> String {
+        match self.parts(description) {
+            (Some(name), command) => format!("[{name}] {}", format::printable(command.as_bytes())),
+            (None, command) => format::printable(command.as_bytes()),
         }
     }
 }
@@ -67,19 +76,18 @@ impl SessionNames {
     }
 
     /// A session of which something is shown: not one of another user, and not one that is forgotten.
-    fn shown(&self, session: u64) -> Option<(&str, &str)> {
-        let info = self.sessions.get(&session).filter(|info| !info.hidden && !info.command.is_empty())?;
-        Some((&info.host, self.commands.shown(&info.command)))
+    fn shown(&self, session: u64) -> Option<&SessionInfo> {
+        self.sessions.get(&session).filter(|info| !info.hidden && !info.command.is_empty())
     }
 
     /// `root on laptop, session 123: make`; the server's own changes have no session.
     pub(crate) fn words(&self, run: &mut CommandRun, uid: u32, session: u64) -> String {
         let user = run.names.user(uid).to_owned();
         match self.shown(session) {
-            Some((host, command)) => format!(
+            Some(info) => format!(
                 "{user} on {}, session {session}: {}",
-                format::printable(host.as_bytes()),
-                format::printable(command.as_bytes())
+                format::printable(info.host.as_bytes()),
+                self.commands.shown(&info.command)
             ),
             None if session == 0 => format!("{user}, the server itself"),
             None => format!("{user}, session {session}"),
@@ -89,16 +97,17 @@ impl SessionNames {
     /// Session, host and command for a table, empty where they are not known.
     pub(crate) fn cells(&self, session: u64) -> [String; 3] {
         match self.shown(session) {
-            Some((host, command)) => {
-                [session.to_string(), format::printable(host.as_bytes()), format::printable(command.as_bytes())]
+            Some(info) => {
+                let host = format::printable(info.host.as_bytes());
+                [session.to_string(), host, self.commands.shown(&info.command)]
             }
             None if session == 0 => Default::default(),
             None => [session.to_string(), String::new(), String::new()],
         }
     }
 
-    /// Adds `session`, `user`, `host` and `command`, null where they are not known, and the user's number under
-    /// `uid_field`.
+    /// Adds `session`, `user`, `host`, `command` and `session_name`, null where they are not known, and the user's
+    /// number under `uid_field`.
     pub(crate) fn put_json(
         &self,
         run: &mut CommandRun,
@@ -111,8 +120,10 @@ impl SessionNames {
         item.insert("session".to_owned(), session.into());
         item.insert(uid_field.to_owned(), uid.into());
         item.insert("user".to_owned(), run.names.user(uid).into());
-        item.insert("host".to_owned(), shown.map(|(host, _)| host).into());
-        item.insert("command".to_owned(), shown.map(|(_, command)| command).into());
+        let parts = shown.map(|info| self.commands.parts(&info.command));
+        item.insert("host".to_owned(), shown.map(|info| info.host.as_str()).into());
+        item.insert("command".to_owned(), parts.map(|(_, command)| command).into());
+        item.insert("session_name".to_owned(), parts.and_then(|(name, _)| name).into());
     }
 }
 

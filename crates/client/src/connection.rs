@@ -72,8 +72,11 @@ impl Connection {
         match hello.fabric.clone().filter(|offer| options.fabric.takes(&offer.provider)) {
             Some(offer) => Ok((connection.with_fabric(&options.fabric, offer), hello)),
             None => {
-                if let Some(name) = options.fabric.named_once() {
-                    let server = &connection.server;
+                let server = &connection.server;
+                // A socket of this machine needs none.
+                if !server.starts_with("unix:")
+                    && let Some(name) = options.fabric.named_once()
+                {
                     tracing::warn!("payloads go by TCP: the server at {server} does not offer the fabric {name}");
                 }
                 Ok((connection, hello))

@@ -51,6 +51,7 @@ mod route;
 mod rpc;
 mod sequence;
 mod servers;
+mod session_name;
 mod sessions;
 mod sharing;
 mod space;
@@ -105,5 +106,6 @@ pub mod flags {
 
 pub use options::{Options, fabric_named};
 pub use recaller::Recaller;
+pub use session_name::{SessionName, SessionNameError};
 pub use sharing::{ForgetOptions, RightsChange};
 pub use watch::{ChangeFeed, WatchItem};

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
+use frieze_client::SessionName;
 
 /// Copy a file or a tree without copying a byte.
 ///
@@ -88,6 +89,7 @@ pub(crate) struct RestoreArgs {
 Examples:
   frieze undo --session 7032512947716751360 --dry-run
   frieze undo --session 7032512947716751360
+  frieze undo --session turn-12                      by the name that 'frieze run --name' gave it
   frieze undo --user alice --from 10m-ago --path /project
   frieze undo --from 10m-ago --to 5m-ago --path /project     everything done in these five minutes
 
@@ -97,9 +99,10 @@ JSON: one line for each change (action, path, inode, offset, len, words, newest,
 count, left, dry_run,
 refused (why the real run would be refused; null if it would not).")]
 pub(crate) struct UndoArgs {
-    /// Sessions to undo, as `frieze log` shows them; may be given several times.
+    /// Sessions to undo: numbers, as `frieze log` shows them, or names ('frieze run --name'); may be given several
+    /// times. A name that several sessions have is refused with their numbers.
     #[arg(long = "session", value_name = "SESSION", value_parser = session)]
-    pub(crate) sessions: Vec<u64>,
+    pub(crate) sessions: Vec<SessionArg>,
 
     /// The user to undo: name or number.
     #[arg(long, value_name = "USER")]
@@ -122,8 +125,19 @@ pub(crate) struct UndoArgs {
     pub(crate) dry_run: bool,
 }
 
-fn session(text: &str) -> Result<u64, &'static str> {
-    text.parse().map_err(|_| "a session is a number: `frieze sessions` and `frieze log` show it")
+/// A session by its number or its name.
+#[derive(Clone, Debug)]
+pub(crate) enum SessionArg {
+    Number(u64),
+    Name(SessionName),
+}
+
+fn session(text: &str) -> Result<SessionArg, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(SessionArg::Number(number));
+    }
+    let named = text.parse().map(SessionArg::Name);
+    named.map_err(|error| format!("{error}; `frieze sessions` lists numbers and names"))
 }
 
 /// Forget the history of a file or a tree before an instant, to free space

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use frieze_client::SessionName;
 
 /// Show the changes of a file or directory, and their sessions
 ///
@@ -24,12 +25,12 @@ Examples:
   frieze cat /report.txt --at $(frieze log --json /report.txt | jq -r 'select(.kind == \"write\") | .stamp' | tail -1)
 
 JSON, of a file: one line a version: stamp, time, kind (write, make, truncate, set-attr, named, unnamed, punch),
-user_time, session, uid, user, host, command, offset, len, name.
+user_time, session, session_name, uid, user, host, command, offset, len, name.
 JSON, of a directory: one line an event: stamp, time, change (added, removed, renamed, modified), what (a list of \
 content,
 mode, owner, times, xattrs, acl, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, \
 made),
-spans (offset, len), more_spans, session, uid, user, host, command.")]
+spans (offset, len), more_spans, session, session_name, uid, user, host, command.")]
 pub(crate) struct LogArgs {
     /// The file or directory.
     #[arg(value_name = "PATH")]
@@ -102,7 +103,7 @@ Examples:
 JSON: one line a difference: change (added, removed, renamed, modified), what (a list of content, mode, owner, times,
 xattrs, acl, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, made), spans (offset, \
 len),
-more_spans, stamp, time, session, uid, user, host, command (of the newest change); with --text: text.")]
+more_spans, stamp, time, session, session_name, uid, user, host, command (of the newest change); with --text: text.")]
 pub(crate) struct DiffArgs {
     /// File or directory, as named at either instant.
     #[arg(value_name = "PATH", default_value = "/")]
@@ -201,16 +202,21 @@ Examples:
   frieze sessions
   frieze sessions --from 1d-ago
   frieze sessions --full -n 20
+  frieze sessions --name turn-12                 those that 'frieze run --name turn-12' began
   frieze sessions --after 7353611325287636992    the next ones
   frieze sessions --json | jq 'select(.user == \"ann\")'
 
-JSON: one line a session: session, uid, user, host and command (null if they are another user's, or forgotten), \
+JSON: one line a session: session, uid, user, host, command and name (null if they are another user's, or forgotten), \
 opened, opened_time,
 last, last_time (its newest change; null if none is known), ended, ended_time (null while it is open).")]
 pub(crate) struct SessionsArgs {
     /// Only those that were open after this instant.
     #[arg(long, value_name = "INSTANT")]
     pub(crate) from: Option<String>,
+
+    /// Only those with this name ('frieze run --name').
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<SessionName>,
 
     /// Only those after this one, by its number.
     #[arg(long, value_name = "SESSION", default_value_t = 0, hide_default_value = true)]
@@ -231,19 +237,25 @@ pub(crate) struct SessionsArgs {
 /// Run a command on a mount and a session of its own.
 ///
 /// Mounts the file system where only COMMAND and its children can see it (as root; otherwise at a directory that only
-/// you may enter), puts the mountpoint into $FRIEZE_MOUNT, runs COMMAND, unmounts, and prints the number of the session
-/// on standard error: `frieze undo --session` undoes the changes of COMMAND by it. Called in a mount of the same file
-/// system, COMMAND starts in the same directory of its own mount. The exit status is that of COMMAND, or 128 and the
-/// number of the signal that ended it.
+/// you may enter), puts the mountpoint into $FRIEZE_MOUNT and the number of the session into $FRIEZE_SESSION, runs
+/// COMMAND, unmounts, and prints the number on standard error: `frieze undo --session` undoes the changes of COMMAND by
+/// it, or by the name that --name gave it. So an agent's turn is a session that can be undone by itself. Called in a
+/// mount of the same file system, COMMAND starts in the same directory of its own mount. The exit status is that of
+/// COMMAND, or 128 and the number of the signal that ended it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   frieze run -- sh -c 'cd $FRIEZE_MOUNT/src && make'
   frieze run --at-dir /work -- ./upgrade.sh      at a directory whose name the script knows
+  frieze run --name turn-12 -- my-agent          then: frieze undo --session turn-12 --dry-run
   frieze sessions                                the session is listed with its command
 
-JSON: one line after COMMAND has ended: session, status, mountpoint.")]
+JSON: one line after COMMAND has ended: session, name (null without one), status, mountpoint.")]
 pub(crate) struct RunWithArgs {
+    /// Name of the session: letters, digits, '.', '_' and '-', no number. Several sessions may have one name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<SessionName>,
+
     /// Mount here instead of at a new directory; it must exist.
     #[arg(long, value_name = "DIR")]
     pub(crate) at_dir: Option<PathBuf>,

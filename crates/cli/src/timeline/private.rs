@@ -27,6 +27,8 @@ use crate::serve::stop_signals;
 
 /// Where the command finds the mount.
 const VARIABLE: &str = "FRIEZE_MOUNT";
+/// Where the command finds the number of its session.
+const SESSION_VARIABLE: &str = "FRIEZE_SESSION";
 
 /// `frieze run`.
 pub(crate) fn run_with(run: &mut CommandRun, args: &RunWithArgs) -> Result<()> {
@@ -38,7 +40,9 @@ pub(crate) fn run_with(run: &mut CommandRun, args: &RunWithArgs) -> Result<()> {
         run.say_more(&format!("the mount is not private ({why}): the directory it is at is"));
     }
     let place = MountPlace::make(args.at_dir.as_deref())?;
-    let options = Options { command: command_line(&args.command), ..run.options()? };
+    let line = command_line(&args.command);
+    let described = args.name.as_ref().map_or(line.clone(), |name| name.describe(&line));
+    let options = Options { command: described, ..run.options()? };
     let client = Client::connect(options)?;
     let session = client.session()?;
     let mounted = frieze_fuse::mount(client.clone(), &place.path, MountOptions::default())?;
@@ -50,7 +54,7 @@ pub(crate) fn run_with(run: &mut CommandRun, args: &RunWithArgs) -> Result<()> {
         ));
     }
     let mut command = Command::new(&args.command[0]);
-    command.args(&args.command[1..]).env(VARIABLE, &place.path);
+    command.args(&args.command[1..]).env(VARIABLE, &place.path).env(SESSION_VARIABLE, session.to_string());
     if let Some(directory) = directory {
         command.env("PWD", &directory).current_dir(directory);
     }
@@ -74,7 +78,7 @@ pub(crate) fn run_with(run: &mut CommandRun, args: &RunWithArgs) -> Result<()> {
         run.say("something that the command started still uses the mount: it is cut off from it now");
     }
     client.close()?;
-    print_session(run, session, ended, &place.path)?;
+    print_session(run, args, session, ended, &place.path)?;
     drop(place);
     match status_of(ended) {
         0 => Ok(()),
@@ -158,10 +162,16 @@ fn status_of(ended: ExitStatus) -> u8 {
     u8::try_from(ended.code().or(signal).unwrap_or(1)).unwrap_or(1)
 }
 
-fn print_session(run: &mut CommandRun, session: SessionId, ended: ExitStatus, place: &Path) -> Result<()> {
+fn print_session(
+    run: &mut CommandRun,
+    args: &RunWithArgs,
+    session: SessionId,
+    ended: ExitStatus,
+    place: &Path,
+) -> Result<()> {
     if run.json() {
-        let status = status_of(ended);
-        let item = json!({ "session": session.0, "status": status, "mountpoint": format::local(place) });
+        let (status, name) = (status_of(ended), args.name.as_ref().map(ToString::to_string));
+        let item = json!({ "session": session.0, "name": name, "status": status, "mountpoint": format::local(place) });
         return run.print_json(item);
     }
     run.say(&format!("session {session} ('frieze undo --session {session}' takes back what it changed)"));

@@ -1,7 +1,7 @@
 //! `sessions`: the sessions of clients.
 
 use anyhow::Result;
-use frieze_client::{Hlc, SessionInfo};
+use frieze_client::{Hlc, SessionInfo, SessionName};
 use serde_json::json;
 
 use super::Commands;
@@ -20,6 +20,13 @@ pub(crate) fn sessions(run: &mut CommandRun, args: &SessionsArgs) -> Result<()> 
         None => Hlc::ZERO,
     };
     let commands = Commands::of(args.full);
+    if let Some(name) = &args.name {
+        let mut found = run.client()?.sessions_named(name, since)?;
+        found.retain(|session| session.id > args.after);
+        found.truncate(usize::try_from(args.limit).unwrap_or(usize::MAX));
+        let heading = !run.json();
+        return print_page(run, &found, commands, heading);
+    }
     let (mut after, mut left, mut heading) = (args.after, args.limit, !run.json());
     while left > 0 {
         let count_max = u32::try_from(left.min(PAGE_MAX)).expect("a page fits");
@@ -55,7 +62,8 @@ fn print_page(run: &mut CommandRun, sessions: &[SessionInfo], commands: Commands
                 "uid": session.uid,
                 "user": user,
                 "host": shown.then_some(&session.host),
-                "command": shown.then(|| commands.shown(&session.command)),
+                "command": shown.then(|| commands.parts(&session.command).1),
+                "name": shown.then(|| SessionName::split(&session.command).0),
                 "opened": Hlc(session.id).to_string(),
                 "opened_time": format::time_of(Hlc(session.id)),
                 "last": last.map(|stamp| stamp.to_string()),
@@ -73,7 +81,7 @@ fn print_page(run: &mut CommandRun, sessions: &[SessionInfo], commands: Commands
             format::time_of(Hlc(session.id)),
             last.map(format::time_of).unwrap_or_default(),
             ended.map_or("open".to_owned(), format::time_of),
-            format::printable(commands.shown(&session.command).as_bytes()),
+            commands.shown(&session.command),
         ]);
     }
     table.lines().try_for_each(|line| run.print(&line))

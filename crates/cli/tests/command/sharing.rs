@@ -104,7 +104,8 @@ fn what_cannot_be_undone_cloned_or_forgotten_is_named() {
     let then = server.now();
     for (args, status, words) in [
         (&["undo", "--session", "12"][..], 1, "there is and was no session 12"),
-        (&["undo", "--session", "abc"], 2, "a session is a number"),
+        (&["undo", "--session", "abc"], 1, "no session of yours is named abc"),
+        (&["undo", "--session", "a b"], 2, "cannot name a session"),
         (&["undo", "--path", "/never", "--from", &then], 1, "undo: /never: no such file or directory"),
         (&["clone", "/never", "/c"], 1, "clone: /never: no such file or directory"),
         (&["clone", "/f", "/no/such"], 1, "clone: /no/such: no such file or directory"),
