@@ -175,6 +175,12 @@ impl ChangeSubject {
 }
 
 impl Revision {
+    /// True if it is of a directory, and only names in it came or went.
+    pub fn is_of_entries(&self) -> bool {
+        let is_directory = matches!(&self.state, Some(SubjectState::Inode(inode)) if inode.is_directory());
+        is_directory && self.causes.is_empty()
+    }
+
     fn new(stamp: Hlc, session: u64, uid: u32, state: SubjectState) -> Revision {
         Revision { stamp, session: SessionId(session), uid, causes: Vec::new(), state: Some(state) }
     }

@@ -28,9 +28,7 @@ use crate::session::cache_leases::CacheLeaseRequest;
 
 /// Most bytes of paths and spans in one answer: far below the largest body of a frame.
 const ANSWER_BYTES_MAX: usize = 3 << 20;
-/// Most transactions read for one page of activity, visible to the caller or not, and most subjects (names, inodes and
-/// attributes) in them.
-const STAMPS_MAX: usize = 20_000;
+/// Most subjects (names, inodes and attributes) in the transactions read for one page of activity.
 const SUBJECTS_MAX: usize = 1 << 16;
 /// Least transactions read for a page of the newest events.
 const NEWEST_MIN: usize = 256;
@@ -204,7 +202,7 @@ impl History {
         max: usize,
     ) -> Result<(ActivityPage, Untold), Fault> {
         whole.upto = area.reach(self.planes.data.device(), whole, records_max(max));
-        let transactions = self.transactions(area, &mut whole)?;
+        let transactions = self.transactions(area, &mut whole, records_max(max))?;
         let (mut events, upto, mut untold) = self.steps(caller, area, whole, &transactions, max)?;
         // Writes of the same stretch of time; if they make the page too long, it ends earlier.
         let mut interval = Interval { upto, ..whole };
@@ -242,18 +240,18 @@ impl History {
 
     /// The transactions of an interval that may have changed something within `scope`, oldest first. If they are too
     /// many for a page, the interval ends with the last of them.
-    fn transactions(&self, area: &Area, interval: &mut Interval) -> Result<Vec<TxnChanges>, Fault> {
+    fn transactions(&self, area: &Area, interval: &mut Interval, max: usize) -> Result<Vec<TxnChanges>, Fault> {
         let (history, Interval { after, upto }) = (self.planes.meta.history(), *interval);
         let stamps = match (area.stamps(*interval), area.scope) {
-            (Some(stamps), _) => stamps[..stamps.len().min(STAMPS_MAX)].to_vec(),
-            (None, Scope::Names(directory)) => history.changes_of(directory, (after, upto), STAMPS_MAX)?,
+            (Some(stamps), _) => stamps[..stamps.len().min(max)].to_vec(),
+            (None, Scope::Names(directory)) => history.changes_of(directory, (after, upto), max)?,
             (None, _) => {
-                let (found, end) = history.transactions((after, upto), STAMPS_MAX, SUBJECTS_MAX)?;
+                let (found, end) = history.transactions((after, upto), max, SUBJECTS_MAX)?;
                 interval.upto = end;
                 return Ok(found);
             }
         };
-        if stamps.len() == STAMPS_MAX {
+        if stamps.len() == max {
             interval.upto = *stamps.last().expect("there are many");
         }
         let mut found = Vec::with_capacity(stamps.len());

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use frieze_base::{ByteRange, Fault, InodeId, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{ChangeSubject, Inode, MAY_READ, Patch, PlaceName, SubjectState, TreeAt};
+use frieze_namespace::{ChangeSubject, Inode, MAY_READ, Patch, PlaceName, Revision, SubjectState, TreeAt};
 use frieze_wire::acl::is_acl;
 use frieze_wire::message::{FileKind, View};
 use frieze_wire::timeline::{
@@ -142,6 +142,8 @@ fn touches(changes: &Changes) -> BTreeMap<InodeId, Touch<'_>> {
                     old = new;
                 }
             }
+            // Names in a directory came or went: nothing of the directory itself that a difference shows.
+            ChangeSubject::Inode(_) if change.revisions.iter().all(Revision::is_of_entries) => {}
             ChangeSubject::Inode(id) => {
                 let touch = touches.entry(*id).or_default();
                 for revision in &change.revisions {
@@ -239,11 +241,10 @@ impl Differ<'_, '_> {
             }
             IfForgotten::LeaveOut => {}
         }
-        let sides = [
+        let [before, after] = [
             self.history.side(self.before, before, ends.id, ends.before.as_deref(), &mut self.found.hidden)?,
             self.history.side(self.after, after, ends.id, ends.after.as_deref(), &mut self.found.hidden)?,
         ];
-        let [before, after] = sides;
         let (Some(side), is_both) = (after.as_ref().or(before.as_ref()), before.is_some() && after.is_some()) else {
             return Ok(());
         };
@@ -329,8 +330,7 @@ impl Differ<'_, '_> {
 
     fn finish(mut self) -> Differences {
         let path = |difference: &Difference| -> Vec<u8> {
-            let side = difference.after.as_ref().or(difference.before.as_ref());
-            side.map_or(Vec::new(), |side| side.path.clone())
+            difference.after.as_ref().or(difference.before.as_ref()).map_or(Vec::new(), |side| side.path.clone())
         };
         self.found.all.sort_by_cached_key(|difference| (path(difference), difference.after.is_some()));
         // A name that was removed and added again with another inode was replaced, unless that inode was renamed.

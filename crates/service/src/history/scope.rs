@@ -120,7 +120,7 @@ impl History {
     }
 }
 
-/// Records read for a page of about `max` events.
+/// Records read for a page of about `max` events, and transactions, visible to the caller or not.
 pub(crate) fn records_max(max: usize) -> usize {
     (RECORDS_PER_EVENT * max).max(RECORDS_MIN)
 }
