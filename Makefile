@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-rdma paper-hbase test-mcp bench-agents
+.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-fabric test-rdma paper-hbase test-mcp bench-agents
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -96,6 +96,9 @@ soak: ## ten minutes of stress-ng on two mounts of one server (SECONDS_EACH=600;
 
 services: ## the units of contrib/systemd under a systemd of their own (needs root and systemd; about 20 s; not in CI)
 	@tests/systemd/run.sh
+
+test-fabric: ## the suites of clients and of clusters with payloads by libfabric's provider tcp, instead of TCP (needs libfabric; about 6 min; not in CI)
+	FRIEZE_FABRIC=tcp FRIEZE_FABRIC_ADDRESS=127.0.0.1 $(CARGO) test --package frieze-cli --test command --test cluster --test several --test posix
 
 test-rdma: ## RDMA by soft-RoCE in a virtual machine without KVM (TESTS="info kill", WITH_FABRIC=0: by TCP; Debian, x86_64; about 4 min; not in CI)
 	@tests/rdma/run.sh $(TESTS)

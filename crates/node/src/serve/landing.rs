@@ -8,6 +8,7 @@ use frieze_base::{Fault, Reason};
 use frieze_fabric::{FabricError, ServedClient, SlotWriter};
 use frieze_service::{Portion, Steps};
 use frieze_wire::RemoteMemory;
+use tracing::debug;
 
 /// Where the payload of a read is.
 pub(super) enum Landing {
@@ -55,7 +56,11 @@ pub(super) fn land(client: &ServedClient, slot: RemoteMemory, steps: &mut Steps<
         }
     });
     let finished = writer.finish();
-    match (brought, failed.map_or(finished, Err)) {
+    let finished = failed.map_or(finished, Err);
+    if let Err(error) = &finished {
+        debug!("a payload goes by TCP, and the client's transfers are tested again: {error}");
+    }
+    match (brought, finished) {
         (Ok(()), Ok(len)) => Landing::Landed(len, crc),
         (Err(fault), Ok(_)) => Landing::Damaged(fault),
         (_, Err(_)) => Landing::Abandoned,
