@@ -74,12 +74,15 @@ def test_two_watches_from_one_instant_and_one_from_a_mark_have_the_same_changes(
 
 def test_a_position_is_that_of_the_changes_that_were_given_out(fs, place):
     start = fs.now()
-    for index in range(20):
-        fs.mkdir(f"{place}/{index:02}")
+    for index in range(10):
+        fs.makedirs(f"{place}/in/{index}")
+    # Changes with one stamp.
+    fs.remove_tree(f"{place}/in")
     end = fs.now()
     whole = events(fs.watch(place, since=start, until=end))
-    assert [path for _, path, _ in whole] == [f"{place}/{index:02}" for index in range(20)]
-    for count in range(21):
+    assert [path for _, path, _ in whole[:11]] == [f"{place}/in", *(f"{place}/in/{index}" for index in range(10))]
+    assert len({instant for _, _, instant in whole[11:]}) == 1 and len(whole) == 22
+    for count in range(len(whole) + 1):
         watch = fs.watch(place, since=start, until=end)
         begun = [next(watch) for _ in range(count)]
         # The mark is at or before the change given out last: what follows it has the rest.
@@ -132,7 +135,9 @@ def test_a_loop_ends_after_its_timeout_and_another_goes_on(fs, place):
         assert 0.3 <= time.monotonic() - begun < 5
         # Changes elsewhere, with their marks, do not make it longer.
         ending = threading.Event()
-        noise = threading.Thread(target=lambda: [fs.write_text("/doc/noise", "1") for _ in iter(ending.is_set, True)])
+        noise_until = time.monotonic() + 10
+        is_noisy = lambda: not ending.is_set() and time.monotonic() < noise_until  # noqa: E731
+        noise = threading.Thread(target=lambda: [fs.write_text("/doc/noise", "1") for _ in iter(is_noisy, False)])
         noise.start()
         begun = time.monotonic()
         assert list(watch) == [] and time.monotonic() - begun < 5
