@@ -136,7 +136,9 @@ class Watch(collections.abc.Iterator, typing.Generic[Item]):
             return False
         return instant >= newest
 
-    def _batch(self, columns: dict, sessions: dict, word: str, stamp: int | None) -> collections.abc.Iterator[WatchItem]:
+    def _batch(
+        self, columns: dict, sessions: dict, word: str, stamp: int | None
+    ) -> collections.abc.Iterator[WatchItem]:
         named = {row["session"]: (row["command"], row["host"]) for row in changes.rows(sessions)}
         yield from changes.changes(columns, named, "")
         if word == "resolved":

@@ -69,7 +69,8 @@ def test_two_watches_from_one_instant_and_one_from_a_mark_have_the_same_changes(
         assert events(fs.watch(place, since=mark, until=end)) == events(items[index:])
         assert all(item.instant <= mark for item in items[:index])
         assert all(item.instant > mark for item in items[index + 1 :])
-    assert {change.path for change in fs.history(place, since=start, until=end)} == {path for _, path, _ in events(items)}
+    history = fs.history(place, since=start, until=end)
+    assert {change.path for change in history} == {path for _, path, _ in events(items)}
 
 
 def test_a_position_is_that_of_the_changes_that_were_given_out(fs, place):

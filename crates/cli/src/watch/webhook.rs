@@ -1,8 +1,8 @@
 //! Posts of changes to a URL, signed as Standard Webhooks has it (github.com/standard-webhooks/standard-webhooks).
 //!
 //! Guarantees: a post is sent until the receiver accepts it, so a receiver gets each change at least once, in order;
-//! the id of a post is the same when it is sent again, and another one for another body: a watch that is started again may
-//! have more to post from the same mark. Redirects are not followed: the signature is for one receiver.
+//! the id of a post is the same when it is sent again, and another one for another body: a watch that is started again
+//! may have more to post from the same mark. Redirects are not followed: the signature is for one receiver.
 
 use std::path::Path;
 use std::time::Duration;
