@@ -56,9 +56,10 @@ pub struct ChangeFeed {
     root: Target,
     /// Everything up to this stamp was read.
     position: Hlc,
-    /// The last mark that was returned, and the last one of all.
-    returned: Hlc,
+    /// The last mark that was returned.
     resolved: Hlc,
+    /// The last mark of all: it may still be among the ready ones.
+    newest_mark: Hlc,
     /// The end of what is to be read now.
     goal: Hlc,
     cells: CellEvents,
@@ -99,8 +100,8 @@ impl Fs {
             fs: self.clone(),
             root: Target::inode(InodeId(found.attr.inode)),
             position: from,
-            returned: from,
             resolved: from,
+            newest_mark: from,
             goal: last_whole_cell(now),
             cells: CellEvents::default(),
             ready: VecDeque::new(),
@@ -162,7 +163,7 @@ impl ChangeFeed {
         loop {
             if let Some(item) = self.ready.pop_front() {
                 if let WatchItem::Resolved(mark) = &item {
-                    self.returned = *mark;
+                    self.resolved = *mark;
                 }
                 return Ok(Some(item));
             }
@@ -197,7 +198,7 @@ impl ChangeFeed {
 
     /// The last mark that was returned: another feed from here has the events that follow.
     pub fn resolved(&self) -> Hlc {
-        self.returned
+        self.resolved
     }
 
     /// The object that it follows: a later feed of it finds it under any name.
@@ -261,8 +262,8 @@ impl ChangeFeed {
             let session = self.sessions.get(&change.session).cloned();
             self.ready.push_back(WatchItem::Event { change: Box::new(change), session });
         }
-        if mark > self.resolved {
-            self.resolved = mark;
+        if mark > self.newest_mark {
+            self.newest_mark = mark;
             self.ready.push_back(WatchItem::Resolved(mark));
         }
     }
