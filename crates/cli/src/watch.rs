@@ -30,7 +30,7 @@ use crate::timeline::{Commands, SessionNames, named, paths};
 /// `frieze watch`.
 pub(crate) fn watch(run: &mut CommandRun, args: &WatchArgs) -> Result<()> {
     let path = FsPath::parse(&args.path)?;
-    let position = args.position.as_deref().map(PositionFile::open).transpose()?;
+    let mut position = args.position.as_deref().map(PositionFile::open).transpose()?;
     let kept = position.as_ref().and_then(PositionFile::kept);
     let from = match (&args.from, kept) {
         (Some(_), Some(kept)) => {
@@ -60,6 +60,10 @@ pub(crate) fn watch(run: &mut CommandRun, args: &WatchArgs) -> Result<()> {
         Err(error) => return Err(run.reported(&path, error)),
     };
     let feed = upto.into_iter().fold(feed, ChangeFeed::until);
+    // The first change may fail to be passed on, before there is any mark.
+    if let Some(position) = position.as_mut().filter(|position| position.kept().is_none()) {
+        position.keep(from)?;
+    }
     let sessions = SessionNames::new(Commands::of(args.full));
     let mut watching = Watching { args, path, sink, position, sessions, is_silent: false, is_left_out: [false; 2] };
     watching.follow(run, feed)

@@ -79,7 +79,7 @@ impl ChangeWaits {
             return Err(Error::Closed);
         }
         self.ask_every_server()?;
-        let until = MonoTime(mono().0.saturating_add(wait.as_nanos() as u64));
+        let until = MonoTime(mono().0.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)));
         let mut state = self.board.lock();
         state.position = position;
         state.round += 1;

@@ -11,8 +11,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use frieze_base::{ErrorKind, Fault, InodeId, Reason};
+use frieze_base::{ErrorKind, Fault, InodeId, MonoTime, Reason};
 use frieze_hlc::Hlc;
+use frieze_net::mono;
 use frieze_wire::forget::ForgottenHistory;
 use frieze_wire::message::{Reply, Request};
 use frieze_wire::timeline::{
@@ -55,8 +56,10 @@ pub struct ChangeFeed {
     root: Target,
     /// Everything up to this stamp was read.
     position: Hlc,
-    /// The last mark.
+    /// The last mark that was returned.
     resolved: Hlc,
+    /// The last mark of all: it may still be among the ready ones.
+    newest_mark: Hlc,
     /// The end of what is to be read now.
     goal: Hlc,
     cells: CellEvents,
@@ -67,6 +70,7 @@ pub struct ChangeFeed {
     upto: Hlc,
     /// Now, when it began.
     begun: Hlc,
+    begun_mono: MonoTime,
     has_ended: bool,
 }
 
@@ -76,20 +80,19 @@ impl Fs {
     /// name becomes. A name that moves out of the directory is a removal.
     ///
     /// # Errors
-    /// As [`Fs::stat`]: `NotFound`, also if there is no such object at `from`; `InvalidArgument` if `from` is in the
-    /// future.
+    /// As [`Fs::stat`]: `NotFound`, also if there is no such object at `from`; `Future` if `from` is after now.
     ///
     /// # Cost
     /// While nothing changes, one request a minute to each server, and a thread for each server that waits.
     pub fn watch(&self, target: &Target, from: Hlc) -> Result<ChangeFeed, Error> {
         let found = match self.stat(target) {
-            Err(error) if error.kind() == ErrorKind::NotFound && from > Hlc::ZERO => self.at(from).stat(target)?,
+            Err(error) if is_absent(&error) && from > Hlc::ZERO => self.at(from).stat(target)?,
             found => found?,
         };
         let now = Hlc(self.client_now()?);
         if from > now {
             return Err(Error::Refused(Fault::new(
-                Reason::InvalidArgument,
+                Reason::Future,
                 format!("a watch cannot begin at {from}, which is after now ({now}): begin at `now`"),
             )));
         }
@@ -98,6 +101,7 @@ impl Fs {
             root: Target::inode(InodeId(found.attr.inode)),
             position: from,
             resolved: from,
+            newest_mark: from,
             goal: last_whole_cell(now),
             cells: CellEvents::default(),
             ready: VecDeque::new(),
@@ -105,6 +109,7 @@ impl Fs {
             waits: ChangeWaits::new(&self.shared),
             upto: Hlc::MAX,
             begun: now,
+            begun_mono: mono(),
             has_ended: false,
         })
     }
@@ -157,6 +162,9 @@ impl ChangeFeed {
     pub fn next(&mut self, wait: Duration) -> Result<Option<WatchItem>, Error> {
         loop {
             if let Some(item) = self.ready.pop_front() {
+                if let WatchItem::Resolved(mark) = &item {
+                    self.resolved = *mark;
+                }
                 return Ok(Some(item));
             }
             if self.has_ended {
@@ -170,8 +178,12 @@ impl ChangeFeed {
                 self.read_page()?;
                 continue;
             }
-            match self.waits.wait(self.position, wait)? {
-                None => return Ok(None),
+            let to_end = self.time_to_end();
+            match self.waits.wait(self.position, wait.min(to_end))? {
+                None if wait < to_end => return Ok(None),
+                // The end is there, whether or not something changed.
+                None if Hlc(self.fs.client_now()?) > self.upto => self.goal = self.upto,
+                None => {}
                 Some(ChangeSignal::Upto(upto)) => self.goal = self.goal.max(upto),
                 Some(ChangeSignal::ServerLost) => {
                     self.goal = self.goal.max(last_whole_cell(Hlc(self.fs.client_now()?)));
@@ -184,9 +196,24 @@ impl ChangeFeed {
         }
     }
 
-    /// The last mark: another feed from here has the events that follow, unless one of them was returned already.
+    /// The last mark that was returned: another feed from here has the events that follow.
     pub fn resolved(&self) -> Hlc {
         self.resolved
+    }
+
+    /// The object that it follows: a later feed of it finds it under any name.
+    pub fn inode(&self) -> InodeId {
+        InodeId(self.root.base)
+    }
+
+    /// About how long it is until the end that was set, by the clock of this machine.
+    fn time_to_end(&self) -> Duration {
+        if self.upto == Hlc::MAX {
+            return Duration::MAX;
+        }
+        let total = Duration::from_micros((self.upto.micros() + 1).saturating_sub(self.begun.micros()));
+        let passed = Duration::from_nanos(mono().since_ns(self.begun_mono));
+        total.saturating_sub(passed).max(END_PAUSE)
     }
 
     fn read_page(&mut self) -> Result<(), Error> {
@@ -195,22 +222,24 @@ impl ChangeFeed {
             Err(error) if is_absent(&error) => self.fs.story_in_cells(&self.root, after, after, upto)?,
             page => page?,
         };
+        let (events, outside): (Vec<_>, Vec<_>) = page.events.into_iter().partition(is_in_tree);
+        let is_hidden = page.hidden || !outside.is_empty();
         let loses_name = |event: &Difference| {
             event.after.is_none() && event.before.as_ref().is_some_and(|side| side.inode == self.root.base)
         };
         // A file may have other names.
-        let is_removed = page.events.iter().any(loses_name) && self.is_removed_at(Hlc(page.upto))?;
+        let is_removed = events.iter().any(loses_name) && self.is_removed_at(Hlc(page.upto))?;
         if let Some(forgotten) = page.forgotten {
             self.ready.push_back(WatchItem::Forgotten(forgotten));
         }
-        for is_left_out in [page.hidden.then_some(false), page.left_out.then_some(true)].into_iter().flatten() {
+        for is_left_out in [is_hidden.then_some(false), page.left_out.then_some(true)].into_iter().flatten() {
             self.ready.push_back(WatchItem::LeftOut(is_left_out));
         }
         if self.sessions.len() > SESSIONS_MAX {
             self.sessions.clear();
         }
         self.sessions.extend(page.sessions.into_iter().map(|session| (session.id, session)));
-        let (events, mark) = self.cells.add(page.events, Hlc(page.upto));
+        let (events, mark) = self.cells.add(events, Hlc(page.upto));
         self.resolve(events, mark);
         self.position = Hlc(page.upto).max(after.next());
         if is_removed {
@@ -233,8 +262,8 @@ impl ChangeFeed {
             let session = self.sessions.get(&change.session).cloned();
             self.ready.push_back(WatchItem::Event { change: Box::new(change), session });
         }
-        if mark > self.resolved {
-            self.resolved = mark;
+        if mark > self.newest_mark {
+            self.newest_mark = mark;
             self.ready.push_back(WatchItem::Resolved(mark));
         }
     }
@@ -254,6 +283,12 @@ fn is_absent(error: &Error) -> bool {
 /// The end of the last cell of time that has passed at `now`.
 fn last_whole_cell(now: Hlc) -> Hlc {
     Hlc::last_of_micros((now.micros() / CELL_US * CELL_US).saturating_sub(1))
+}
+
+/// False if the caller may know only the side that lies outside of the tree.
+fn is_in_tree(change: &Difference) -> bool {
+    let sides = [(BEFORE_OUTSIDE, &change.before), (AFTER_OUTSIDE, &change.after)];
+    sides.into_iter().any(|(bit, side)| change.outside & bit == 0 && side.is_some())
 }
 
 /// The change as the tree has it: a name that moves in is new, one that moves out is removed.
@@ -276,6 +311,8 @@ fn is_write(event: &Difference) -> bool {
     event.flags == CONTENT && event.before.is_some() && path(&event.before) == path(&event.after)
 }
 
+/// Shortest wait for the end that was set, where the clock of this machine runs ahead of the server's.
+const END_PAUSE: Duration = Duration::from_millis(10);
 /// Events of a page.
 const PAGE_EVENTS: u32 = 1000;
 /// Sessions that a feed remembers.

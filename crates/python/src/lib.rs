@@ -19,6 +19,7 @@ mod history;
 mod listing;
 mod per_process;
 mod read_ahead;
+mod watch;
 
 use pyo3::pymodule;
 
@@ -37,4 +38,6 @@ mod _frieze {
     use super::history::{deleted_page, diff_page, last_existed, log_page, sessions_page, snapshots, story_page};
     #[pymodule_export]
     use super::listing::{PythonEntry, list_page, scan_page};
+    #[pymodule_export]
+    use super::watch::{PythonFeed, open_feed};
 }

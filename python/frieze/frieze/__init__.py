@@ -18,6 +18,7 @@ from ._frieze import FutureInstant, HistoryExpired, InvalidInstant, Unavailable,
 from .changes import Change, Deleted, Diff, Edit, EditAction, History, Session
 from .filesystem import Clock, Entry, FileSystem, Snapshot, Stat, connect
 from .instants import Instant
+from .watch import LeftOut, LeftOutWarning, Resolved, Watch
 
 __all__ = [
     "Change",
@@ -33,11 +34,15 @@ __all__ = [
     "HistoryExpired",
     "Instant",
     "InvalidInstant",
+    "LeftOut",
+    "LeftOutWarning",
+    "Resolved",
     "Session",
     "Snapshot",
     "Stat",
     "Unavailable",
     "VersionMismatch",
+    "Watch",
     "connect",
 ]
 __version__ = "0.1.0"

@@ -40,7 +40,7 @@ class Change:
     #: Bytes written, cut off or added.
     bytes: int = 0
     what: tuple[str, ...] = ()
-    #: Where, as (offset, length).
+    #: Where, as (offset, length): the first 64 places. A change of a watch with more has none, and no `bytes`.
     spans: tuple[tuple[int, int], ...] = ()
     #: The session that made it: `FileSystem.undo` takes its number.
     session: int = 0

@@ -15,9 +15,10 @@ import weakref
 
 from . import _frieze, changes, settings
 from ._frieze import Entry
-from .changes import Deleted, Diff, Edit, EditAction, History, Session
+from .changes import Change, Deleted, Diff, Edit, EditAction, History, Session
 from .files import RawFile, buffered, split_mode
 from .instants import Instant
+from .watch import Watch, WatchItem
 
 #: What names an instant: an `Instant`, the integer of one, a `datetime` with a zone, or a text as the command takes it:
 #: `5m-ago`, `2026-11-30T10:00:00Z`, `yesterday`, `last-whole`, the name of a snapshot.
@@ -529,6 +530,63 @@ class FileSystem:
                 return None
 
         return History(f"{text}, up to {upto.time:%F %T} UTC", pages, text, size_before)
+
+    @typing.overload
+    def watch(
+        self,
+        path: Path = "/",
+        *,
+        since: InstantLike | None = None,
+        until: InstantLike | None = None,
+        marks: typing.Literal[False] = False,
+        timeout: float | None = None,
+    ) -> Watch[Change]: ...
+
+    @typing.overload
+    def watch(
+        self,
+        path: Path = "/",
+        *,
+        since: InstantLike | None = None,
+        until: InstantLike | None = None,
+        marks: typing.Literal[True],
+        timeout: float | None = None,
+    ) -> Watch[WatchItem]: ...
+
+    def watch(self, path="/", *, since=None, until=None, marks=False, timeout=None):
+        """The changes of a file, or of everything below a directory, as they happen: those after `since` (by default
+        now, the moment of this call), the oldest first. A loop over it waits for the next one.
+
+        A change is shown 25 ms after it on average. Writes of a session to a file are one change within a twentieth of
+        a second. A name that moves out of the directory is `removed`, one that moves in is `added`. The file or
+        directory is looked up once, and followed under any later name.
+
+        With `marks` the items are `Change`, `Resolved` (no change at or before its instant follows: the place to keep,
+        and to go on from) and `LeftOut` (changes are missing). Without, `Watch.resolved` has the last mark, and what is
+        left out is warned about (`LeftOutWarning`).
+
+        The loop ends at `until`, with the removal of what is watched, or if nothing comes for `timeout` seconds; then
+        another loop over the watch goes on.
+
+        >>> fs = getfixture("fs")
+        >>> fs.makedirs("/doc/inbox")
+        >>> with fs.watch("/doc/inbox", timeout=10) as watch:
+        ...     fs.write_text("/doc/inbox/order", "1")
+        ...     for change in watch:
+        ...         print(change.change, change.path)
+        ...         break
+        added /doc/inbox/order
+        """
+        if self._at is not None:
+            text = f"the past does not change: watch asked of a view of {self._at}; `history` has its changes"
+            raise OSError(errno.EROFS, text, to_text(path))
+        if timeout is not None and not timeout >= 0:
+            raise ValueError(f"timeout={timeout}: give seconds, or None to wait without an end")
+        after = self.now() if since is None else self.resolve(since)
+        upto = None if until is None else self.resolve(until)
+        if upto is not None and after > upto:
+            raise ValueError(f"the interval ends ({upto.time}) before it begins ({after.time})")
+        return Watch(self, to_bytes(path), after, upto, bool(marks), timeout)
 
     def diff(self, since: InstantLike, until: InstantLike | None = None, path: Path = "/") -> Diff:
         """What differs between two instants in a file, or in everything below a directory, in the order of paths. The

@@ -14,9 +14,9 @@ READY_S = 30
 class Served:
     """A server and its address. It ends with the run, by its process."""
 
-    def __init__(self, scratch):
+    def __init__(self, scratch, listen="127.0.0.1:0"):
         self.log = scratch / "serve.log"
-        command = [os.environ["FRIEZE"], "serve", "--json", "--dir", scratch / "data", "--listen", "127.0.0.1:0"]
+        command = [os.environ["FRIEZE"], "serve", "--json", "--dir", scratch / "data", "--listen", listen]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         ready = self.process.stdout.readline()

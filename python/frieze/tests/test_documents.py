@@ -8,7 +8,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-MODULES = ["frieze", "frieze.changes", "frieze.filesystem", "frieze.fsspec", "frieze.instants"]
+MODULES = ["frieze", "frieze.changes", "frieze.filesystem", "frieze.fsspec", "frieze.instants", "frieze.watch"]
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -13,9 +13,9 @@ use clap::Args;
 /// within a twentieth of a second. A name that moves out of the tree is a removal in it. Without changes the command
 /// sleeps.
 ///
-/// Instead of printing, `--exec` runs a command for each change, and `--webhook` posts them. Both stop at the first
-/// change that they cannot pass on, and go on from the last kept mark when they are started again: each change arrives
-/// at least once.
+/// Instead of printing, `--exec` runs a command for each change, and `--webhook` posts them. A
+/// command that fails ends the watch, a post is sent again until it is accepted. With `--position` a watch that is
+/// started again goes on from the last kept mark: each change arrives at least once.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -35,7 +35,8 @@ not-permitted), before (stamp).
 
 A webhook gets POST requests of {path, events, resolved}, signed as Standard Webhooks has it: headers webhook-id,
 webhook-timestamp and webhook-signature (v1: HMAC-SHA256 over id.timestamp.body). After any answer but 2xx the same
-is sent again, after 1 s to 5 min; 410 ends the watch.")]
+is sent again, after 1 s to 5 min; 410 ends the watch. The same post has the same webhook-id; a watch that is started
+again may post a change once more under another id: at, path and kind identify a change.")]
 pub(crate) struct WatchArgs {
     /// The file or directory.
     #[arg(value_name = "PATH")]
@@ -49,7 +50,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "INSTANT")]
     pub(crate) to: Option<String>,
 
-    /// Keep the last mark in this file, and begin at it if there is one.
+    /// Keep the last mark in this file, and begin at it if there is one. The first watch keeps where it begins.
     #[arg(long, value_name = "FILE")]
     pub(crate) position: Option<PathBuf>,
 

@@ -1,7 +1,7 @@
 //! The kept position of a watch: the last mark, in a file.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -19,9 +19,11 @@ pub(super) struct PositionFile {
 impl PositionFile {
     /// Reads the file, if there is one.
     pub(super) fn open(file: &Path) -> Result<PositionFile> {
-        let kept = match fs::read_to_string(file) {
-            Ok(text) => {
-                let stamp = text.trim().parse::<Hlc>().map_err(|_| {
+        let mut text = Vec::new();
+        let read = File::open(file).and_then(|open| open.take(LINE_BYTES_MAX).read_to_end(&mut text));
+        let kept = match read {
+            Ok(_) => {
+                let stamp = String::from_utf8_lossy(&text).trim().parse::<Hlc>().map_err(|_| {
                     let shown = file.display();
                     UsageError(format!("--position {shown}: expected one line hlc-…; remove the file to begin anew"))
                 })?;
@@ -54,3 +56,6 @@ impl PositionFile {
         Ok(())
     }
 }
+
+/// Longest line that is read: a stamp has 20 characters.
+const LINE_BYTES_MAX: u64 = 64;

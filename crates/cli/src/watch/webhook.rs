@@ -1,17 +1,18 @@
 //! Posts of changes to a URL, signed as Standard Webhooks has it (github.com/standard-webhooks/standard-webhooks).
 //!
 //! Guarantees: a post is sent until the receiver accepts it, so a receiver gets each change at least once, in order;
-//! the id of a post is the same when it is sent again. Redirects are not followed: the signature is for one receiver.
+//! the id of a post is the same when it is sent again, and another one for another body: a watch that is started again
+//! may have more to post from the same mark. Redirects are not followed: the signature is for one receiver.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use data_encoding::BASE64;
+use data_encoding::{BASE64, HEXLOWER};
 use frieze_client::{Hlc, PrivateFile};
 use hmac::{Hmac, Mac};
 use serde_json::{Value, json};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use ureq::Agent;
 
 use crate::failure::UsageError;
@@ -86,7 +87,7 @@ impl Webhook {
         self.bytes = 0;
         let resolved = resolved.map(|at| at.to_string());
         let body = json!({ "path": self.path, "events": events, "resolved": resolved }).to_string();
-        let id = format!("{}.{}", self.since, self.count);
+        let id = id_of(self.since, self.count, &body);
         self.count += 1;
         let (mut wait, mut said) = (WAIT_MIN, None);
         loop {
@@ -120,8 +121,18 @@ impl Webhook {
             .header("webhook-id", id)
             .header("webhook-timestamp", timestamp.to_string())
             .header("webhook-signature", signature);
-        post.send(body).map(|answer| answer.status().as_u16()).map_err(|error| error.to_string())
+        post.send(body).map(|answer| answer.status().as_u16()).map_err(|error| match error {
+            ureq::Error::Timeout(_) => format!("no answer within {} s", ANSWER_MAX.as_secs()),
+            error => error.to_string(),
+        })
     }
+}
+
+/// The id of a post: the mark before it, which post since then, and a digest of the body. It has no full stop, which
+/// separates it from the rest in what is signed.
+fn id_of(since: Hlc, count: u64, body: &str) -> String {
+    let digest = HEXLOWER.encode(&Sha256::digest(body.as_bytes())[..DIGEST_BYTES]);
+    format!("{since}-{count}-{digest}")
 }
 
 /// `v1,` and the HMAC-SHA256 of `id.timestamp.body` in base 64.
@@ -138,6 +149,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Waits between attempts.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(300);
+/// Bytes of a body's digest in an id.
+const DIGEST_BYTES: usize = 12;
 /// Most changes of one post, and about how many bytes of them.
 const EVENTS_MAX: usize = 1000;
 const BYTES_MAX: usize = 1 << 20;
@@ -145,6 +158,15 @@ const BYTES_MAX: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_body_from_the_same_mark_has_another_id() {
+        let (first, again, longer) = (id_of(Hlc(7), 0, "a"), id_of(Hlc(7), 0, "a"), id_of(Hlc(7), 0, "ab"));
+        assert_eq!(first, again);
+        assert_ne!(first, longer);
+        assert_ne!(first, id_of(Hlc(7), 1, "a"));
+        assert!(!first.contains('.') && first.len() < 64, "{first}");
+    }
 
     #[test]
     fn the_signature_is_that_of_standard_webhooks() {

@@ -7,10 +7,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::Stdio;
 use std::time::Duration;
 
+use frieze_client::{Caller, Fs, Hlc, RenameMode, Target, WatchItem};
 use frieze_testkit::process::ChildProcess;
 use frieze_testkit::wait::{eventually, pass};
 use serde_json::Value;
 
+use crate::support::client;
 use crate::support::served::{Served, lines_of_json};
 
 /// The events of some lines: kind, path, former path.
@@ -132,6 +134,94 @@ fn a_watch_goes_on_from_the_position_that_another_kept_and_runs_commands_at_leas
     assert!(server.fails(2, &["watch", "/in", "--from", "now", "--position", &position]).contains("leave out --from"));
     server.local_file("in.mark", "yesterday");
     assert!(server.fails(2, &["watch", "/in", "--position", &position]).contains("expected one line hlc-"));
+}
+
+#[test]
+fn a_first_change_that_cannot_be_passed_on_comes_again_though_there_was_no_mark_yet() {
+    let server = Served::start();
+    server.ok(&["mkdir", "/in"]);
+    let position = server.local("first.mark").to_str().unwrap().to_owned();
+    let kept = ["watch", "/in", "--position", &position];
+    let failing = server.command(&[&kept[..], &["--exec", "false"]].concat());
+    let mut failing = ChildProcess::start(failing, &server.local("failing.log"));
+    eventually("the position", || server.local("first.mark").exists().then_some(()));
+    server.ok(&["mkdir", "/in/first"]);
+    assert_eq!(failing.wait().code(), Some(1));
+    let lines = server.json(&[&kept[..], &["--to", "now", "--json"]].concat());
+    assert_eq!(events(&lines), expected(&[("created", "/in/first", "")]));
+    // A position that cannot be kept ends the watch before it has passed anything on.
+    let ran = server.local("ran").to_str().unwrap().to_owned();
+    let nowhere = server.local("none/mark").to_str().unwrap().to_owned();
+    let words = server.fails(1, &["watch", "/in", "--position", &nowhere, "--exec", "touch", &ran]);
+    assert!(words.contains("cannot be kept") && !server.local("ran").exists(), "{words}");
+    // An endless file is no position.
+    assert!(server.fails(2, &["watch", "/in", "--position", "/dev/zero"]).contains("expected one line hlc-"));
+}
+
+#[test]
+fn a_watch_ends_at_an_instant_to_come_though_nothing_changes() {
+    let server = Served::start();
+    let now: Hlc = server.now().parse().unwrap();
+    let end = Hlc::last_of_micros(now.micros() + 1_500_000).to_string();
+    let lines = server.json(&["watch", "/", "--to", &end, "--json"]);
+    assert_eq!(lines.last().unwrap()["resolved"], end, "{lines:?}");
+}
+
+#[test]
+fn a_user_learns_nothing_of_names_in_a_watched_directory_that_they_may_not_read() {
+    let server = Served::start();
+    let root = client(&server.address);
+    let (fs, from) = (root.fs(), root.now().unwrap());
+    for (path, mode) in [("/private", 0o700), ("/open", 0o755), ("/open/moved", 0o755), ("/private/secret", 0o755)] {
+        fs.mkdir(&Target::path(path), mode).unwrap();
+    }
+    let begun = root.now().unwrap();
+    fs.rename(&Target::path("/open/moved"), &Target::path("/private/hidden"), RenameMode::Replace).unwrap();
+    fs.rename(&Target::path("/private/secret"), &Target::path("/open/shown"), RenameMode::Replace).unwrap();
+    fs.mkdir(&Target::path("/private/made"), 0o755).unwrap();
+    let end = root.now().unwrap();
+    let other = fs.as_caller(Caller { uid: 4242, gid: 4242, groups: Vec::new() });
+    let items = |fs: &Fs, path: &str, from| {
+        let mut feed = fs.watch(&Target::path(path), from).unwrap().until(end);
+        let mut items = Vec::new();
+        while !feed.has_ended() {
+            items.extend(feed.next(Duration::from_secs(10)).unwrap());
+        }
+        items
+    };
+    let is_event = |item: &&WatchItem| matches!(item, WatchItem::Event { .. });
+    let of_directory = items(&other, "/private", begun);
+    assert_eq!(of_directory.iter().filter(is_event).count(), 0, "{of_directory:?}");
+    assert_eq!(of_directory[0], WatchItem::LeftOut(false), "{of_directory:?}");
+    assert_eq!(items(&fs, "/private", begun).iter().filter(is_event).count(), 3);
+    let of_all = format!("{:?}", items(&other, "/", from));
+    for name in [&b"secret"[..], b"hidden", b"made"] {
+        let bytes = format!("{name:?}");
+        assert!(!of_all.contains(bytes.trim_matches(['[', ']'])), "{}: {of_all}", name.escape_ascii());
+    }
+    let shown = format!("{:?}", b"shown");
+    assert!(of_all.contains(shown.trim_matches(['[', ']'])), "{of_all}");
+}
+
+#[test]
+fn the_position_of_a_feed_is_the_last_mark_that_it_returned() {
+    let server = Served::start();
+    let root = client(&server.address);
+    let (fs, from) = (root.fs(), root.now().unwrap());
+    for name in ["/a", "/b", "/c"] {
+        fs.mkdir(&Target::path(name), 0o755).unwrap();
+    }
+    let end = root.now().unwrap();
+    let mut feed = fs.watch(&Target::path("/"), from).unwrap().until(end);
+    let mut resolved = from;
+    while !feed.has_ended() {
+        let item = feed.next(Duration::from_secs(10)).unwrap();
+        if let Some(WatchItem::Resolved(mark)) = item {
+            resolved = mark;
+        }
+        assert_eq!(feed.resolved(), resolved, "{item:?}");
+    }
+    assert_eq!(resolved, end);
 }
 
 /// A receiver that answers each post with the next of `answers`, and returns heads and bodies.
