@@ -75,14 +75,6 @@ pub(crate) enum ToolError {
     /// This server only looks.
     #[error("{0} is refused: frieze-mcp was started with --read-only")]
     ReadOnly(&'static str),
-    /// The object is of a kind that the tool has no answer for.
-    #[error("{path:?} {why}")]
-    Unfit {
-        /// The object.
-        path: String,
-        /// Why not, and which tool answers.
-        why: &'static str,
-    },
     /// The server, or the client library, refused a request.
     #[error("{subject}: {}{}", words(source), advice(source))]
     Client {

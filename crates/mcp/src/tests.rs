@@ -492,10 +492,12 @@ fn a_server_that_is_down_is_named_and_is_used_again_when_it_is_up() {
 }
 
 #[test]
-fn a_file_is_no_tree_of_changes() {
+fn the_changes_of_a_file_are_its_own() {
     let tools = ToolFixture::new();
     let agent = tools.agent("agent");
     agent.write("/f", 0, b"x");
-    let refusal = tools.refusal("changes", json!({ "path": "/f", "from": "1m-ago" }));
-    assert!(refusal.contains("history lists the versions"), "{refusal}");
+    agent.write("/g", 0, b"y");
+    let page = tools.get("changes", json!({ "path": "/f", "from": "1m-ago" }));
+    let paths: Vec<&Value> = page["changes"].as_array().unwrap().iter().map(|change| &change["path"]).collect();
+    assert_eq!(paths, ["/f", "/f"], "{page}");
 }

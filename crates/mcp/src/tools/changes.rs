@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use frieze_base::Reason;
 use frieze_client::{Difference, HistoryInterval, Hlc};
 
 use crate::answers::{Authors, Change, ChangePage};
@@ -38,13 +37,9 @@ pub(crate) fn changes(context: &ToolContext, args: ChangesArguments) -> Result<(
             break;
         }
         let interval = HistoryInterval { after: position.after, upto: position.upto };
-        let reply = fs.story(&target, interval, true, position.page).map_err(|source| match source.reason() {
-            Reason::NotDirectory => ToolError::Unfit {
-                path: path.to_string(),
-                why: "is no directory: history lists the versions of a file",
-            },
-            _ => ToolError::Client { subject: path.to_string(), source },
-        })?;
+        let reply = fs
+            .story(&target, interval, true, position.page)
+            .map_err(|source| ToolError::Client { subject: path.to_string(), source })?;
         authors.learn(reply.sessions);
         page.hidden |= reply.hidden;
         if let Some(forgotten) = reply.forgotten.filter(|forgotten| forgotten.before > start.after.0) {
