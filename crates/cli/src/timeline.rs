@@ -235,17 +235,7 @@ fn content(difference: &Difference, before: &Side, after: &Side) -> String {
 
 /// One difference as JSON.
 pub(crate) fn to_json(run: &mut CommandRun, who: &SessionNames, difference: &Difference) -> Map<String, Value> {
-    let words = [
-        (flags::CONTENT, "content"),
-        (flags::MODE, "mode"),
-        (flags::OWNER, "owner"),
-        (flags::TIMES, "times"),
-        (flags::XATTRS, "xattrs"),
-        (flags::ACL, "acl"),
-        (flags::REPLACED, "replaced"),
-    ];
-    let what: Vec<&str> =
-        words.into_iter().filter(|(bit, _)| difference.flags & bit != 0).map(|(_, word)| word).collect();
+    let what = difference.words();
     let spans: Vec<Value> =
         difference.spans.iter().map(|span| json!({ "offset": span.offset, "len": span.len })).collect();
     let stamp = Hlc(difference.stamp);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use frieze_client::{Difference, Hlc, SessionInfo, SessionName, Side, flags};
+use frieze_client::{Difference, Hlc, SessionInfo, SessionName, Side};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -376,15 +376,6 @@ impl Change {
             (Some(before), Some(after)) if before.path != after.path => "renamed",
             _ => "modified",
         };
-        let what = [
-            (flags::CONTENT, "content"),
-            (flags::MODE, "mode"),
-            (flags::OWNER, "owner"),
-            (flags::TIMES, "times"),
-            (flags::XATTRS, "xattrs"),
-            (flags::ACL, "acl"),
-            (flags::REPLACED, "replaced"),
-        ];
         let bytes: u64 = difference.spans.iter().map(|span| span.len).sum();
         Some(Change {
             change,
@@ -392,7 +383,7 @@ impl Change {
             path_hex: hex_unless_text(&named.path),
             path_before: before.as_ref().filter(|_| change == "renamed").map(|before| lossy(&before.path)),
             kind: kind_word(named.kind()),
-            what: what.into_iter().filter(|(bit, _)| difference.flags & bit != 0).map(|(_, word)| word).collect(),
+            what: difference.words(),
             size_before: before.as_ref().map(|side| side.size),
             size_after: after.as_ref().map(|side| side.size),
             bytes_changed: (bytes > 0).then_some(bytes),

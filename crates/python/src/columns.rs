@@ -1,6 +1,6 @@
 //! Rows as columns: a dictionary of lists, from which Python makes objects, or an Arrow table at once.
 
-use frieze_client::{ActionKind, Attr, Difference, EditAction, SessionInfo, Side, Version, VersionKind, flags};
+use frieze_client::{ActionKind, Attr, Difference, EditAction, SessionInfo, Side, Version};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -72,7 +72,7 @@ pub(crate) fn attributes<'py, 'r, T>(
 pub(crate) fn differences<'py>(py: Python<'py>, rows: &[Difference]) -> PyResult<Bound<'py, PyDict>> {
     let columns = Columns::of(py, rows)
         .with("change", change_word)?
-        .with("what", what)?
+        .with("what", |row| row.words())?
         .with_text("path", |row| named(row).map(|side| &side.path[..]))?
         .with_text("path_before", |row| {
             row.before.as_ref().filter(|_| change_word(row) == "renamed").map(|side| &side.path[..])
@@ -94,7 +94,7 @@ pub(crate) fn differences<'py>(py: Python<'py>, rows: &[Difference]) -> PyResult
 /// Versions of one file.
 pub(crate) fn versions<'py>(py: Python<'py>, rows: &[Version]) -> PyResult<Bound<'py, PyDict>> {
     let columns = Columns::of(py, rows)
-        .with("change", |row| version_word(row.kind()))?
+        .with("change", |row| row.kind().word())?
         .with_text("name", |row| Some(&row.name[..]).filter(|name| !name.is_empty()))?
         .with("offset", |row| row.offset)?
         .with("len", |row| row.len)?
@@ -140,35 +140,6 @@ fn change_word(row: &Difference) -> &'static str {
         (_, None) => "removed",
         (Some(before), Some(after)) if before.path != after.path => "renamed",
         _ => "modified",
-    }
-}
-
-fn what(row: &Difference) -> Vec<&'static str> {
-    let words = [
-        (flags::CONTENT, "content"),
-        (flags::MODE, "mode"),
-        (flags::OWNER, "owner"),
-        (flags::TIMES, "times"),
-        (flags::XATTRS, "xattrs"),
-        (flags::ACL, "acl"),
-        (flags::REPLACED, "replaced"),
-    ];
-    words.into_iter().filter(|(bit, _)| row.flags & bit != 0).map(|(_, word)| word).collect()
-}
-
-fn version_word(kind: VersionKind) -> &'static str {
-    match kind {
-        VersionKind::Write => "write",
-        VersionKind::Make => "make",
-        VersionKind::Truncate => "truncate",
-        VersionKind::SetAttr => "set-attr",
-        VersionKind::Named => "named",
-        VersionKind::Unnamed => "unnamed",
-        VersionKind::Punch => "punch",
-        VersionKind::Cloned => "cloned",
-        VersionKind::Restored => "restored",
-        VersionKind::Undone => "undone",
-        VersionKind::Shared => "copied",
     }
 }
 

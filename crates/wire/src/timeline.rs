@@ -84,6 +84,22 @@ pub struct Difference {
     pub outside: u32,
 }
 
+impl Difference {
+    /// What differs besides the name, as JSON lists it.
+    pub fn words(&self) -> Vec<&'static str> {
+        let words = [
+            (CONTENT, "content"),
+            (MODE, "mode"),
+            (OWNER, "owner"),
+            (TIMES, "times"),
+            (XATTRS, "xattrs"),
+            (ACL, "acl"),
+            (REPLACED, "replaced"),
+        ];
+        words.into_iter().filter(|(bit, _)| self.flags & bit != 0).map(|(_, word)| word).collect()
+    }
+}
+
 /// The name of before lay outside of the tree.
 pub const BEFORE_OUTSIDE: u32 = 1;
 /// The name of after lies outside of the tree.

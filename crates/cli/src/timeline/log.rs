@@ -350,7 +350,7 @@ fn print_versions(run: &mut CommandRun, who: &SessionNames, versions: &[Version]
         table.row([
             format::time_of(stamp),
             stamp.to_string(),
-            kind_word(version.kind()).to_owned(),
+            version.kind().word().to_owned(),
             offset,
             len,
             what,
@@ -368,7 +368,7 @@ fn version_to_json(run: &mut CommandRun, who: &SessionNames, version: &Version) 
     let mut item = Map::new();
     item.insert("stamp".to_owned(), stamp.to_string().into());
     item.insert("time".to_owned(), format::time_of(stamp).into());
-    item.insert("kind".to_owned(), kind_word(version.kind()).into());
+    item.insert("kind".to_owned(), version.kind().word().into());
     item.insert("user_time".to_owned(), version.user_time.map(|ns| UserTime(ns).to_string()).into());
     who.put_json(run, &mut item, "uid", version.uid, version.session);
     item.insert("offset".to_owned(), version.offset.into());
@@ -376,22 +376,6 @@ fn version_to_json(run: &mut CommandRun, who: &SessionNames, version: &Version) 
     let name = (!version.name.is_empty()).then(|| String::from_utf8_lossy(&version.name).into_owned());
     item.insert("name".to_owned(), name.into());
     item
-}
-
-fn kind_word(kind: VersionKind) -> &'static str {
-    match kind {
-        VersionKind::Write => "write",
-        VersionKind::Make => "make",
-        VersionKind::Truncate => "truncate",
-        VersionKind::SetAttr => "set-attr",
-        VersionKind::Named => "named",
-        VersionKind::Unnamed => "unnamed",
-        VersionKind::Punch => "punch",
-        VersionKind::Cloned => "cloned",
-        VersionKind::Restored => "restored",
-        VersionKind::Undone => "undone",
-        VersionKind::Shared => "copied",
-    }
 }
 
 fn print_events(run: &mut CommandRun, who: &SessionNames, events: &[Difference], heading: bool) -> Result<()> {

@@ -130,28 +130,12 @@ fn item(version: &Version, authors: &Authors) -> FileVersionItem {
     let (kind, stamp) = (version.kind(), Hlc(version.stamp));
     let is_write = matches!(kind, VersionKind::Write | VersionKind::Punch);
     FileVersionItem {
-        kind: word(kind),
+        kind: kind.word(),
         at: stamp.to_string(),
         time: time_of(stamp),
         offset: is_write.then_some(version.offset),
         len: (is_write || kind == VersionKind::Truncate).then_some(version.len),
         name: (!version.name.is_empty()).then(|| lossy(&version.name)),
         by: authors.author(version.session, version.uid),
-    }
-}
-
-fn word(kind: VersionKind) -> &'static str {
-    match kind {
-        VersionKind::Write => "write",
-        VersionKind::Make => "make",
-        VersionKind::Truncate => "truncate",
-        VersionKind::SetAttr => "set-attr",
-        VersionKind::Named => "named",
-        VersionKind::Unnamed => "unnamed",
-        VersionKind::Punch => "punch",
-        VersionKind::Cloned => "cloned",
-        VersionKind::Restored => "restored",
-        VersionKind::Undone => "undone",
-        VersionKind::Shared => "copied",
     }
 }

@@ -138,6 +138,25 @@ pub enum VersionKind {
     Shared = 73,
 }
 
+impl VersionKind {
+    /// As commands and JSON name it.
+    pub fn word(self) -> &'static str {
+        match self {
+            VersionKind::Write => "write",
+            VersionKind::Make => "make",
+            VersionKind::Truncate => "truncate",
+            VersionKind::SetAttr => "set-attr",
+            VersionKind::Named => "named",
+            VersionKind::Unnamed => "unnamed",
+            VersionKind::Punch => "punch",
+            VersionKind::Cloned => "cloned",
+            VersionKind::Restored => "restored",
+            VersionKind::Undone => "undone",
+            VersionKind::Shared => "copied",
+        }
+    }
+}
+
 /// One version.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Version {
