@@ -79,7 +79,7 @@ impl Planes {
     /// Calls `reply` at the end of the cell of the first change after the client's position, or after its time.
     ///
     /// # Errors
-    /// `Overloaded` if 4,096 clients wait; those of the store and the device.
+    /// `Overloaded` if 4,096 clients wait: `reply` is not called.
     ///
     /// # Cost
     /// The changes of the last ten seconds after the position, if there are any.
@@ -98,7 +98,9 @@ impl Planes {
             state.look = Some((from, later(now, Duration::from_micros(CELL_US))));
         }
         self.changes.is_armed.store(true, Ordering::SeqCst);
-        if self.has_changed_after(after)? {
+        // A fault of the disk counts as a change: the wait is answered once, and the client meets the fault where it
+        // reads what has changed.
+        if self.has_changed_after(after).unwrap_or(true) {
             self.changes.note();
         }
         // The thread knows neither the deadline nor the second look.
@@ -125,6 +127,11 @@ impl Planes {
             if let Some(due) = state.due.filter(|due| self.clock.now() > *due) {
                 (state.due, state.look) = (None, None);
                 ended.extend(state.waits.extract_if(.., |wait| wait.after < due).map(|wait| (wait.reply, Some(due))));
+                // Those whose clients have seen a later clock wait on, for the next change.
+                if let Some(after) = state.waits.iter().map(|wait| wait.after).min() {
+                    state.look = Some((after, later(now, Duration::from_micros(CELL_US))));
+                    self.changes.is_armed.store(true, Ordering::SeqCst);
+                }
             }
             ended.extend(state.waits.extract_if(.., |wait| wait.until <= now).map(|wait| (wait.reply, None)));
             if let Some((from, _)) = state.look.filter(|(_, at)| *at <= now) {
@@ -140,7 +147,6 @@ impl Planes {
             reply(AwaitChangeReply { upto: upto.map_or(0, |upto: Hlc| upto.0) });
         }
         match look_from {
-            // A fault of the disk ends no wait: the client reads it where it reads what has changed.
             Some(from) if self.has_changed_after(from).unwrap_or(true) => {
                 self.changes.note();
                 Duration::ZERO
