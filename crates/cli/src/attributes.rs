@@ -10,7 +10,6 @@ use serde_json::json;
 
 use crate::args::{ChmodArgs, ChownArgs, TouchArgs};
 use crate::copy::{self, target};
-use crate::entry;
 use crate::failure::UsageError;
 use crate::mode;
 use crate::path::FsPath;
@@ -138,7 +137,7 @@ fn print_change(run: &mut CommandRun, path: &str, kind: FileKind, rights: FileRi
     let item = || {
         json!({
             "path": path,
-            "kind": entry::kind_word(kind),
+            "kind": kind.word(),
             "mode": format!("{:04o}", rights.mode),
             "uid": rights.uid,
             "gid": rights.gid,

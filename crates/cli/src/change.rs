@@ -9,7 +9,6 @@ use serde_json::json;
 
 use crate::args::{LnArgs, MkdirArgs, MvArgs, RmArgs, RmdirArgs};
 use crate::copy::{self, RemoteSide, about, target};
-use crate::entry;
 use crate::failure::{ReportedError, UsageError, is};
 use crate::path::FsPath;
 use crate::progress::ProgressLine;
@@ -137,7 +136,7 @@ fn remove_one(run: &mut CommandRun, fs: &Fs, path: &FsPath, kind: FileKind) -> R
         removed => removed?,
     }
     run.progress(|progress| progress.advance(1));
-    run.item(|| json!({ "path": path.to_string(), "kind": entry::kind_word(kind) }), || None)
+    run.item(|| json!({ "path": path.to_string(), "kind": kind.word() }), || None)
 }
 
 /// In one change, if all of it may be removed and fits into one; else as much as may, from the leaves up, each failure
@@ -152,7 +151,7 @@ fn remove_tree(run: &mut CommandRun, fs: &Fs, path: &FsPath) -> Result<()> {
     run.progress(|progress| progress.advance(removed.count));
     let told = removed.actions.len() as u64;
     for action in removed.actions {
-        let (path, kind) = (String::from_utf8_lossy(&action.path).into_owned(), entry::kind_word(action.file_kind()));
+        let (path, kind) = (String::from_utf8_lossy(&action.path).into_owned(), action.file_kind().word());
         run.item(|| json!({ "path": path, "kind": kind }), || None)?;
     }
     match removed.count - told {

@@ -9,19 +9,6 @@ use crate::past;
 use crate::path::FsPath;
 use crate::run::CommandRun;
 
-/// The kind as JSON names it.
-pub(crate) fn kind_word(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::File => "file",
-        FileKind::Directory => "directory",
-        FileKind::Symlink => "symlink",
-        FileKind::Fifo => "fifo",
-        FileKind::Socket => "socket",
-        FileKind::CharDevice => "char-device",
-        FileKind::BlockDevice => "block-device",
-    }
-}
-
 /// The kind as the first letter of a mode.
 pub(crate) fn kind_letter(kind: FileKind) -> char {
     match kind {
@@ -45,7 +32,7 @@ pub(crate) fn to_json(path: &FsPath, attr: &Attr, link_text: Option<&[u8]>, answ
         fields.insert("path_hex".to_owned(), format::hex(path.as_bytes()).into());
     }
     let attributes = json!({
-        "kind": kind_word(attr.kind()),
+        "kind": attr.kind().word(),
         "inode": attr.inode,
         "mode": format!("{:04o}", attr.mode),
         "links": attr.links,

@@ -263,7 +263,7 @@ fn print_stat(
     let mut table = TextTable::new(&[true, false]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("path", shown(path.as_bytes(), link_text));
-    row("kind", entry::kind_word(attr.kind()).to_owned());
+    row("kind", attr.kind().word().to_owned());
     row("size", format!("{} bytes, {} of them data", attr.size, attr.bytes_live));
     row("mode", format!("{:04o} {}", attr.mode, format::mode(entry::kind_letter(attr.kind()), attr.mode)));
     if let Some(lists) = lists {

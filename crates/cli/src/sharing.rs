@@ -184,20 +184,8 @@ fn left(reply: &EditReply) -> u64 {
     reply.actions.iter().filter(|action| action.kind() == ActionKind::Left).count() as u64
 }
 
-fn word(kind: ActionKind) -> &'static str {
-    match kind {
-        ActionKind::Make => "make",
-        ActionKind::Name => "bring back",
-        ActionKind::Unname => "remove",
-        ActionKind::Replace => "replace",
-        ActionKind::Bytes => "bytes",
-        ActionKind::Attributes => "attributes",
-        ActionKind::Left => "left",
-    }
-}
-
 fn line(action: &EditAction) -> String {
-    let mut line = format!("{:<10}  {}", word(action.kind()), format::printable(&action.path));
+    let mut line = format!("{:<10}  {}", action.kind().word(), format::printable(&action.path));
     if matches!(action.kind(), ActionKind::Bytes | ActionKind::Left) && action.len > 0 {
         line.push_str(&format!("  {} at {}", format::count(action.len, "byte"), action.offset));
     }
@@ -216,7 +204,7 @@ fn line(action: &EditAction) -> String {
 fn to_json(action: &EditAction) -> Value {
     let exact = |at: u64| (at != 0).then(|| Hlc(at).to_string());
     json!({
-        "action": word(action.kind()),
+        "action": action.kind().word(),
         "path": String::from_utf8_lossy(&action.path),
         "inode": action.inode,
         "offset": action.offset,

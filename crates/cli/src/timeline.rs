@@ -20,7 +20,6 @@ use std::collections::BTreeMap;
 use frieze_client::{Difference, Hlc, SessionInfo, SessionName, Side, flags};
 use serde_json::{Map, Value, json};
 
-use crate::entry;
 use crate::format;
 use crate::run::CommandRun;
 
@@ -270,7 +269,7 @@ fn side_json(side: &Side) -> Value {
 
 /// Adds `kind`, `inode`, `mode`, `uid`, `gid`, `size`, `mtime` and `made`.
 pub(crate) fn put_side(item: &mut Map<String, Value>, side: &Side) {
-    item.insert("kind".to_owned(), entry::kind_word(side.kind()).into());
+    item.insert("kind".to_owned(), side.kind().word().into());
     item.insert("inode".to_owned(), side.inode.into());
     item.insert("mode".to_owned(), format!("{:04o}", side.mode).into());
     item.insert("uid".to_owned(), side.uid.into());

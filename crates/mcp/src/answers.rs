@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::scoped_path::ToolScope;
-use crate::words::{hex_unless_text, kind_word, lossy, time_of};
+use crate::words::{hex_unless_text, lossy, time_of};
 
 /// A checkpoint.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -382,7 +382,7 @@ impl Change {
             path: lossy(&named.path),
             path_hex: hex_unless_text(&named.path),
             path_before: before.as_ref().filter(|_| change == "renamed").map(|before| lossy(&before.path)),
-            kind: kind_word(named.kind()),
+            kind: named.kind().word(),
             what: difference.words(),
             size_before: before.as_ref().map(|side| side.size),
             size_after: after.as_ref().map(|side| side.size),

@@ -1,6 +1,6 @@
 //! Values as text: instants, bytes of names, kinds.
 
-use frieze_client::{FileKind, Hlc};
+use frieze_client::Hlc;
 
 /// The wall-clock time of a stamp: RFC 3339, UTC, microseconds.
 pub(crate) fn time_of(stamp: Hlc) -> String {
@@ -20,17 +20,4 @@ pub(crate) fn hex_unless_text(bytes: &[u8]) -> Option<String> {
 /// `1 change`, `2 changes`.
 pub(crate) fn count(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
-}
-
-/// The kind as answers name it.
-pub(crate) fn kind_word(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::File => "file",
-        FileKind::Directory => "directory",
-        FileKind::Symlink => "symlink",
-        FileKind::Fifo => "fifo",
-        FileKind::Socket => "socket",
-        FileKind::CharDevice => "char-device",
-        FileKind::BlockDevice => "block-device",
-    }
 }

@@ -374,13 +374,9 @@ pub(crate) fn attribute_row(attr: &Attr) -> AttributeRow {
 /// The kind of a file, in the words of fsspec where it has one.
 pub(crate) fn kind_word(kind: FileKind) -> &'static str {
     match kind {
-        FileKind::File => "file",
-        FileKind::Directory => "directory",
+        // As fsspec has it.
         FileKind::Symlink => "link",
-        FileKind::Fifo => "fifo",
-        FileKind::Socket => "socket",
-        FileKind::CharDevice => "char-device",
-        FileKind::BlockDevice => "block-device",
+        kind => kind.word(),
     }
 }
 

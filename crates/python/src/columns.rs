@@ -1,6 +1,6 @@
 //! Rows as columns: a dictionary of lists, from which Python makes objects, or an Arrow table at once.
 
-use frieze_client::{ActionKind, Attr, Difference, EditAction, SessionInfo, Side, Version};
+use frieze_client::{Attr, Difference, EditAction, SessionInfo, Side, Version};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -108,7 +108,7 @@ pub(crate) fn versions<'py>(py: Python<'py>, rows: &[Version]) -> PyResult<Bound
 /// Actions of a composite change.
 pub(crate) fn actions<'py>(py: Python<'py>, rows: &[EditAction]) -> PyResult<Bound<'py, PyDict>> {
     let columns = Columns::of(py, rows)
-        .with("action", |row| action_word(row.kind()))?
+        .with("action", |row| row.kind().word())?
         .with_text("path", |row| Some(&row.path[..]))?
         .with("inode", |row| row.inode)?
         .with("offset", |row| row.offset)?
@@ -140,17 +140,5 @@ fn change_word(row: &Difference) -> &'static str {
         (_, None) => "removed",
         (Some(before), Some(after)) if before.path != after.path => "renamed",
         _ => "modified",
-    }
-}
-
-fn action_word(kind: ActionKind) -> &'static str {
-    match kind {
-        ActionKind::Make => "make",
-        ActionKind::Name => "bring back",
-        ActionKind::Unname => "remove",
-        ActionKind::Replace => "replace",
-        ActionKind::Bytes => "bytes",
-        ActionKind::Attributes => "attributes",
-        ActionKind::Left => "left",
     }
 }

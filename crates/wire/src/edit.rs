@@ -463,6 +463,21 @@ pub enum ActionKind {
     Left = 6,
 }
 
+impl ActionKind {
+    /// As commands and JSON name it.
+    pub fn word(self) -> &'static str {
+        match self {
+            ActionKind::Make => "make",
+            ActionKind::Name => "bring back",
+            ActionKind::Unname => "remove",
+            ActionKind::Replace => "replace",
+            ActionKind::Bytes => "bytes",
+            ActionKind::Attributes => "attributes",
+            ActionKind::Left => "left",
+        }
+    }
+}
+
 /// One action that an edit makes or would make.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct EditAction {

@@ -31,6 +31,21 @@ pub enum FileKind {
     BlockDevice = 6,
 }
 
+impl FileKind {
+    /// As commands and JSON name it.
+    pub fn word(self) -> &'static str {
+        match self {
+            FileKind::File => "file",
+            FileKind::Directory => "directory",
+            FileKind::Symlink => "symlink",
+            FileKind::Fifo => "fifo",
+            FileKind::Socket => "socket",
+            FileKind::CharDevice => "char-device",
+            FileKind::BlockDevice => "block-device",
+        }
+    }
+}
+
 /// Attributes of an inode at an instant.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Attr {

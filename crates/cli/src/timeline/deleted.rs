@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 use super::{ChangeKind, Commands, SessionNames, named, put_path, put_side};
 use crate::args::LsArgs;
 use crate::copy::{self, target};
-use crate::entry;
 use crate::format::{self, TextTable};
 use crate::path::FsPath;
 use crate::run::CommandRun;
@@ -129,7 +128,7 @@ fn row(run: &mut CommandRun, who: &SessionNames, gone: &DeletedObject, human: bo
     let [session, host, command] = who.cells(gone.session);
     [
         name,
-        entry::kind_word(gone.was.kind()).to_owned(),
+        gone.was.kind().word().to_owned(),
         if gone.was.kind() == FileKind::File { size } else { String::new() },
         format::time_of(stamp),
         stamp.previous().to_string(),

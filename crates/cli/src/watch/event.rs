@@ -3,7 +3,6 @@
 use frieze_client::{Difference, Hlc, flags};
 use serde_json::{Map, Value, json};
 
-use crate::entry;
 use crate::format;
 use crate::run::CommandRun;
 use crate::timeline::{ChangeKind, SessionNames, named, put_path};
@@ -38,7 +37,7 @@ pub(super) fn event_json(run: &mut CommandRun, sessions: &SessionNames, change: 
     if let Some(before) = was.filter(|before| std::str::from_utf8(&before.path).is_err()) {
         item.insert("was_hex".to_owned(), format::hex(&before.path).into());
     }
-    item.insert("type".to_owned(), entry::kind_word(side.kind()).into());
+    item.insert("type".to_owned(), side.kind().word().into());
     item.insert("inode".to_owned(), side.inode.into());
     item.insert("size".to_owned(), side.size.into());
     item.insert("spans".to_owned(), spans.into());

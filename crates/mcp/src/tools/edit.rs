@@ -143,7 +143,7 @@ fn planned(action: &EditAction) -> PlannedAction {
     let exact = |at: u64| (at != 0).then(|| Hlc(at).to_string());
     let has_bytes = matches!(action.kind(), ActionKind::Bytes | ActionKind::Left) && action.len > 0;
     PlannedAction {
-        action: word(action.kind()),
+        action: action.kind().word(),
         path: lossy(&action.path),
         path_hex: hex_unless_text(&action.path),
         offset: has_bytes.then_some(action.offset),
@@ -151,17 +151,5 @@ fn planned(action: &EditAction) -> PlannedAction {
         why: (!action.words.is_empty()).then(|| action.words.clone()),
         newest: exact(action.newest),
         older: exact(action.older),
-    }
-}
-
-fn word(kind: ActionKind) -> &'static str {
-    match kind {
-        ActionKind::Make => "make",
-        ActionKind::Name => "bring back",
-        ActionKind::Unname => "remove",
-        ActionKind::Replace => "replace",
-        ActionKind::Bytes => "bytes",
-        ActionKind::Attributes => "attributes",
-        ActionKind::Left => "left",
     }
 }

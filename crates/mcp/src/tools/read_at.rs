@@ -7,7 +7,7 @@ use crate::arguments::{READ_BYTES_DEFAULT, READ_BYTES_MAX, ReadAtArguments, limi
 use crate::error::ToolError;
 use crate::scoped_path::ScopedPath;
 use crate::tool_context::ToolContext;
-use crate::words::{count, hex_unless_text, kind_word, lossy, time_of};
+use crate::words::{count, hex_unless_text, lossy, time_of};
 
 /// One view of an exact instant for all that the answer holds.
 pub(crate) fn read_at(context: &ToolContext, args: ReadAtArguments) -> Result<(String, PastObject), ToolError> {
@@ -21,7 +21,7 @@ pub(crate) fn read_at(context: &ToolContext, args: ReadAtArguments) -> Result<(S
         path: path.to_string(),
         at: at.to_string(),
         time: time.clone(),
-        kind: kind_word(kind),
+        kind: kind.word(),
         size: found.attr.size,
         incomplete: found.answered.incomplete,
         ..PastObject::default()
@@ -97,7 +97,7 @@ fn names(
     let entries = reply.entries.iter().map(|entry| NameInDirectory {
         name: lossy(&entry.name),
         name_hex: hex_unless_text(&entry.name),
-        kind: kind_word(entry.kind()),
+        kind: entry.kind().word(),
         size: entry.attr.as_ref().filter(|_| entry.kind() == FileKind::File).map(|attr| attr.size),
     });
     object.entries = Some(entries.collect());
