@@ -84,6 +84,8 @@ def main():
         run = ["-m", "pytest", "-q", "--durations=10", "-p", "no:cacheprovider", f"--basetemp={scratch}/tests"]
         # `-P`: the package is that of the wheel, not of the folder.
         environment = {**os.environ, "PYTHONPATH": str(site), "FRIEZE": frieze, "PYTHONWARNINGS": "ignore"}
+        # Guard bytes around each object: the native half writes into buffers of Python (crates/python/src/buffers.rs).
+        environment["PYTHONMALLOC"] = "debug"
         return subprocess.run(
             [python, "-P", *run, "--rootdir", PACKAGE / "tests", *tests],
             cwd=PACKAGE / "tests",
