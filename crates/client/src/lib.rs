@@ -73,8 +73,9 @@ pub use free_space::FreeSpace;
 pub use frieze_base::{ByteRange, ErrorKind, Fault, InodeId, NodeId, Reason, SessionId};
 pub use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
 pub use frieze_net::{
-    Admission, AdmissionError, FileRange, Key, LogThrottle, NOBODY, Origin, PayloadPart, PrivateFile, PrivateFileError,
-    Proof, Seat, ServerAddr, host_name, mono, send_unpaced, tcp_proof, user_of,
+    AcceptedConnection, Acceptor, Admission, AdmissionError, ConnectionHandler, FileRange, Guest, Key, LogThrottle,
+    NOBODY, Origin, PayloadPart, PrivateFile, PrivateFileError, Proof, Seat, ServerAddr, host_name, mono, send_unpaced,
+    tcp_proof, user_of,
 };
 pub use frieze_trace::{CallKind, CallScope, EventFlags, Gateway, Program, Recorder, RingSettings};
 pub use frieze_wire::Holds;

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::ByteRange;
-use frieze_client::{CallKind, Caller, Fs, Hlc, InodeId, OpenFlags, Target, UserTime};
+use frieze_client::{
+    AcceptedConnection, CallKind, Caller, ConnectionHandler, Fs, Guest, Hlc, InodeId, OpenFlags, Target, UserTime,
+};
 use prost::Message;
 
 use crate::block_reader::BlockReader;
@@ -19,7 +21,6 @@ use crate::blocks::{Pass, block_id, wall_ns};
 use crate::budget::MemoryBudget;
 use crate::checksum_cache::BlockChecksumCache;
 use crate::checksums::{BlockChecksummer, ChecksumRequest};
-use crate::connections::{AcceptedConnection, ConnectionHandler, Guest};
 use crate::framing::{read_message, read_or_end};
 use crate::guarded_reader::{self, GuardedReader, PROOF_MAX};
 use crate::proto::{self, BaseHeader, BlockOpResponse, OpReadBlock, OpWriteBlock, stage, status};

@@ -34,7 +34,6 @@ mod calls;
 mod checksum_cache;
 mod checksums;
 mod concat;
-mod connections;
 mod data_service;
 mod directories;
 mod error;
@@ -80,13 +79,11 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use frieze_client::{Admission, Options};
+use frieze_client::{Acceptor, Admission, Options};
 
 pub use crate::accounts::{Account, Trust, account};
 pub use crate::calls::{Calls, ReadHandle, WriteHandle};
 pub use crate::checksums::FileChecksum;
-use crate::connections::bind;
-pub use crate::connections::{AcceptedConnection, Acceptor, ConnectionHandler, Guest, plain};
 use crate::data_service::DataService;
 pub use crate::error::Error;
 pub use crate::exception::Exception;
@@ -147,9 +144,10 @@ impl HdfsGateway {
         // This is the first gateway of the service, and the only one with a name service.
         let _ = service.locator.names_port.set(names_at.port());
         let data =
-            Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())), options.admission.clone())?;
+            Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())), options.admission.clone());
+        let data = data.map_err(no_thread)?;
         let names = Arc::new(NameService::start(service, options.trust)?);
-        let names = Acceptor::start(name_listener, names, options.admission.clone())?;
+        let names = Acceptor::start(name_listener, names, options.admission.clone()).map_err(no_thread)?;
         Ok(HdfsGateway { names, data, calls })
     }
 
@@ -182,6 +180,14 @@ impl Drop for HdfsGateway {
 /// `Listen`, `Beyond`: choose another address.
 pub fn listen(text: &str, trust: Trust) -> Result<TcpListener, Error> {
     bind(address_of(text, trust)?)
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).map_err(|source| Error::Listen { address: address.to_string(), source })
+}
+
+fn no_thread(source: io::Error) -> Error {
+    Error::System { doing: "start a thread", source }
 }
 
 fn address_of(text: &str, trust: Trust) -> Result<SocketAddr, Error> {

@@ -12,10 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use frieze_client::{Caller, LogThrottle, NOBODY};
+use frieze_client::{AcceptedConnection, Caller, ConnectionHandler, Guest, LogThrottle, NOBODY};
 
 use crate::accounts::{Account, Trust, account};
-use crate::connections::{AcceptedConnection, ConnectionHandler, Guest, plain};
 use crate::error::Error;
 use crate::exception::Exception;
 use crate::framing::{read_frame, read_or_end};
@@ -97,7 +96,7 @@ impl NameService {
         let AcceptedConnection { stream, peer, local, mut guest } = accepted;
         let stream = &stream;
         stream.set_write_timeout(Some(PROOF_MAX))?;
-        let (reached, peer) = (plain(local.ip()), plain(peer.ip()));
+        let (reached, peer) = (local.ip().to_canonical(), peer.ip().to_canonical());
         let mut reader = guarded_reader::reader(stream);
         let mut greeting = [0; rpc::GREETING_BYTES];
         reader.read_exact(&mut greeting)?;

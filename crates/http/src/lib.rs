@@ -32,25 +32,17 @@ use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use frieze_client::{Admission, Proof};
-use frieze_hdfs::{
-    AcceptedConnection, Acceptor, Account, Calls, ConnectionHandler, Exception, Guest, RemoteUser, account, listen,
-    plain,
-};
+use frieze_client::{AcceptedConnection, Acceptor, Admission, ConnectionHandler, Guest, Proof};
+use frieze_hdfs::{Account, Calls, Exception, RemoteUser, account, listen};
 pub use frieze_hdfs::{Error, Trust};
+use frieze_httpd::origin::{self, OriginFault};
 use frieze_httpd::{ConnectionLimits, RequestGuard};
 use hyper::body::Incoming;
-use hyper::header::{HOST, HeaderName, ORIGIN};
-use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Request};
 
 use crate::recorded::recorded_op;
 use crate::reply::HttpReply;
 use crate::web_request::WebRequest;
-
-/// By this header browsers tell whether the request comes from a page of the same origin; `none` is the user of the
-/// browser.
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Where the gateway listens, and whose word it takes for a user's name.
 #[derive(Clone, Debug)]
@@ -81,7 +73,9 @@ impl WebHdfsGateway {
         let address = listener.local_addr().map_err(|source| Error::System { doing: "ask for an address", source })?;
         let host = options.listen.rsplit_once(':').map_or("", |(host, _)| host).to_ascii_lowercase();
         let service = WebHdfsService { calls: calls(address)?, trust: options.trust, host };
-        Ok(WebHdfsGateway { acceptor: Acceptor::start(listener, Arc::new(service), options.admission.clone())? })
+        let acceptor = Acceptor::start(listener, Arc::new(service), options.admission.clone());
+        let acceptor = acceptor.map_err(|source| Error::System { doing: "start a thread", source })?;
+        Ok(WebHdfsGateway { acceptor })
     }
 
     /// Where it listens, with the port that was chosen.
@@ -120,8 +114,8 @@ impl ConnectionHandler for WebHdfsService {
 impl WebHdfsService {
     fn converse(&self, accepted: AcceptedConnection) -> std::io::Result<()> {
         let AcceptedConnection { stream, peer: from, local: reached, guest } = accepted;
-        let reached = SocketAddr::new(plain(reached.ip()), reached.port());
-        let peer = Peer { proof: guest.proof, reached, from: plain(from.ip()) };
+        let reached = SocketAddr::new(reached.ip().to_canonical(), reached.port());
+        let peer = Peer { proof: guest.proof, reached, from: from.ip().to_canonical() };
         let guest = RefCell::new(guest);
         let respond = |request, guard| self.respond(peer, guard, &guest, request);
         // The acceptor shuts the socket down when the gateway closes.
@@ -161,31 +155,15 @@ impl WebHdfsService {
         }
     }
 
-    /// The name by which the client reached this gateway, for redirects.
-    ///
-    /// The kernel reports a browser on this machine as its user, whatever page makes the request: so requests from
-    /// pages of other origins are refused, and so is a host name that another name server may have led here.
+    /// The name by which the client reached this gateway, for redirects. Pages of other origins are refused.
     fn host_of(&self, peer: Peer, headers: &HeaderMap) -> Result<String, Exception> {
-        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-        let host = match text(HOST) {
-            None | Some("") => peer.reached.to_string(),
-            Some(host) => host.to_owned(),
-        };
-        let authority: Authority =
-            host.parse().map_err(|_| Exception::argument("the Host of the request is no HOST:PORT"))?;
-        let name = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
-        let is_here = name.parse::<IpAddr>().is_ok() || name == "localhost" || name == self.host;
-        if self.trust == Trust::Kernel && !is_here {
-            return Err(Exception::authorization(format!(
-                "{name} is not the name of this gateway: use its address, or localhost"
-            )));
+        let host = origin::host_of(headers, peer.reached).map_err(|fault| Exception::argument(fault.to_string()))?;
+        let refused = |fault: OriginFault| Exception::authorization(fault.to_string());
+        if self.trust == Trust::Kernel {
+            origin::check_host(&host, &self.host).map_err(refused)?;
         }
-        let is_foreign = text(ORIGIN).is_some_and(|origin| origin.strip_prefix("http://") != Some(host.as_str()))
-            || text(SEC_FETCH_SITE).is_some_and(|site| !["none", "same-origin"].contains(&site));
-        if is_foreign {
-            return Err(Exception::authorization("a web page of another origin may not use this gateway"));
-        }
-        Ok(host)
+        origin::check_page(headers, &host).map_err(refused)?;
+        Ok(host.to_string())
     }
 
     /// The account of a request.

@@ -1,12 +1,8 @@
 //! The answer to a request: a status, and a body in bounded pieces.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use bytes::Bytes;
 use frieze_hdfs::Exception;
-use frieze_httpd::RequestGuard;
-use hyper::body::{Body, Frame, SizeHint};
+use frieze_httpd::{BodyContent, HttpBody, RequestGuard};
 use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -14,45 +10,40 @@ use serde_json::{Value, json};
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// Makes the pieces of a body.
-type BodySource = Box<dyn FnMut() -> Result<Option<Bytes>, Exception>>;
-
 /// An answer, before it is encoded as HTTP.
 pub(crate) struct HttpReply {
     status: StatusCode,
     location: Option<String>,
     kind: Option<HeaderValue>,
-    content: ReplyContent,
+    content: BodyContent<Exception>,
 }
 
-enum ReplyContent {
-    Whole(Bytes),
-    Pieces { left: Option<u64>, next: BodySource },
-}
+/// The body of an answer while it is sent.
+pub(crate) type SentBody = HttpBody<Exception>;
 
 impl HttpReply {
-    fn new(status: StatusCode, kind: Option<HeaderValue>, content: ReplyContent) -> HttpReply {
+    fn new(status: StatusCode, kind: Option<HeaderValue>, content: BodyContent<Exception>) -> HttpReply {
         HttpReply { status, location: None, kind, content }
     }
 
     /// Success without a body.
     pub(crate) fn done() -> HttpReply {
-        HttpReply::new(StatusCode::OK, None, ReplyContent::Whole(Bytes::new()))
+        HttpReply::new(StatusCode::OK, None, BodyContent::Whole(Bytes::new()))
     }
 
     /// A value.
     pub(crate) fn json(value: &Value) -> HttpReply {
-        HttpReply::new(StatusCode::OK, Some(JSON), ReplyContent::Whole(value.to_string().into()))
+        HttpReply::new(StatusCode::OK, Some(JSON), BodyContent::Whole(value.to_string().into()))
     }
 
     /// JSON that is made while it is sent.
     pub(crate) fn json_pieces(next: impl FnMut() -> Result<Option<Bytes>, Exception> + 'static) -> HttpReply {
-        HttpReply::new(StatusCode::OK, Some(JSON), ReplyContent::Pieces { left: None, next: Box::new(next) })
+        HttpReply::new(StatusCode::OK, Some(JSON), BodyContent::Pieces { left: None, next: Box::new(next) })
     }
 
     /// Bytes of a file.
     pub(crate) fn bytes(len: u64, next: impl FnMut() -> Result<Option<Bytes>, Exception> + 'static) -> HttpReply {
-        HttpReply::new(StatusCode::OK, Some(BYTES), ReplyContent::Pieces { left: Some(len), next: Box::new(next) })
+        HttpReply::new(StatusCode::OK, Some(BYTES), BodyContent::Pieces { left: Some(len), next: Box::new(next) })
     }
 
     /// A file was created at this location.
@@ -75,7 +66,7 @@ impl HttpReply {
 
     /// The HTTP response; the request lasts until it has been sent.
     pub(crate) fn response(self, request: RequestGuard) -> Response<SentBody> {
-        let mut response = Response::new(SentBody { content: self.content, _request: request });
+        let mut response = Response::new(HttpBody::new(self.content, request));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         if let Some(kind) = self.kind {
@@ -104,47 +95,6 @@ fn status_of(class: &str) -> StatusCode {
     } else {
         // All others are subclasses of IOException.
         StatusCode::FORBIDDEN
-    }
-}
-
-/// A body while it is sent.
-pub(crate) struct SentBody {
-    content: ReplyContent,
-    _request: RequestGuard,
-}
-
-impl Body for SentBody {
-    type Data = Bytes;
-    type Error = Exception;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Exception>>> {
-        let piece = match &mut self.content {
-            ReplyContent::Whole(bytes) => Ok(Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty())),
-            ReplyContent::Pieces { left: Some(0), .. } => Ok(None),
-            ReplyContent::Pieces { left, next } => next().inspect(|piece| {
-                let len = piece.as_ref().map_or(0, Bytes::len) as u64;
-                *left = left.map(|left| left.saturating_sub(len));
-            }),
-        };
-        if let Err(exception) = &piece {
-            tracing::warn!("an answer to a WebHDFS client ends in the middle: {exception}");
-        }
-        Poll::Ready(piece.transpose().map(|piece| piece.map(Frame::data)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.content {
-            ReplyContent::Whole(bytes) => bytes.is_empty(),
-            ReplyContent::Pieces { left, .. } => *left == Some(0),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.content {
-            ReplyContent::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            ReplyContent::Pieces { left: Some(left), .. } => SizeHint::with_exact(*left),
-            ReplyContent::Pieces { left: None, .. } => SizeHint::default(),
-        }
     }
 }
 

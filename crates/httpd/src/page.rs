@@ -5,21 +5,20 @@
 //! Leaves to others: what the page holds, how many connections are served at a time.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::future::ready;
 use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use frieze_net::{Error, Origin, Proof, ServerAddr, tcp_proof};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Version};
 
 use crate::connection::serve;
+use crate::http_body::{BodyContent, HttpBody};
 use crate::limits::ConnectionLimits;
 use crate::socket::RequestGuard;
 
@@ -175,38 +174,14 @@ impl PageAnswer {
         PageAnswer { status, kind: WORDS, text }
     }
 
-    fn response(self, guard: RequestGuard) -> Response<TextBody> {
-        let mut response = Response::new(TextBody { text: self.text.into(), _guard: guard });
+    fn response(self, guard: RequestGuard) -> Response<HttpBody<Infallible>> {
+        let mut response = Response::new(HttpBody::new(BodyContent::Whole(self.text.into()), guard));
         *response.status_mut() = self.status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(self.kind));
         if self.status == StatusCode::METHOD_NOT_ALLOWED {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         }
         response
-    }
-}
-
-/// A text that is sent at once.
-struct TextBody {
-    text: Bytes,
-    _guard: RequestGuard,
-}
-
-impl Body for TextBody {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let text = std::mem::take(&mut self.text);
-        Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.text.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.text.len() as u64)
     }
 }
 

@@ -191,6 +191,7 @@ levels! {
     ViewPages in "disk": "written pages of a file of a view";
     SimDisk in "disk": "the simulated disk";
     SimTime in "disk": "the simulated clock";
+    GatewayConnections in "net": "open connections of a gateway";
     Admission in "net": "places of open connections";
     PostedFrames in "net": "frames that the socket did not take at once";
     Inbox in "net": "replies of a connection within the process";

@@ -5,6 +5,7 @@
 //! peer that stops in the middle of a frame, or does not read, loses its connection after a bounded time.
 //! Leaves to others: what a frame means (`wire`), threads and pools (`node`, `client`).
 
+mod acceptor;
 mod addr;
 mod admission;
 mod busy_poll;
@@ -34,6 +35,7 @@ mod socket_transport;
 mod stream;
 mod transport;
 
+pub use acceptor::{AcceptedConnection, Acceptor, ConnectionHandler, Guest};
 pub use addr::ServerAddr;
 pub use admission::{Admission, AdmissionError, Origin, Seat};
 pub use challenge::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};

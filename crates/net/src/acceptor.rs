@@ -1,19 +1,23 @@
-//! Listening sockets and the threads of connections.
+//! Listening sockets of gateways and the threads of their connections.
 //!
 //! Guarantees: a connection counts against the server's limits ([`Admission`]), for the user that the kernel reports,
 //! and no gateway has more than [`ConnectionHandler::CONNECTIONS_MAX`]; closing a gateway ends every connection and
 //! waits for its thread.
+//! Leaves to others: the protocol on a connection.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use frieze_client::{Admission, LogThrottle, Origin, Proof, Seat, tcp_proof};
+use frieze_locks::{Condvar, Mutex, MutexGuard, levels};
 
-use crate::error::Error;
+use crate::admission::{Admission, Origin, Seat};
+use crate::log_throttle::LogThrottle;
+use crate::peer_credentials::{Proof, tcp_proof};
+use crate::stream::send_unpaced;
 
 /// Stack of a connection's thread.
 const STACK_BYTES: usize = 512 << 10;
@@ -68,11 +72,6 @@ impl Guest {
     }
 }
 
-/// Listens on an address.
-pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
-    TcpListener::bind(address).map_err(|source| Error::Listen { address: address.to_string(), source })
-}
-
 /// A listening socket, its thread and its connections. Dropped, all end.
 pub struct Acceptor {
     shared: Arc<AcceptorState>,
@@ -86,7 +85,7 @@ struct AcceptorState {
     admission: Admission,
     missed: LogThrottle,
     stopping: AtomicBool,
-    open: Mutex<OpenConnections>,
+    open: Mutex<levels::GatewayConnections, OpenConnections>,
     ended: Condvar,
 }
 
@@ -100,22 +99,19 @@ impl Acceptor {
     /// Serves every client that connects.
     ///
     /// # Errors
-    /// `System`: no thread can be started.
+    /// The system's: no thread can be started.
     pub fn start<S: ConnectionHandler>(
         listener: TcpListener,
         service: Arc<S>,
         admission: Admission,
-    ) -> Result<Acceptor, Error> {
-        let failed = |doing| move |source| Error::System { doing, source };
-        let address = listener.local_addr().map_err(failed("ask for an address"))?;
+    ) -> io::Result<Acceptor> {
+        let address = listener.local_addr()?;
         let (stopping, open, ended) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
         let missed = LogThrottle::default();
         let shared = Arc::new(AcceptorState { listener, admission, missed, stopping, open, ended });
         let (for_thread, served) = (shared.clone(), service.clone());
-        let thread = thread::Builder::new()
-            .name(format!("{}-accept", S::NAME))
-            .spawn(move || for_thread.accept_all(&served))
-            .map_err(failed("start a thread"))?;
+        let thread =
+            thread::Builder::new().name(format!("{}-accept", S::NAME)).spawn(move || for_thread.accept_all(&served))?;
         Ok(Acceptor { shared, thread: Some(thread), stop: Box::new(move || service.stop()), address })
     }
 
@@ -133,13 +129,13 @@ impl Drop for Acceptor {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("a thread of the HDFS gateway panicked");
+            tracing::error!("a thread that accepts connections of a gateway panicked");
         }
         let mut open = self.shared.open();
         open.streams.values().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
         (self.stop)();
         while !open.streams.is_empty() {
-            open = self.shared.ended.wait(open).unwrap_or_else(PoisonError::into_inner);
+            open = self.shared.ended.wait(open);
         }
     }
 }
@@ -153,7 +149,7 @@ impl AcceptorState {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     // Out of descriptors or memory: some are free when a connection ends.
-                    self.miss(format_args!("cannot take a connection of a Hadoop client: {error}"));
+                    self.miss(format_args!("cannot take a connection to {}: {error}", S::NAME));
                     let open = self.open();
                     drop(self.ended.wait_timeout(open, std::time::Duration::from_millis(100)));
                 }
@@ -174,12 +170,12 @@ impl AcceptorState {
             self.miss(format_args!("a client stays unproven: {error}"));
             Proof::Unproven
         });
-        // The admission logs refusals. Hadoop's clients try again.
-        let Ok(seat) = self.admission.enter(Origin::of(proof, plain(peer.ip()))) else { return };
+        // The admission logs refusals. Clients try again.
+        let Ok(seat) = self.admission.enter(Origin::of(proof, peer.ip().to_canonical())) else { return };
         // Answers are complete: they do not wait for more data.
         let _ = stream.set_nodelay(true);
         // Blocks are sent as fast as the client reads; the next read finds a connection that has ended.
-        let _ = frieze_client::send_unpaced(&stream);
+        let _ = send_unpaced(&stream);
         let Ok(kept) = stream.try_clone() else { return };
         let number = {
             let mut open = self.open();
@@ -199,12 +195,12 @@ impl AcceptorState {
             drop(ends);
         });
         if let Err(error) = thread {
-            self.miss(format_args!("cannot serve a Hadoop client: {error}"));
+            self.miss(format_args!("cannot serve a connection to {}: {error}", S::NAME));
         }
     }
 
     fn open(&self) -> MutexGuard<'_, OpenConnections> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 
@@ -220,13 +216,5 @@ impl Drop for ConnectionEntry {
             let _ = stream.shutdown(Shutdown::Both);
         }
         self.shared.ended.notify_all();
-    }
-}
-
-/// Converts an IPv4 address that came through an IPv6 socket.
-pub fn plain(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
-        v4 => v4,
     }
 }
