@@ -69,6 +69,7 @@ const PLACES: &[CratePlace] = &[
             "frieze-fuse",
             "frieze-http",
             "frieze-hdfs",
+            "frieze-console",
             "frieze-bench",
             "frieze-client",
             "frieze-fabric",
@@ -110,6 +111,7 @@ const PLACES: &[CratePlace] = &[
         "frieze-http",
         &["frieze-hdfs", "frieze-client", "frieze-httpd", "frieze-wire", "frieze-hlc", "frieze-base"],
     ),
+    place("doors", "frieze-console", &["frieze-client", "frieze-httpd", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place("doors", "frieze-hdfs", CLIENTS),
     place("doors", "frieze-python", &["frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place(

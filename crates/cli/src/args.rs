@@ -8,6 +8,7 @@ mod analyze;
 mod attributes;
 mod care;
 mod cluster;
+mod console;
 mod files;
 mod instants;
 mod load;
@@ -28,6 +29,7 @@ pub(crate) use analyze::{AnalyzeArgs, EngineArg};
 pub(crate) use attributes::{ChmodArgs, ChownArgs, TouchArgs};
 pub(crate) use care::{ExportArgs, FsckArgs, ScrubArgs};
 pub(crate) use cluster::{AddDeviceArgs, ClusterArgs, ClusterCommand, Goal, WaitArgs};
+pub(crate) use console::{ConsoleAddressArgs, ConsoleCommand};
 pub(crate) use files::{
     CatArgs, CopyOptions, CpArgs, DfArgs, DuArgs, GetArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, RmArgs,
     RmdirArgs, SetQuotaArgs, StatArgs,
@@ -269,6 +271,8 @@ pub(crate) enum Command {
     Analyze(AnalyzeArgs),
     Advise(AdviseArgs),
     Cluster(ClusterArgs),
+    #[command(subcommand)]
+    Console(ConsoleCommand),
     Fsck(FsckArgs),
     Export(ExportArgs),
     Bench(BenchArgs),
@@ -312,12 +316,13 @@ Examples:
   frieze serve --dir /srv/frieze --hdfs 127.0.0.1:8020       hdfs dfs -ls hdfs://127.0.0.1:8020/
   frieze serve --dir /srv/frieze --webhdfs 127.0.0.1:9870
       curl -L 'http://127.0.0.1:9870/webhdfs/v1/logs/today?op=OPEN'
+  frieze serve --dir /srv/frieze --console 127.0.0.1:9880    then 'frieze console login' prints a link
   FRIEZE_LOG=debug frieze serve --dir /srv/frieze 2>frieze.log
 
 Without keys in the configuration the server refuses to listen beyond this machine.
 
 JSON: one line when ready: ready (true), addresses, dir, pid, metrics (the address of the figures, or null), hdfs, \
-webhdfs (URLs, or null).")]
+webhdfs, console (URLs, or null).")]
 pub(crate) struct ServeArgs {
     /// Directory that holds everything.
     #[arg(long, value_name = "DIR")]
@@ -376,6 +381,16 @@ pub(crate) struct ServeArgs {
     /// without Kerberos: only for networks where every user is trusted.
     #[arg(long, requires = "hadoop")]
     pub(crate) hdfs_trust_names: bool,
+
+    /// Serve a web page at http://HOST:PORT/, such as 127.0.0.1:9880: files with a time slider, history, restore and
+    /// undo, the cluster. `frieze console login` signs a browser in [default: none].
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) console: Option<String>,
+
+    /// Let browsers of other machines in to the console. Nothing that they send and see is encrypted: only for networks
+    /// that are trusted.
+    #[arg(long, requires = "console")]
+    pub(crate) console_public: bool,
 
     /// Settings file (TOML).
     #[arg(long, value_name = "FILE")]

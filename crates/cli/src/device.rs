@@ -57,6 +57,8 @@ fn server_of(args: &AddDeviceArgs, asked: &ServerAddr, reply: &ClusterReply, hos
         hdfs_data: None,
         hdfs_trust_names: false,
         webhdfs: None,
+        console: None,
+        console_public: false,
         config: args.config.clone(),
         memory: args.memory,
         index_memory: None,

@@ -19,6 +19,7 @@ mod bench;
 mod change;
 mod cluster;
 mod config;
+mod console;
 mod copy;
 mod device;
 mod entry;
@@ -142,6 +143,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Export(args) => export::export(&mut run, args),
         Command::Scrub(args) => scrub::scrub(&mut run, args),
         Command::Cluster(args) => cluster::cluster(&mut run, args),
+        Command::Console(command) => console::console(&mut run, command),
         Command::Bench(args) => bench::bench(&mut run, args),
     };
     match done {
@@ -222,6 +224,7 @@ impl Command {
             Command::Load(_) => "load",
             Command::Analyze(_) => "analyze",
             Command::Advise(_) => "advise",
+            Command::Console(_) => "console",
             Command::Fsck(_) => "fsck",
             Command::Export(_) => "export",
             Command::Scrub(_) => "scrub",

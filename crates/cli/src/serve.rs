@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
 use frieze_client::{Gateway, Options, Recorder};
+use frieze_console::{Audience, Console, ConsoleOptions};
 use frieze_hdfs::{Calls, HdfsGateway, HdfsOptions, Trust};
 use frieze_node::{Server, Settings};
 use nix::sys::signal::{SigSet, Signal};
@@ -50,6 +51,7 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
         (&mut settings.hdfs, &args.hdfs),
         (&mut settings.hdfs_data, &args.hdfs_data),
         (&mut settings.webhdfs, &args.webhdfs),
+        (&mut settings.console, &args.console),
         (&mut settings.fabric, &run.common.fabric),
         (&mut settings.fabric_address, &run.common.fabric_address),
     ] {
@@ -69,9 +71,12 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
     settings.image_percent = args.image_space.unwrap_or(settings.image_percent);
     settings.image_pieces_max = args.image_pieces.unwrap_or(settings.image_pieces_max);
     settings.hdfs_trust_names |= args.hdfs_trust_names;
+    settings.console_public |= args.console_public;
+    let audience = if settings.console_public { Audience::Public } else { Audience::ThisMachine };
     let trust = if settings.hdfs_trust_names { Trust::Names } else { Trust::Kernel };
     let at = |address: &String| (!address.is_empty()).then(|| address.clone());
     let (hdfs, data, webhdfs) = (at(&settings.hdfs), settings.hdfs_data.clone(), at(&settings.webhdfs));
+    let console = at(&settings.console);
     let notes = settings.dir.join("hdfs-leases");
     let dir = settings.dir.display().to_string();
     // Printed whole: the message names the directory, the address or the setting.
@@ -83,6 +88,8 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
     let admission = || server.admission();
     let hdfs = hdfs.map(|listen| HdfsOptions { listen, data, trust, notes: Some(notes), admission: admission() });
     let webhdfs = webhdfs.map(|listen| frieze_http::WebHdfsOptions { listen, trust, admission: admission() });
+    let console = console.map(|listen| ConsoleOptions { listen, audience, admission: admission() });
+    let wanted = WantedGateways { hdfs, webhdfs, console };
     let addresses = server.addresses();
     let (pid, metrics) = (std::process::id(), server.metrics_address());
     if let Some(address) = &metrics {
@@ -92,7 +99,7 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
     if let Ok(Some(recorder)) = &recorder {
         server.parts().planes.data.device().record(recorder.clone());
     }
-    let opened = recorder.and_then(|trace| Gateways::open(hdfs.as_ref(), webhdfs.as_ref(), &server, trace.as_ref()));
+    let opened = recorder.and_then(|trace| Gateways::open(&wanted, &server, trace.as_ref()));
     let doors = match opened {
         Ok(doors) => doors,
         Err(error) => {
@@ -102,17 +109,21 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
     };
     let hdfs = doors.hdfs.as_ref().map(|door| format!("hdfs://{}", door.address()));
     let webhdfs = doors.web.as_ref().map(|door| format!("http://{}/webhdfs/v1", door.address()));
+    let console = doors.console.as_ref().map(|door| format!("http://{}/", door.address()));
     if let Some(url) = &hdfs {
         tracing::info!("Hadoop clients find the file system at {url}");
     }
     if let Some(url) = &webhdfs {
         tracing::info!("WebHDFS clients find the file system at {url}");
     }
+    if let Some(url) = &console {
+        tracing::info!("the console is at {url}; `frieze console login` signs a browser in");
+    }
     run.item(
         || {
             json!({
                 "ready": true, "addresses": addresses, "dir": dir, "pid": pid, "metrics": metrics, "hdfs": hdfs,
-                "webhdfs": webhdfs,
+                "webhdfs": webhdfs, "console": console,
             })
         },
         || Some(format!("ready {}", addresses.join(" "))),
@@ -160,16 +171,19 @@ struct Gateways {
     // First: it uses the calls of the other.
     web: Option<frieze_http::WebHdfsGateway>,
     hdfs: Option<HdfsGateway>,
+    console: Option<Console>,
+}
+
+/// The doors that the options and settings ask for.
+struct WantedGateways {
+    hdfs: Option<HdfsOptions>,
+    webhdfs: Option<frieze_http::WebHdfsOptions>,
+    console: Option<ConsoleOptions>,
 }
 
 impl Gateways {
-    /// Lets Hadoop clients in, and those by HTTP. A file has one writer at both.
-    fn open(
-        hdfs: Option<&HdfsOptions>,
-        web: Option<&frieze_http::WebHdfsOptions>,
-        server: &Server,
-        trace: Option<&Recorder>,
-    ) -> Result<Gateways> {
+    /// Lets Hadoop clients in, and those by HTTP, and browsers. A file has one writer at the first two.
+    fn open(wanted: &WantedGateways, server: &Server, trace: Option<&Recorder>) -> Result<Gateways> {
         let secret = || server.secret_for(frieze_hdfs::TOKENS);
         let client = |command: String, gateway| Options {
             trace: trace.cloned(),
@@ -180,7 +194,9 @@ impl Gateways {
             connections_max: DOOR_CONNECTIONS_MAX,
             ..Options::default()
         };
-        let hdfs = hdfs
+        let hdfs = wanted
+            .hdfs
+            .as_ref()
             .map(|options| {
                 HdfsGateway::open(options, secret(), client(frieze_hdfs::session_of(server.node()), Gateway::Hdfs))
             })
@@ -196,8 +212,10 @@ impl Gateways {
                 ),
             })
         };
-        let web = web.map(open).transpose()?;
-        Ok(Gateways { web, hdfs })
+        let web = wanted.webhdfs.as_ref().map(open).transpose()?;
+        let open = |options| Console::open(options, client("console of frieze serve".to_owned(), Gateway::Library));
+        let console = wanted.console.as_ref().map(open).transpose()?;
+        Ok(Gateways { web, hdfs, console })
     }
 }
 

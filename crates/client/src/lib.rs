@@ -85,8 +85,8 @@ pub use frieze_wire::forget::{ForgetReply, ForgottenFile, ForgottenHistory, Snap
 pub use frieze_wire::holding::{LockKind, LockOutcome, LockRange, RecallsReply};
 pub use frieze_wire::message::{
     Attr, ClusterChain, ClusterNodeStatus, ClusterOp, ClusterReply, ClusterTargetStatus, DirEntry, Durability,
-    FabricStatus, FileKind, HelloReply, ImageStatus, InstantInfo, ListReply, LogReply, MemoryUse, NowReply, PATH_XATTR,
-    Snapshot, StatReply, StatusReply, Trouble, TxnReply, Version, VersionKind, View, WriteReply,
+    FabricStatus, FileKind, Gap, HelloReply, ImageStatus, InstantInfo, ListReply, LogReply, MemoryUse, NowReply,
+    PATH_XATTR, Snapshot, StatReply, StatusReply, Trouble, TxnReply, Version, VersionKind, View, WriteReply,
 };
 pub use frieze_wire::mode::{ModeAction, ModeChange};
 pub use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR};

@@ -109,21 +109,6 @@ impl Fs {
             other => Err(self.unexpected("sizes", &other)),
         }
     }
-}
-
-impl Client {
-    /// One session, open or ended; `None` if no session ever had this number.
-    ///
-    /// # Errors
-    /// As any call.
-    pub fn session_info(&self, id: u64) -> Result<Option<SessionInfo>, Error> {
-        let fs = self.fs();
-        let page = Sessions { since: 0, after: id.saturating_sub(1), count_max: 1 };
-        match fs.query(Request::Sessions(page))? {
-            Reply::Sessions(reply) => Ok(reply.sessions.into_iter().find(|session| session.id == id)),
-            other => Err(fs.unexpected("sessions", &other)),
-        }
-    }
 
     /// A page of the sessions that were open after `since`, ended ones included, oldest first: of those numbered above
     /// `after`, at most `count_max`; 0 leaves it to the server. Command and host are of the caller's own sessions only;
@@ -132,10 +117,28 @@ impl Client {
     /// # Errors
     /// As any call.
     pub fn sessions_page(&self, since: Hlc, after: u64, count_max: u32) -> Result<SessionsReply, Error> {
-        let fs = self.fs();
-        match fs.query(Request::Sessions(Sessions { since: since.0, after, count_max }))? {
+        match self.query(Request::Sessions(Sessions { since: since.0, after, count_max }))? {
             Reply::Sessions(reply) => Ok(reply),
-            other => Err(fs.unexpected("sessions", &other)),
+            other => Err(self.unexpected("sessions", &other)),
         }
+    }
+}
+
+impl Client {
+    /// One session, open or ended; `None` if no session ever had this number.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn session_info(&self, id: u64) -> Result<Option<SessionInfo>, Error> {
+        let page = self.sessions_page(Hlc::ZERO, id.saturating_sub(1), 1)?;
+        Ok(page.sessions.into_iter().find(|session| session.id == id))
+    }
+
+    /// As [`Fs::sessions_page`], of the client's own user.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn sessions_page(&self, since: Hlc, after: u64, count_max: u32) -> Result<SessionsReply, Error> {
+        self.fs().sessions_page(since, after, count_max)
     }
 }

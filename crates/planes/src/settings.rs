@@ -57,6 +57,11 @@ pub struct Settings {
     /// True: a Hadoop client on another machine gets the rights of the user that it names, except root's. Default
     /// false: the gateway listens on loopback only, where the kernel proves the user.
     pub hdfs_trust_names: bool,
+    /// Address of the web page, as `HOST:PORT`. Default: none. Read by `frieze serve`, which opens it.
+    pub console: String,
+    /// True: browsers of other machines may reach the web page, unencrypted. Default false: it listens on loopback
+    /// only.
+    pub console_public: bool,
     // # One-sided transfers
     /// Fabric for payloads of large reads and writes in place of TCP: `auto` (the default) takes the first provider of
     /// libfabric with hardware (`cxi`, `efa`, `verbs;ofi_rxm`) that passes a test of its memory protection; `none`
@@ -240,6 +245,8 @@ impl Default for Settings {
             hdfs_data: String::new(),
             webhdfs: String::new(),
             hdfs_trust_names: false,
+            console: String::new(),
+            console_public: false,
             fabric: "auto".to_owned(),
             fabric_address: String::new(),
             keys: Vec::new(),

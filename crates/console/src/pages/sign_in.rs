@@ -1,0 +1,72 @@
+//! Pages for a browser that is not signed in.
+
+use askama::Template;
+use hyper::StatusCode;
+use hyper::http::uri::Authority;
+
+use super::{Frame, render};
+use crate::error::Refusal;
+use crate::reply::ConsoleReply;
+use crate::sign_in::{LINK_S, LinkFault};
+use crate::words::{duration_ms, user_name};
+
+#[derive(Template)]
+#[template(path = "sign_in.html")]
+struct SignInPage {
+    frame: Frame,
+    /// The command that gives a link.
+    command: String,
+    /// The browser was signed in before.
+    was_signed_in: bool,
+}
+
+/// How to sign in.
+pub(crate) fn page(host: &Authority, was_signed_in: bool) -> ConsoleReply {
+    let command = match host.as_str() == crate::DEFAULT_ADDRESS {
+        true => "frieze console login".to_owned(),
+        false => format!("frieze console login --console {host}"),
+    };
+    let page = SignInPage { frame: Frame::signed_out("", "Sign in"), command, was_signed_in };
+    render(&page).status(StatusCode::UNAUTHORIZED)
+}
+
+#[derive(Template)]
+#[template(path = "confirm.html")]
+struct ConfirmPage<'a> {
+    frame: Frame,
+    user: String,
+    secret: &'a str,
+}
+
+/// The page of a link that works.
+pub(crate) fn confirm(secret: &str, uid: u32) -> ConsoleReply {
+    render(&ConfirmPage { frame: Frame::signed_out("", "Sign in"), user: user_name(uid), secret })
+}
+
+/// The page of a link that does not work.
+pub(crate) fn refused(fault: LinkFault) -> Refusal {
+    let again = "Run `frieze console login` again for a new link.";
+    match fault {
+        LinkFault::Used { ago_s } => Refusal::new(
+            StatusCode::GONE,
+            format!("this link signed a browser in {} ago: each link works once", duration_ms(ago_s * 1000)),
+            "If that was not your browser, run `frieze console logout`, which signs all of them out. Run `frieze \
+             console login` for a new link.",
+        ),
+        LinkFault::Old => Refusal::new(
+            StatusCode::GONE,
+            format!("this link has expired: it works for {} minutes", LINK_S / 60),
+            again,
+        ),
+        LinkFault::Unknown => Refusal::new(
+            StatusCode::NOT_FOUND,
+            "there is no such link: it was not made here, or the server was started again since",
+            again,
+        ),
+        LinkFault::Foreign { uid } => Refusal::new(
+            StatusCode::FORBIDDEN,
+            format!("this link is for {}, and this browser runs as another user", user_name(uid)),
+            "Run `frieze console login` as the user that runs the browser.",
+        ),
+    }
+}

@@ -1,0 +1,111 @@
+//! A request of a user who is signed in: the file system with the rights of that user, and the instant that is shown.
+
+use frieze_client::{Caller, Client, Fs, Hlc, NowReply, Target, ZonePolicy, user_of};
+use hyper::StatusCode;
+
+use crate::error::{Refusal, about};
+use crate::gateway::Gateway;
+use crate::paths::PagePath;
+use crate::query::Params;
+use crate::sign_in::{DoneEdit, SignedIn};
+use crate::words::user_name;
+
+/// A request of a user who is signed in.
+pub(crate) struct Visit<'g> {
+    gateway: &'g Gateway,
+    pub(crate) signed_in: SignedIn,
+    pub(crate) caller: Caller,
+    /// The form that was sent, if it is one.
+    pub(crate) form: Params,
+    /// The present: no page shows a later instant.
+    pub(crate) clock: NowReply,
+}
+
+impl<'g> Visit<'g> {
+    pub(crate) fn new(gateway: &'g Gateway, signed_in: SignedIn, form: Params) -> Result<Visit<'g>, Refusal> {
+        let unknown = |error: frieze_client::Error| {
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), "Load the page again in a moment.")
+        };
+        // At each request: rights that were taken from a user are gone at once.
+        let caller = user_of(signed_in.uid).map_err(|error| unknown(error.into()))?;
+        let clock = gateway.client.clock().map_err(about("the present instant"))?;
+        Ok(Visit { gateway, signed_in, caller, form, clock })
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.gateway.client
+    }
+
+    /// The file system, now.
+    pub(crate) fn fs(&self) -> Fs {
+        self.client().fs().as_caller(self.caller.clone())
+    }
+
+    pub(crate) fn user(&self) -> String {
+        user_name(self.signed_in.uid)
+    }
+
+    /// The newest instant that can be read.
+    pub(crate) fn now(&self) -> Hlc {
+        // Without a leader the present is not readable; what is stable is.
+        Hlc(if self.clock.without_lease { self.clock.stable } else { self.clock.at })
+    }
+
+    pub(crate) fn earliest(&self) -> Hlc {
+        Hlc(self.clock.earliest)
+    }
+
+    /// The exact instant that a text means.
+    ///
+    /// # Errors
+    /// 400 for a text that names none, and for one that is yet to come.
+    pub(crate) fn instant(&self, text: &str) -> Result<Hlc, Refusal> {
+        let resolve = |text: &str| self.client().resolve(text, ZonePolicy::Refuse);
+        // Pages show UTC, so a time of day without a zone means that.
+        let at = resolve(text).or_else(|error| resolve(&format!("{text}Z")).map_err(|_| error)).map_err(|error| {
+            let words = format!("{text:?} names no instant: {error}");
+            let remedy = "Write 10m-ago, yesterday, 2026-11-30T10:00:00Z, the name of a snapshot, or an hlc- stamp.";
+            Refusal::new(StatusCode::BAD_REQUEST, words, remedy)
+        })?;
+        let now = self.now();
+        // The end of the present microsecond, as a time of day names it, is not far away.
+        if at.micros() > now.micros() {
+            let words = format!("{text:?} is yet to come: it is {}", crate::words::exact_time(now));
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, words, "Choose an instant that has passed."));
+        }
+        Ok(at.min(now))
+    }
+
+    /// The instant that a parameter names; `None`: now.
+    pub(crate) fn instant_of(&self, query: &Params, name: &str) -> Result<Option<Hlc>, Refusal> {
+        query.text(name).filter(|text| *text != "now").map(|text| self.instant(text)).transpose()
+    }
+
+    /// The view of an instant, or of now.
+    pub(crate) fn view(&self, at: Option<Hlc>) -> Fs {
+        let fs = self.fs();
+        at.map_or_else(|| fs.clone(), |at| fs.at(at))
+    }
+
+    /// True if the user may write to a file or directory of now.
+    pub(crate) fn may_write(&self, path: &PagePath) -> bool {
+        self.fs().access(&target(path), WRITE).is_ok()
+    }
+
+    /// Keeps that a page has changed something.
+    pub(crate) fn note_done(&self, words: String, at: Hlc) {
+        self.gateway.sign_ins.note_done(self.signed_in.uid, DoneEdit { words, at });
+    }
+
+    /// The changes that this user made by pages.
+    pub(crate) fn done(&self) -> Vec<DoneEdit> {
+        self.gateway.sign_ins.done(self.signed_in.uid)
+    }
+}
+
+/// The object of a path; a symbolic link itself.
+pub(crate) fn target(path: &PagePath) -> Target {
+    Target { follow: false, ..Target::path(path.as_bytes().to_vec()) }
+}
+
+const WRITE: u32 = 2;
