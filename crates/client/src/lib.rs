@@ -93,7 +93,7 @@ pub use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR};
 pub use frieze_wire::scrub::{Finding, FindingKind, ScrubAction, ScrubReply, ScrubState};
 pub use frieze_wire::timeline::{
     ChangedSpan, DeletedObject, DeletedReply, DiffReply, Difference, LastExistedReply, SessionInfo, SessionsReply,
-    Side, StoryReply, UsageReply,
+    Side, StoryReply, UsageDirectory, UsageReply,
 };
 pub use frieze_wire::txn::{Caller, SetAttr, Special, Target, TimeValue};
 pub use frieze_wire::writers::FileWriter;

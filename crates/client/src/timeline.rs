@@ -11,6 +11,13 @@ use frieze_wire::txn::Target;
 use crate::interval::HistoryInterval;
 use crate::{Client, Error, Fs};
 
+/// Which events of a story come first, and where runs of writes are divided.
+#[derive(Clone, Copy)]
+enum StoryOrder {
+    Oldest { cell_us: u64 },
+    Newest,
+}
+
 impl Fs {
     /// A page of the differences between the ends of `interval`, of a file or of everything below a directory: those
     /// after the first `skip`, at most `count_max` (0 leaves it to the server). The instant of this view does not
@@ -41,7 +48,7 @@ impl Fs {
         recursive: bool,
         count_max: u32,
     ) -> Result<StoryReply, Error> {
-        self.story_in(target, interval, recursive, count_max, false)
+        self.story_in(target, interval, recursive, count_max, StoryOrder::Oldest { cell_us: 0 })
     }
 
     /// As [`Fs::story`], the newest events first. The next page is the interval up to `after` of the reply, unless that
@@ -53,7 +60,19 @@ impl Fs {
         recursive: bool,
         count_max: u32,
     ) -> Result<StoryReply, Error> {
-        self.story_in(target, interval, recursive, count_max, true)
+        self.story_in(target, interval, recursive, count_max, StoryOrder::Newest)
+    }
+
+    /// As [`Fs::story`] of everything below, with runs of writes divided at multiples of `cell_us` microseconds since
+    /// 1970: what a program wrote for an hour is an event in each cell of it.
+    pub fn story_in_cells(
+        &self,
+        target: &Target,
+        interval: HistoryInterval,
+        cell_us: u64,
+        count_max: u32,
+    ) -> Result<StoryReply, Error> {
+        self.story_in(target, interval, true, count_max, StoryOrder::Oldest { cell_us })
     }
 
     fn story_in(
@@ -62,7 +81,7 @@ impl Fs {
         interval: HistoryInterval,
         recursive: bool,
         count_max: u32,
-        newest_first: bool,
+        order: StoryOrder,
     ) -> Result<StoryReply, Error> {
         let request = Story {
             target: target.clone(),
@@ -71,8 +90,8 @@ impl Fs {
             upto: interval.upto.0,
             recursive,
             count_max,
-            newest_first,
-            cell_us: 0,
+            newest_first: matches!(order, StoryOrder::Newest),
+            cell_us: if let StoryOrder::Oldest { cell_us } = order { cell_us } else { 0 },
         };
         match self.query(Request::Story(request))? {
             Reply::Story(reply) => Ok(reply),

@@ -16,13 +16,11 @@ use frieze_hlc::Hlc;
 use frieze_net::mono;
 use frieze_wire::forget::ForgottenHistory;
 use frieze_wire::message::{Reply, Request};
-use frieze_wire::timeline::{
-    AFTER_OUTSIDE, BEFORE_OUTSIDE, CELL_US, CONTENT, Difference, SessionInfo, Story, StoryReply,
-};
+use frieze_wire::timeline::{AFTER_OUTSIDE, BEFORE_OUTSIDE, CELL_US, CONTENT, Difference, SessionInfo};
 use frieze_wire::txn::Target;
 
 use crate::change_waits::{ChangeSignal, ChangeWaits};
-use crate::{Error, Fs};
+use crate::{Error, Fs, HistoryInterval};
 
 mod cell_events;
 
@@ -120,23 +118,6 @@ impl Fs {
             other => Err(self.unexpected("the time", &other)),
         }
     }
-
-    fn story_in_cells(&self, target: &Target, view: Hlc, after: Hlc, upto: Hlc) -> Result<StoryReply, Error> {
-        let request = Story {
-            target: target.clone(),
-            view: self.at(view).view(),
-            after: after.0,
-            upto: upto.0,
-            recursive: true,
-            count_max: PAGE_EVENTS,
-            newest_first: false,
-            cell_us: CELL_US,
-        };
-        match self.query(Request::Story(request))? {
-            Reply::Story(reply) => Ok(reply),
-            other => Err(self.unexpected("events", &other)),
-        }
-    }
 }
 
 impl ChangeFeed {
@@ -218,8 +199,10 @@ impl ChangeFeed {
 
     fn read_page(&mut self) -> Result<(), Error> {
         let (after, upto) = (self.position, self.goal.min(self.upto));
-        let page = match self.fs.story_in_cells(&self.root, upto, after, upto) {
-            Err(error) if is_absent(&error) => self.fs.story_in_cells(&self.root, after, after, upto)?,
+        let interval = HistoryInterval { after, upto };
+        let story = |view| self.fs.at(view).story_in_cells(&self.root, interval, CELL_US, PAGE_EVENTS);
+        let page = match story(upto) {
+            Err(error) if is_absent(&error) => story(after)?,
             page => page?,
         };
         let (events, outside): (Vec<_>, Vec<_>) = page.events.into_iter().partition(is_in_tree);

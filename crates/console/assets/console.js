@@ -49,8 +49,8 @@ function startTime(bar) {
   let length = startLength();
   let to = now;
   let from = earliest;
-  /** @type {number[]} */
-  let counts = [];
+  /** @type {{ from: number, to: number, counts: number[] }} */
+  let found = { from: 0, to: 1, counts: [] };
   let asked = 0;
   /** @type {AbortController | undefined} */
   let running;
@@ -95,14 +95,13 @@ function startTime(bar) {
 
   async function heat() {
     const number = ++asked;
-    counts = [];
+    found = { from, to, counts: [] };
     draw();
     const query = new URLSearchParams({ from: String(Math.floor(from)), to: String(Math.floor(to)), cells: String(CELLS) });
     try {
       const reply = await fetch(`/activity${path}?${query}`);
-      const found = reply.ok ? await reply.json() : { counts: [] };
-      if (number === asked) {
-        counts = found.counts;
+      if (reply.ok && number === asked) {
+        found = await reply.json();
         draw();
       }
     } catch {
@@ -123,15 +122,16 @@ function startTime(bar) {
     context.scale(scale, scale);
     const style = getComputedStyle(document.documentElement);
     context.fillStyle = style.getPropertyValue("--sea");
-    const most = Math.log1p(Math.max(1, ...counts));
-    counts.forEach((count, cell) => {
+    const most = Math.log1p(Math.max(1, ...found.counts));
+    const cellWidth = ((found.to - found.from) / found.counts.length / (to - from)) * width;
+    const start = ((found.from - from) / (to - from)) * width;
+    found.counts.forEach((count, cell) => {
       if (count > 0) {
         // One change is seen, and a thousand do not hide it.
         const share = Math.log1p(count) / most;
         context.globalAlpha = 0.3 + 0.7 * share;
         const tall = 5 + (height - 5) * share;
-        const left = (cell / counts.length) * width;
-        context.fillRect(left, height - tall, Math.max(1.5, width / counts.length - 0.8), tall);
+        context.fillRect(start + cell * cellWidth, height - tall, Math.max(1.5, cellWidth - 0.8), tall);
       }
     });
     context.globalAlpha = 1;

@@ -71,9 +71,9 @@ export function start(canvas) {
         const surface = past[Math.min(past.length - 1, delay(camera))];
         const value = Math.max(-1, Math.min(1, surface[y * POINTS + x] * 1.8));
         const at = (y * POINTS + x) * 4;
-        image.data[at] = 18 + 110 * Math.max(0, value);
-        image.data[at + 1] = 74 + 120 * value;
-        image.data[at + 2] = 96 + 120 * value;
+        image.data[at] = 14 + 190 * Math.max(0, value);
+        image.data[at + 1] = Math.max(26, 92 + 130 * value);
+        image.data[at + 2] = Math.max(40, 116 + 110 * value);
         image.data[at + 3] = 255;
       }
     }

@@ -17,66 +17,69 @@ const CELL_EVENTS_MAX: u32 = 32;
 /// How long an answer may take; later cells are left out, and the answer says so.
 const TIME_MAX_NS: u64 = 2_000_000_000;
 
-/// Counts of changes in the cells between `from` and `to`, in microseconds since 1970; `cells` of them.
+/// Counts of changes in cells of one length, from the one that has `from` to the one that has `to`, in microseconds
+/// since 1970; about `cells` of them.
 ///
-/// A cell costs a page of a story, however much happened in it.
+/// A cell costs a page of a story, however much happened in it; an empty stretch costs one, however long it is.
 pub(super) fn heat(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
     let missing = |name: &str| Refusal::bad(format!("{name} is missing: microseconds since 1970"));
     let from = query.number("from")?.ok_or_else(|| missing("from"))?;
     let to = query.number("to")?.ok_or_else(|| missing("to"))?.min(visit.now().micros());
-    let cells = query.number("cells")?.unwrap_or(120).clamp(1, CELLS_MAX);
+    let wanted = query.number("cells")?.unwrap_or(120).clamp(1, CELLS_MAX);
     if from >= to {
         return Err(Refusal::bad("the axis ends before it begins"));
     }
-    let fs = visit.fs();
-    // A directory that was removed since is found at the end of the axis, or where it last was.
-    let fs = located(visit, &fs, path, Hlc::last_of_micros(to))?;
+    // Runs of writes are divided at multiples of the length since 1970, so cells begin there.
+    let cell_us = (to - from).div_ceil(wanted);
+    let (first, end) = (from / cell_us, to / cell_us + 1);
+    let mut counts = vec![0; (end - first) as usize];
+    let answer = |counts: &[u64], is_whole: bool| {
+        let (from, to) = (first * cell_us, end * cell_us);
+        Ok(ConsoleReply::json(&json!({ "from": from, "to": to, "counts": counts, "whole": is_whole })))
+    };
+    let Some(fs) = located(visit, path, Hlc::last_of_micros(to))? else { return answer(&counts, true) };
     let until = MonoTime(mono().0 + TIME_MAX_NS);
-    let (mut counts, mut is_whole) = (vec![0; cells as usize], true);
-    let edge = |cell: u64| from + (u128::from(to - from) * u128::from(cell) / u128::from(cells)) as u64;
-    // Busy stretches are found by halving: an empty half is one request, however many cells it has.
-    let mut rest = vec![(0, cells)];
-    while let Some((first, end)) = rest.pop() {
+    let mut rest = vec![(first, end)];
+    while let Some((cell, cells_end)) = rest.pop() {
         if mono() > until {
-            is_whole = false;
-            break;
+            return answer(&counts, false);
         }
         let interval = HistoryInterval {
-            after: Hlc::first_of_micros(edge(first)).previous(),
-            upto: Hlc::first_of_micros(edge(end)).previous().min(visit.now()),
+            after: Hlc::first_of_micros(cell * cell_us).previous(),
+            upto: Hlc::first_of_micros(cells_end * cell_us).previous().min(visit.now()),
         };
         if interval.after >= interval.upto {
             continue;
         }
-        let reply = fs.story(&target(path), interval, true, CELL_EVENTS_MAX).map_err(about(path.shown()))?;
-        let is_all = Hlc(reply.upto) >= interval.upto;
-        if is_all {
+        let reply =
+            fs.story_in_cells(&target(path), interval, cell_us, CELL_EVENTS_MAX).map_err(about(path.shown()))?;
+        if Hlc(reply.upto) >= interval.upto {
             for event in &reply.events {
-                let micros = Hlc(event.stamp).micros().clamp(from, to);
-                let at = u128::from(micros - from) * u128::from(cells) / u128::from(to - from);
-                counts[(at as usize).min(cells as usize - 1)] += 1;
+                let at = (Hlc(event.stamp).micros() / cell_us).clamp(cell, cells_end - 1);
+                counts[(at - first) as usize] += 1;
             }
-        } else if end - first > 1 {
-            let middle = first + (end - first) / 2;
+        } else if cells_end - cell > 1 {
+            let middle = cell + (cells_end - cell) / 2;
             // The later half first: what is left out is the oldest.
-            rest.extend([(first, middle), (middle, end)]);
+            rest.extend([(cell, middle), (middle, cells_end)]);
         } else {
-            let filled = Hlc(reply.upto).micros().saturating_sub(edge(first)).max(1);
-            let whole = edge(end) - edge(first);
-            counts[first as usize] = (reply.events.len() as u64).max(1) * whole / filled.min(whole).max(1);
+            let filled = Hlc(reply.upto).micros().saturating_sub(cell * cell_us).clamp(1, cell_us);
+            counts[(cell - first) as usize] = (reply.events.len() as u64).max(1) * cell_us / filled;
         }
     }
-    Ok(ConsoleReply::json(&json!({ "from": from, "to": to, "counts": counts, "whole": is_whole })))
+    answer(&counts, true)
 }
 
-/// The view at which a path is looked up: the end of the axis, else the newest instant at which it existed.
-fn located(visit: &Visit<'_>, fs: &Fs, path: &PagePath, at: Hlc) -> Result<Fs, Refusal> {
+/// The view at which a path is looked up: the end of the axis, else the newest instant at which it existed; `None` if
+/// it never did.
+fn located(visit: &Visit<'_>, path: &PagePath, at: Hlc) -> Result<Option<Fs>, Refusal> {
+    let fs = visit.fs();
     let view = fs.at(at.min(visit.now()));
     match view.stat(&target(path)) {
-        Ok(_) => Ok(view),
+        Ok(_) => Ok(Some(view)),
         Err(error) if error.reason() == Reason::NotFound => {
-            let last = fs.last_existed(path.as_bytes()).map_err(about(path.shown()))?;
-            Ok(if last.at == 0 { fs.at(visit.now()) } else { fs.at(Hlc(last.at)) })
+            let Ok(last) = fs.last_existed(path.as_bytes()) else { return Ok(None) };
+            Ok(Some(if last.at == 0 { fs.at(visit.now()) } else { fs.at(Hlc(last.at)) }))
         }
         Err(error) => Err(about(path.shown())(error)),
     }

@@ -61,7 +61,9 @@ struct GapRow {
 /// How a disk is divided, in hundredths.
 struct SpaceBar {
     used_width: u64,
+    other_width: u64,
     used: String,
+    other: String,
     free: String,
     capacity: String,
 }
@@ -228,10 +230,14 @@ fn slow(status: &StatusReply, cluster: Option<&ClusterReply>) -> Vec<Figure> {
 
 fn space(status: &StatusReply) -> SpaceBar {
     let capacity = status.capacity_bytes.max(1);
-    let used = capacity.saturating_sub(status.free_bytes);
+    let used = status.log_bytes.min(capacity);
+    let other = capacity.saturating_sub(status.free_bytes).saturating_sub(used);
+    let width = |part: u64| (u128::from(part) * 100 / u128::from(capacity)) as u64;
     SpaceBar {
-        used_width: (u128::from(used) * 100 / u128::from(capacity)) as u64,
-        used: bytes(status.log_bytes),
+        used_width: width(used),
+        other_width: width(other),
+        used: bytes(used),
+        other: bytes(other),
         free: bytes(status.free_bytes),
         capacity: bytes(status.capacity_bytes),
     }

@@ -1,7 +1,9 @@
 //! A directory or a file at an instant.
 
 use askama::Template;
-use frieze_client::{Attr, DirEntry, FileKind, Fs, HistoryInterval, Hlc, Reason, Version, VersionKind};
+use frieze_client::{
+    Attr, Difference, DirEntry, FileKind, Fs, HistoryInterval, Hlc, InodeId, Reason, Side, Version, VersionKind,
+};
 use hyper::StatusCode;
 
 use super::time_bar::TimeBar;
@@ -52,6 +54,8 @@ struct VersionRow {
     session_name: String,
     /// The state that the page shows is this one.
     is_shown: bool,
+    /// The state that it is compared with unless another is chosen.
+    is_before: bool,
 }
 
 /// A file.
@@ -133,7 +137,7 @@ pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
         path: path.shown(),
         may_write,
         is_root: path.is_root(),
-        is_new: is_empty && path.is_root() && is_untouched(&fs),
+        is_new: is_empty && path.is_root() && is_untouched(&fs, visit.now()),
         wave: crate::assets::address("wave.js"),
         time,
         state,
@@ -141,10 +145,13 @@ pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
     Ok(render(&page).status(status))
 }
 
-/// True if nothing was ever made in the file system.
-fn is_untouched(fs: &Fs) -> bool {
+/// True if nothing was ever made in the file system but its root.
+fn is_untouched(fs: &Fs, now: Hlc) -> bool {
     let root = target(&PagePath::of(b"/"));
-    fs.story_newest(&root, HistoryInterval::WHOLE, true, 1).is_ok_and(|reply| reply.events.is_empty())
+    let is_root = |side: &Option<Side>| side.as_ref().is_none_or(|side| InodeId(side.inode) == InodeId::ROOT);
+    let only_root = |event: &Difference| is_root(&event.before) && is_root(&event.after);
+    let whole = HistoryInterval { after: Hlc::ZERO, upto: now };
+    fs.story_newest(&root, whole, true, 8).is_ok_and(|reply| reply.events.iter().all(only_root))
 }
 
 fn state_of(
@@ -242,7 +249,13 @@ fn file(
     authors.learn(reply.sessions);
     let shown_at = at.unwrap_or(visit.now());
     let newest = reply.versions.iter().map(|version| Hlc(version.stamp)).find(|stamp| *stamp <= shown_at);
-    let rows = reply.versions.iter().map(|version| version_row(version, &mut authors, newest)).collect();
+    let mut rows: Vec<VersionRow> =
+        reply.versions.iter().map(|version| version_row(version, &mut authors, newest)).collect();
+    // What another session left; a session that writes a file anew leaves an empty one in between.
+    let before = rows.iter().position(|row| row.session != rows[0].session).unwrap_or(1);
+    if let Some(row) = rows.get_mut(before) {
+        row.is_before = true;
+    }
     let query_at = at.map_or_else(String::new, |at| format!("at={at}&"));
     let raw = format!("/raw{}?{query_at}", path.escaped());
     Ok(FileView {
@@ -285,6 +298,7 @@ fn version_row(version: &Version, authors: &mut Authors, newest: Option<Hlc>) ->
         session: version.session,
         session_name: authors.session(version.session),
         is_shown: newest == Some(stamp),
+        is_before: false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use frieze_base::MonoTime;
-use frieze_client::{Fs, Hlc, InodeId, Target, mono};
+use frieze_client::{Fs, Hlc, InodeId, Target, UsageDirectory, mono};
 
 use super::{Frame, render};
 use crate::error::{Refusal, about};
@@ -75,8 +75,8 @@ struct TreeWalk<'f> {
 }
 
 impl TreeWalk<'_> {
-    /// The files of one directory, and the directories in it: name, inode, and when it had the name (0: now).
-    fn directory(&mut self, target: &Target, at: u64) -> Result<(TreeSpace, Vec<(Vec<u8>, u64, u64)>), Refusal> {
+    /// The files of one directory, and the directories in it.
+    fn directory(&mut self, target: &Target, at: u64) -> Result<(TreeSpace, Vec<UsageDirectory>), Refusal> {
         let fs = if at == 0 { self.fs.clone() } else { self.fs.at(Hlc(at)) };
         let (mut space, mut below, mut after) = (TreeSpace::default(), Vec::new(), Vec::new());
         loop {
@@ -87,7 +87,7 @@ impl TreeWalk<'_> {
                 files: page.files,
                 deleted_files: page.deleted_files,
             });
-            below.extend(page.directories.into_iter().map(|directory| (directory.name, directory.inode, directory.at)));
+            below.extend(page.directories);
             if page.next.is_empty() {
                 return Ok((space, below));
             }
@@ -111,7 +111,7 @@ impl TreeWalk<'_> {
             match self.directory(&Target::inode(InodeId(inode)), at) {
                 Ok((own, below)) => {
                     space.add(own);
-                    rest.extend(below.into_iter().map(|(_, inode, at)| (inode, at)));
+                    rest.extend(below.into_iter().map(|directory| (directory.inode, directory.at)));
                 }
                 Err(_) => self.at_least = true,
             }
@@ -126,7 +126,7 @@ pub(super) fn page(visit: &Visit<'_>, path: &PagePath, _: &Params) -> Result<Con
     let mut walk = TreeWalk { fs: &fs, until, left: DIRECTORIES_MAX, at_least: false };
     let (mut whole, below) = walk.directory(&target(path), 0)?;
     let mut found = Vec::new();
-    for (name, inode, at) in below {
+    for UsageDirectory { name, inode, at } in below {
         let space = walk.tree(inode, at);
         whole.add(space);
         found.push((name, at, space));
