@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-fabric test-rdma paper-hbase test-mcp bench-agents
+.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-fabric test-rdma paper-hbase test-mcp bench-agents test-console bench-console
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -34,13 +34,14 @@ check: ## formatting, lints, arrows between crates, tidy rules
 
 # Fuzz targets play the same inputs in every run of the tests; `make fuzz` draws new ones.
 test: export BOLERO_RANDOM_SEED ?= 7470
-test: ## Hadoop's own client on a server (where there are a JDK and Maven), the analysis of traces, the Python package and the tools for agents (where PyPI is), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
+test: ## Hadoop's own client on a server (where there are a JDK and Maven), the analysis of traces, the Python package, the tools for agents and the console in a browser (where PyPI and npm are), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
 	@status=0; \
 	tests/hdfs/messages.py --where-possible || status=1; \
 	tests/hdfs/run.py --where-possible || status=1; \
 	python/test.py --where-possible || status=1; \
 	python/wheel_test.py --where-possible || status=1; \
 	tests/mcp/run.py --where-possible || status=1; \
+	tests/console/run.py --where-possible || status=1; \
 	$(CARGO) xtask test --workspace --no-fail-fast || status=1; \
 	exit $$status
 
@@ -61,6 +62,12 @@ bench-python: build ## reads and listings in Python beside the Rust client, in o
 
 test-mcp: ## frieze-mcp driven by the official client of the Model Context Protocol: two agents on mounts, one undone (FUSE; packages of PyPI; about 1 min)
 	@tests/mcp/run.py
+
+test-console: ## every page of the console in Chromium: by keyboard, at 320 px, without scripts, axe without a finding (Chromium, npm, PyPI; about 2 min)
+	@tests/console/run.py
+
+bench-console: build ## slider, weight and first listing of the console beside frieze ls (Chromium, npm, PyPI; about 2 min; not in CI)
+	@tests/console/run.py --figures
 
 fuzz: ## every decoder on hostile bytes, by libFuzzer where there are a nightly toolchain and cargo-bolero (SECONDS=60 each, ONLY=identity; not in CI)
 	@scripts/fuzz.py --seconds $(or $(SECONDS),60) $(ONLY)

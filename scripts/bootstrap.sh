@@ -24,7 +24,7 @@ case "${1:-}" in
     --tests) wanted+=(git:git fio:fio sqlite3:sqlite3 setfattr:attr pkg-config:pkg-config
         stress-ng:stress-ng dbench:dbench setfacl:acl faketime:faketime
         ip:iproute2 curl:curl rsync:rsync setpriv:util-linux systemd-analyze:systemd
-        javac:default-jdk-headless mvn:maven fi_info:libfabric-bin) ;;
+        javac:default-jdk-headless mvn:maven fi_info:libfabric-bin chromium:chromium npm:npm) ;;
     --rdma) wanted+=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio zstd:zstd
         rdma:iproute2 ibv_devinfo:ibverbs-utils /etc/libibverbs.d/rxe.driver:ibverbs-providers rping:rdmacm-utils
         fi_pingpong:libfabric-bin) ;;

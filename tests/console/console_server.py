@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import tempfile
+import time
 
 FRIEZE = os.environ["FRIEZE"]
 SECONDS_MAX = 60
@@ -47,10 +48,10 @@ class ConsoleServer:
 
     def start(self):
         """Starts the server; it is ready when this returns."""
-        log = open(self.folder / "log", "a")
         listen = ["--listen", "127.0.0.1:0", "--console", "127.0.0.1:0"]
         command = [FRIEZE, "--json", "serve", "--dir", self.folder / "data", *listen]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        with open(self.folder / "log", "a") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline()
         assert line, (self.folder / "log").read_text()
         ready = json.loads(line)
@@ -72,16 +73,23 @@ class ConsoleServer:
 
     def run(self, *arguments):
         """Runs a command on this server: what it prints."""
+        # History names the command as it was typed: by its name, in its folder.
         done = subprocess.run(
-            [FRIEZE, "--server", self.address, *map(str, arguments)], capture_output=True, text=True, timeout=SECONDS_MAX
+            ["frieze", *map(str, arguments)],
+            executable=FRIEZE,
+            cwd=self.folder,
+            env={**os.environ, "FRIEZE_SERVER": self.address},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def put(self, content, path):
         """Stores a file."""
-        source = self.folder / "source"
-        source.write_bytes(content)
+        source = pathlib.PurePath(path).name.replace("<", "").replace("/", "")
+        (self.folder / source).write_bytes(content)
         self.run("put", source, path)
 
     def link(self):
@@ -101,11 +109,14 @@ class ConsoleServer:
         self.put(pictures[0].read_bytes(), "/site/film.png")
         for number in range(1, 7):
             self.put(b"draft\n", f"/reports/draft-{number}.txt")
+            self.rest()
         self.then = self.now()
+        self.rest()
         self.put(b"Quarterly report\n\nRevenue rose by a tenth.\nCosts fell.\nOutlook: good.\n", "/reports/may.txt")
         rows[7] = rows[7].replace("north", "south")
         self.put("\n".join(rows).encode(), "/sensors/hall.csv")
         self.put(pictures[1].read_bytes(), "/site/film.png")
+        self.rest()
         self.run("rm", "/reports/draft-3.txt")
         self.run("mv", "/reports/draft-4.txt", "/reports/final.txt")
         self.put(bytes(range(256)) * 4, "/site/blob.bin")
@@ -115,8 +126,14 @@ class ConsoleServer:
         folder.mkdir()
         for number in range(450):
             (folder / f"record-{number:03}.bin").touch()
-        self.run("put", "-r", *sorted(folder.iterdir()), "/names")
+        self.rest()
+        self.run("put", "-r", *(f"many/{path.name}" for path in sorted(folder.iterdir())), "/names")
         self.session = json.loads(self.run("sessions", "--json").splitlines()[0])["session"]
+
+    def rest(self):
+        """For pictures changes lie apart from each other."""
+        if os.environ.get("PICTURES"):
+            time.sleep(3)
 
     def views(self):
         """The addresses of all views by name."""

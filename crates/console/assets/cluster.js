@@ -21,6 +21,11 @@ function short(value) {
   return `${Number(value.toPrecision(3))}${units[unit]}`;
 }
 
+/** Seconds of a time of day, UTC. @param {number} s since 1970 */
+function utc(s) {
+  return new Date(s * 1000).toISOString().slice(11, 19);
+}
+
 /** @param {HTMLElement} section */
 function start(section) {
   section.hidden = false;
@@ -38,7 +43,7 @@ function start(section) {
       cursor: { show: false },
       scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, Math.max(1, most || 0) * 1.1] } },
       series: [{}, { stroke: ink, width: 2, fill: `${ink}22`, points: { show: false } }],
-      axes: [axis, { ...axis, size: 46, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(short) }],
+      axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(utc) }, { ...axis, size: 46, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(short) }],
     };
     return new uPlot(options, [[], []], place);
   }
