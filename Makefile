@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-fabric test-rdma paper-hbase test-mcp bench-agents
+.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-fabric test-rdma paper-hbase test-mcp bench-agents packages test-packages
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -26,6 +26,10 @@ install: ## build, and put frieze and frieze-mcp into PREFIX/bin (PREFIX=/usr/lo
 	install -D -m 755 $${CARGO_TARGET_DIR:-target}/release/frieze $(DESTDIR)$(PREFIX)/bin/frieze
 	install -D -m 755 $${CARGO_TARGET_DIR:-target}/release/frieze-mcp $(DESTDIR)$(PREFIX)/bin/frieze-mcp
 
+packages: ## out/packages: .deb and .rpm with completion, man pages and units, a bill of materials and SHA256SUMS; out/container: the context of an image
+	@scripts/bootstrap.sh --packages
+	@scripts/packages.py
+
 check: ## formatting, lints, arrows between crates, tidy rules
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
@@ -34,13 +38,14 @@ check: ## formatting, lints, arrows between crates, tidy rules
 
 # Fuzz targets play the same inputs in every run of the tests; `make fuzz` draws new ones.
 test: export BOLERO_RANDOM_SEED ?= 7470
-test: ## Hadoop's own client on a server (where there are a JDK and Maven), the analysis of traces, the Python package and the tools for agents (where PyPI is), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
+test: ## Hadoop's own client on a server (where there are a JDK and Maven), the analysis of traces, the Python package and the tools for agents (where PyPI is), the packages (where a mirror of Debian is), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
 	@status=0; \
 	tests/hdfs/messages.py --where-possible || status=1; \
 	tests/hdfs/run.py --where-possible || status=1; \
 	python/test.py --where-possible || status=1; \
 	python/wheel_test.py --where-possible || status=1; \
 	tests/mcp/run.py --where-possible || status=1; \
+	tests/packages/run.py --where-possible || status=1; \
 	$(CARGO) xtask test --workspace --no-fail-fast || status=1; \
 	exit $$status
 
@@ -61,6 +66,9 @@ bench-python: build ## reads and listings in Python beside the Rust client, in o
 
 test-mcp: ## frieze-mcp driven by the official client of the Model Context Protocol: two agents on mounts, one undone (FUSE; packages of PyPI; about 1 min)
 	@tests/mcp/run.py
+
+test-packages: ## the packages of the debug build: installed into clean roots, served, mounted, upgraded and removed; the container (root, FUSE, a mirror of Debian; about 2 min)
+	@tests/packages/run.py
 
 fuzz: ## every decoder on hostile bytes, by libFuzzer where there are a nightly toolchain and cargo-bolero (SECONDS=60 each, ONLY=identity; not in CI)
 	@scripts/fuzz.py --seconds $(or $(SECONDS),60) $(ONLY)

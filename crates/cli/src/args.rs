@@ -11,6 +11,7 @@ mod cluster;
 mod files;
 mod instants;
 mod load;
+mod manual;
 mod sharing;
 mod timeline;
 mod trace;
@@ -34,6 +35,7 @@ pub(crate) use files::{
 };
 pub(crate) use instants::{NowArgs, SnapshotCommand, TimeCommand};
 pub(crate) use load::{LoadCommand, LoadMessagesArgs};
+pub(crate) use manual::{CompletionArgs, ManArgs, ShellArg};
 pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, SessionArg, UndoArgs};
 pub(crate) use timeline::{DiffArgs, FindArgs, LogArgs, OldIntervals, RunWithArgs, SessionsArgs};
 pub(crate) use trace::{
@@ -272,6 +274,8 @@ pub(crate) enum Command {
     Fsck(FsckArgs),
     Export(ExportArgs),
     Bench(BenchArgs),
+    Completion(CompletionArgs),
+    Man(ManArgs),
 }
 
 /// Make everything written so far durable.

@@ -31,6 +31,7 @@ mod history;
 mod list;
 mod load;
 mod machine;
+mod manual;
 mod mode;
 mod mount;
 mod notify;
@@ -143,6 +144,8 @@ fn run(cli: Cli) -> Result<()> {
         Command::Scrub(args) => scrub::scrub(&mut run, args),
         Command::Cluster(args) => cluster::cluster(&mut run, args),
         Command::Bench(args) => bench::bench(&mut run, args),
+        Command::Completion(args) => manual::completion(&mut run, args),
+        Command::Man(args) => manual::man(&mut run, args),
     };
     match done {
         Ok(()) => run.finish(),
@@ -227,6 +230,8 @@ impl Command {
             Command::Scrub(_) => "scrub",
             Command::Cluster(_) => "cluster",
             Command::Bench(_) => "bench",
+            Command::Completion(_) => "completion",
+            Command::Man(_) => "man",
         }
     }
 }
