@@ -53,7 +53,10 @@ CONTAINER_ID = 7470
 
 def run(*command, folder=None):
     """What a program prints; ends with its error if it fails, and drops its warnings if not."""
-    done = subprocess.run([str(word) for word in command], cwd=folder, capture_output=True, text=True)
+    # Not for cargo: crates that compile C depend on the variable, and would be compiled again.
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(sbom.source_date())}
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         said = "\n".join(text.strip() for text in [done.stdout, done.stderr] if text.strip())
         sys.exit(f"packages: {command[0]} failed with exit status {done.returncode}:\n{said}")
@@ -250,7 +253,6 @@ def make(profile, version, packages, context, quiet=False):
     """Writes everything; the folder `packages` has nothing else afterwards."""
     needs("cargo", "strip", "ldd", "dpkg-deb", "dpkg-shlibdeps", "rpmbuild")
     epoch = sbom.source_date()
-    os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
     os.umask(0o022)
     binaries = build(profile)
     shutil.rmtree(packages, ignore_errors=True)
