@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-fabric test-rdma paper-hbase test-mcp bench-agents test-console bench-console
+.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-fabric test-rdma paper-hbase test-mcp bench-agents test-console bench-console packages test-packages
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -26,6 +26,10 @@ install: ## build, and put frieze and frieze-mcp into PREFIX/bin (PREFIX=/usr/lo
 	install -D -m 755 $${CARGO_TARGET_DIR:-target}/release/frieze $(DESTDIR)$(PREFIX)/bin/frieze
 	install -D -m 755 $${CARGO_TARGET_DIR:-target}/release/frieze-mcp $(DESTDIR)$(PREFIX)/bin/frieze-mcp
 
+packages: ## out/packages: .deb and .rpm with completion, man pages and units, a bill of materials and SHA256SUMS; out/container: the context of an image
+	@scripts/bootstrap.sh --packages
+	@scripts/packages.py
+
 check: ## formatting, lints, arrows between crates, tidy rules
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
@@ -34,7 +38,7 @@ check: ## formatting, lints, arrows between crates, tidy rules
 
 # Fuzz targets play the same inputs in every run of the tests; `make fuzz` draws new ones.
 test: export BOLERO_RANDOM_SEED ?= 7470
-test: ## Hadoop's own client on a server (where there are a JDK and Maven), the analysis of traces, the Python package, the tools for agents and the console in a browser (where PyPI and npm are), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
+test: ## Hadoop's own client on a server (where there are a JDK and Maven), the analysis of traces, the Python package, the tools for agents and the console in a browser (where PyPI and npm are), the packages (where a mirror of Debian is), and every test of every crate; the ten slowest in the end (FRIEZE_STRICT=1: a test that would be skipped fails)
 	@status=0; \
 	tests/hdfs/messages.py --where-possible || status=1; \
 	tests/hdfs/run.py --where-possible || status=1; \
@@ -42,6 +46,7 @@ test: ## Hadoop's own client on a server (where there are a JDK and Maven), the 
 	python/wheel_test.py --where-possible || status=1; \
 	tests/mcp/run.py --where-possible || status=1; \
 	tests/console/run.py --where-possible || status=1; \
+	tests/packages/run.py --where-possible || status=1; \
 	$(CARGO) xtask test --workspace --no-fail-fast || status=1; \
 	exit $$status
 
@@ -68,6 +73,9 @@ test-console: ## every page of the console in Chromium: by keyboard, at 320 px, 
 
 bench-console: build ## slider, weight and first listing of the console beside frieze ls (Chromium, npm, PyPI; about 2 min; not in CI)
 	@tests/console/run.py --figures
+
+test-packages: ## the packages of the debug build: installed into clean roots, served, mounted, upgraded and removed; the container (root, FUSE, a mirror of Debian; about 2 min)
+	@tests/packages/run.py
 
 fuzz: ## every decoder on hostile bytes, by libFuzzer where there are a nightly toolchain and cargo-bolero (SECONDS=60 each, ONLY=identity; not in CI)
 	@scripts/fuzz.py --seconds $(or $(SECONDS),60) $(ONLY)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Looks for the programs that frieze needs, prints which are missing, and installs them.
 #
-#   scripts/bootstrap.sh           to build, run and mount
-#   scripts/bootstrap.sh --tests   also what the tests use
-#   scripts/bootstrap.sh --rdma    also what `make test-rdma` uses
+#   scripts/bootstrap.sh              to build, run and mount
+#   scripts/bootstrap.sh --tests      also what the tests use
+#   scripts/bootstrap.sh --packages   also what `make packages` uses
+#   scripts/bootstrap.sh --rdma       also what `make test-rdma` uses
 #
 # Needs no special rights where nothing is missing. Missing packages are installed with apt-get (through sudo if that is
 # needed and there); on other systems their names are printed. Rust comes from rustup.
@@ -19,16 +20,20 @@ have() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null 2>&1 ;; esa
 wanted=(cc:build-essential python3:python3 pip3:python3-pip)
 # fusermount3 lets an ordinary user mount; a machine without /dev/fuse has nothing to mount with.
 [ -e /dev/fuse ] && wanted+=(fusermount3:fuse3)
+packaging=(dpkg-shlibdeps:dpkg-dev rpmbuild:rpm strip:binutils)
 case "${1:-}" in
     "") ;;
+    --packages) wanted+=("${packaging[@]}") ;;
     --tests) wanted+=(git:git fio:fio sqlite3:sqlite3 setfattr:attr pkg-config:pkg-config
         stress-ng:stress-ng dbench:dbench setfacl:acl faketime:faketime
         ip:iproute2 curl:curl rsync:rsync setpriv:util-linux systemd-analyze:systemd
-        javac:default-jdk-headless mvn:maven fi_info:libfabric-bin chromium:chromium npm:npm) ;;
+        javac:default-jdk-headless mvn:maven fi_info:libfabric-bin
+        "${packaging[@]}" mmdebstrap:mmdebstrap man:man-db zsh:zsh fish:fish
+        buildah:buildah chromium:chromium npm:npm) ;;
     --rdma) wanted+=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio zstd:zstd
         rdma:iproute2 ibv_devinfo:ibverbs-utils /etc/libibverbs.d/rxe.driver:ibverbs-providers rping:rdmacm-utils
         fi_pingpong:libfabric-bin) ;;
-    *) fail "unknown option $1; there are --tests and --rdma" ;;
+    *) fail "unknown option $1; there are --tests, --packages and --rdma" ;;
 esac
 
 packages=()

@@ -12,6 +12,7 @@ mod console;
 mod files;
 mod instants;
 mod load;
+mod manual;
 mod sharing;
 mod timeline;
 mod trace;
@@ -36,6 +37,7 @@ pub(crate) use files::{
 };
 pub(crate) use instants::{NowArgs, SnapshotCommand, TimeCommand};
 pub(crate) use load::{LoadCommand, LoadMessagesArgs};
+pub(crate) use manual::{CompletionArgs, ManArgs, ShellArg};
 pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, SessionArg, UndoArgs};
 pub(crate) use timeline::{DiffArgs, FindArgs, LogArgs, OldIntervals, RunWithArgs, SessionsArgs};
 pub(crate) use trace::{
@@ -276,6 +278,8 @@ pub(crate) enum Command {
     Fsck(FsckArgs),
     Export(ExportArgs),
     Bench(BenchArgs),
+    Completion(CompletionArgs),
+    Man(ManArgs),
 }
 
 /// Make everything written so far durable.

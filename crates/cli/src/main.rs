@@ -32,6 +32,7 @@ mod history;
 mod list;
 mod load;
 mod machine;
+mod manual;
 mod mode;
 mod mount;
 mod notify;
@@ -145,6 +146,8 @@ fn run(cli: Cli) -> Result<()> {
         Command::Cluster(args) => cluster::cluster(&mut run, args),
         Command::Console(command) => console::console(&mut run, command),
         Command::Bench(args) => bench::bench(&mut run, args),
+        Command::Completion(args) => manual::completion(&mut run, args),
+        Command::Man(args) => manual::man(&mut run, args),
     };
     match done {
         Ok(()) => run.finish(),
@@ -230,6 +233,8 @@ impl Command {
             Command::Scrub(_) => "scrub",
             Command::Cluster(_) => "cluster",
             Command::Bench(_) => "bench",
+            Command::Completion(_) => "completion",
+            Command::Man(_) => "man",
         }
     }
 }

@@ -164,3 +164,29 @@ fn the_allocator_uses_its_settings() {
         assert!(told.contains(setting), "{setting} is not in:\n{told}");
     }
 }
+
+#[test]
+fn a_shell_without_completion_is_refused_with_those_that_have_it() {
+    let said = Said::from(frieze(&["completion", "tcsh"]).output().unwrap());
+    assert_eq!((said.status, said.out().as_str()), (2, ""));
+    assert!(said.err.contains("'tcsh'") && said.err.contains("[possible values: bash, zsh, fish]"), "{}", said.err);
+    let said = Said::from(frieze(&["completion"]).output().unwrap());
+    assert!(said.status == 2 && said.err.contains("<SHELL>"), "{}", said.err);
+}
+
+#[test]
+fn pages_that_cannot_be_written_are_refused_with_their_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let below = file.join("man1");
+    let said = Said::from(frieze(&["man", "--dir"]).arg(&below).output().unwrap());
+    let words = format!("frieze: man: the directory {} cannot be made: not a directory\n", below.display());
+    assert_eq!((said.status, said.err), (1, words));
+    // A page that is a directory: root may write everywhere else.
+    let pages = directory.path().join("pages");
+    std::fs::create_dir_all(pages.join("frieze-serve.1")).unwrap();
+    let said = Said::from(frieze(&["man", "--dir"]).arg(&pages).output().unwrap());
+    let words = format!("frieze: man: {} cannot be written: is a directory\n", pages.join("frieze-serve.1").display());
+    assert_eq!((said.status, said.err), (1, words));
+}
