@@ -77,8 +77,8 @@ class Views(ConsoleTest):
                 found = page.evaluate("tags => axe.run({runOnly: tags})", RULES)["violations"]
                 words = [f"{rule['id']}: {node['html'][:120]} {node['failureSummary'][:300]}" for rule in found for node in rule["nodes"]]
                 self.assertFalse(words, "\n".join(words))
-                if os.environ["PICTURES"] and name in SHOWN.get((width, scheme), ()):
-                    self.take(page, f"console-{name}-{scheme}-{width}.png", width)
+                if os.environ["PICTURES"] and name in SHOWN.get((width, scheme), {}):
+                    self.take(page, f"console-{SHOWN[width, scheme][name]}.png", width)
         self.assertEqual(hosts, {self.server.host}, "a page asks other hosts")
 
     def take(self, page, name, width):
@@ -100,10 +100,11 @@ class Views(ConsoleTest):
         self.look_at_all(320, "dark")
 
 
+# Views of docs/pictures: what they are called there.
 SHOWN = {
-    (1200, "light"): ["files-then", "text", "cluster"],
-    (1200, "dark"): ["compare-table"],
-    (320, "light"): ["table"],
+    (1200, "light"): {"files-then": "files", "text": "versions", "cluster": "cluster"},
+    (1200, "dark"): {"compare-table": "compare"},
+    (320, "light"): {"table": "narrow"},
 }
 
 

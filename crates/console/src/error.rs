@@ -7,7 +7,7 @@ use hyper::StatusCode;
 
 /// Why the console cannot open.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ConsoleError {
     /// The build had no Node.
     #[error("this frieze was built without its console: build it where there are Node and npm, or leave --console out")]
     NotBuilt,
@@ -43,7 +43,7 @@ pub enum Error {
 
 /// Why a request is not answered with what it asks for: a page says it.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct PageRefusal {
     pub(crate) status: StatusCode,
     /// What is wrong, on which object.
     pub(crate) words: String,
@@ -51,17 +51,17 @@ pub(crate) struct Refusal {
     pub(crate) remedy: String,
 }
 
-impl Refusal {
-    pub(crate) fn new(status: StatusCode, words: impl Into<String>, remedy: impl Into<String>) -> Refusal {
-        Refusal { status, words: words.into(), remedy: remedy.into() }
+impl PageRefusal {
+    pub(crate) fn new(status: StatusCode, words: impl Into<String>, remedy: impl Into<String>) -> PageRefusal {
+        PageRefusal { status, words: words.into(), remedy: remedy.into() }
     }
 
-    pub(crate) fn bad(words: impl Into<String>) -> Refusal {
-        Refusal::new(StatusCode::BAD_REQUEST, words, "Follow the links of the pages, or mend the address.")
+    pub(crate) fn bad(words: impl Into<String>) -> PageRefusal {
+        PageRefusal::new(StatusCode::BAD_REQUEST, words, "Follow the links of the pages, or mend the address.")
     }
 
     /// A fault of a call about `subject`.
-    pub(crate) fn of(subject: &str, error: &frieze_client::Error) -> Refusal {
+    pub(crate) fn of(subject: &str, error: &frieze_client::Error) -> PageRefusal {
         let (status, remedy) = match error.reason() {
             Reason::NotFound => (
                 StatusCode::NOT_FOUND,
@@ -86,12 +86,18 @@ impl Refusal {
                 }
             },
         };
-        Refusal::new(status, format!("{subject}: {error}"), remedy)
+        PageRefusal::new(status, format!("{subject}: {error}"), remedy)
     }
 }
 
 /// A call about `subject` failed.
-pub(crate) fn about(subject: impl Into<String>) -> impl FnOnce(frieze_client::Error) -> Refusal {
+pub(crate) fn about(subject: impl Into<String>) -> impl FnOnce(frieze_client::Error) -> PageRefusal {
     let subject = subject.into();
-    move |error| Refusal::of(&subject, &error)
+    move |error| PageRefusal::of(&subject, &error)
+}
+
+/// There is no such page.
+pub(crate) fn not_there(path: &str) -> PageRefusal {
+    let shown = crate::words::shown(path.as_bytes());
+    PageRefusal::new(StatusCode::NOT_FOUND, format!("there is no page {shown}"), "Begin at /files/.")
 }

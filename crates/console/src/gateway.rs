@@ -13,7 +13,7 @@ use hyper::http::uri::Authority;
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
 
-use crate::error::Refusal;
+use crate::error::{PageRefusal, not_there};
 use crate::listen::Audience;
 use crate::pages;
 use crate::query::Params;
@@ -41,12 +41,12 @@ pub(crate) struct Gateway {
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
-struct Peer {
+struct BrowserPeer {
     proof: Proof,
     reached: SocketAddr,
 }
 
-impl Peer {
+impl BrowserPeer {
     /// The user that the kernel reports.
     fn uid(self) -> Option<u32> {
         match self.proof {
@@ -75,7 +75,8 @@ impl Gateway {
 
     fn converse(&self, accepted: AcceptedConnection) -> io::Result<()> {
         let AcceptedConnection { stream, local, guest, .. } = accepted;
-        let peer = Peer { proof: guest.proof, reached: SocketAddr::new(local.ip().to_canonical(), local.port()) };
+        let peer =
+            BrowserPeer { proof: guest.proof, reached: SocketAddr::new(local.ip().to_canonical(), local.port()) };
         let guest = RefCell::new(guest);
         let respond = |request, guard| self.respond(peer, guard, &guest, request);
         // The acceptor shuts the socket down when the console closes.
@@ -84,7 +85,7 @@ impl Gateway {
 
     async fn respond(
         &self,
-        peer: Peer,
+        peer: BrowserPeer,
         guard: RequestGuard,
         guest: &RefCell<Guest>,
         request: Request<Incoming>,
@@ -107,11 +108,11 @@ impl Gateway {
 
     async fn answer(
         &self,
-        peer: Peer,
+        peer: BrowserPeer,
         guest: &RefCell<Guest>,
         head: &Parts,
         body: Incoming,
-    ) -> Result<ConsoleReply, Refusal> {
+    ) -> Result<ConsoleReply, PageRefusal> {
         let path = head.uri.path();
         if let Some(rest) = path.strip_prefix("/assets/") {
             // Public: they are the program.
@@ -131,7 +132,7 @@ impl Gateway {
         let Some(signed_in) = signed_in else { return Ok(pages::sign_in::page(&host, cookie.is_some())) };
         let belongs = guest.borrow_mut().belongs_to(signed_in.uid);
         belongs.map_err(|refused| {
-            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string(), "Close other tabs of the console.")
+            PageRefusal::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string(), "Close other tabs of the console.")
         })?;
         match head.method {
             Method::GET | Method::HEAD => {
@@ -148,7 +149,7 @@ impl Gateway {
                 let visit = self.visit(signed_in, form)?;
                 pages::change(&visit, path, &query)
             }
-            _ => Err(Refusal::new(
+            _ => Err(PageRefusal::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 format!("there is no {} of {path}", head.method),
                 "Pages are read by GET, and changed by the forms on them.",
@@ -158,11 +159,11 @@ impl Gateway {
 
     /// Refuses pages of other origins, and names that another name server may have led here. A person may follow a link
     /// to the page that signs in from anywhere: it only asks.
-    fn check_origin(&self, peer: Peer, head: &Parts) -> Result<Authority, Refusal> {
+    fn check_origin(&self, peer: BrowserPeer, head: &Parts) -> Result<Authority, PageRefusal> {
         let refused = |fault: origin::OriginFault| {
-            Refusal::new(StatusCode::FORBIDDEN, fault.to_string(), "Open the console by its own address.")
+            PageRefusal::new(StatusCode::FORBIDDEN, fault.to_string(), "Open the console by its own address.")
         };
-        let host = origin::host_of(&head.headers, peer.reached).map_err(|fault| Refusal::bad(fault.to_string()))?;
+        let host = origin::host_of(&head.headers, peer.reached).map_err(|fault| PageRefusal::bad(fault.to_string()))?;
         let name = host.host().to_ascii_lowercase();
         let here = host_name().to_ascii_lowercase();
         let is_machine = name == here || name.strip_prefix(&here).is_some_and(|rest| rest.starts_with('.'));
@@ -176,48 +177,48 @@ impl Gateway {
     }
 
     /// A link for the user whose program asks.
-    fn link(&self, peer: Peer, head: &Parts, host: &Authority) -> Result<ConsoleReply, Refusal> {
+    fn link(&self, peer: BrowserPeer, head: &Parts, host: &Authority) -> Result<ConsoleReply, PageRefusal> {
         let uid = program_user(peer, head)?;
         let secret = self.sign_ins.new_link(uid).map_err(|error| {
-            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("no random bytes: {error}"), "Try again.")
+            PageRefusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("no random bytes: {error}"), "Try again.")
         })?;
         let url = format!("http://{host}/login?key={secret}");
         Ok(ConsoleReply::json(&json!({ "url": url, "user": user_name(uid), "uid": uid, "expires_s": LINK_S })))
     }
 
-    fn sign_out_all(&self, peer: Peer, head: &Parts) -> Result<ConsoleReply, Refusal> {
+    fn sign_out_all(&self, peer: BrowserPeer, head: &Parts) -> Result<ConsoleReply, PageRefusal> {
         let uid = program_user(peer, head)?;
         let browsers = self.sign_ins.sign_out_all(uid);
         Ok(ConsoleReply::json(&json!({ "user": user_name(uid), "uid": uid, "signed_out": browsers })))
     }
 
     /// The page behind a link: a person confirms, so that a program that looks at links does not use it up.
-    fn ask_to_sign_in(&self, peer: Peer, query: &Params) -> Result<ConsoleReply, Refusal> {
+    fn ask_to_sign_in(&self, peer: BrowserPeer, query: &Params) -> Result<ConsoleReply, PageRefusal> {
         let secret = query.text("key").unwrap_or_default();
         let found = self.sign_ins.link(secret, peer.uid());
         found.map(|uid| pages::sign_in::confirm(secret, uid)).map_err(pages::sign_in::refused)
     }
 
-    fn sign_in(&self, peer: Peer, host: &Authority, form: &Params) -> Result<ConsoleReply, Refusal> {
+    fn sign_in(&self, peer: BrowserPeer, host: &Authority, form: &Params) -> Result<ConsoleReply, PageRefusal> {
         let secret = form.text("key").unwrap_or_default();
         let cookie = self.sign_ins.sign_in(secret, peer.uid()).map_err(pages::sign_in::refused)?;
         tracing::info!("a browser was signed in to the console");
         Ok(ConsoleReply::see("/").cookie(&set_cookie(host, &cookie, IDLE_S)))
     }
 
-    fn visit(&self, signed_in: SignedIn, form: Params) -> Result<Visit<'_>, Refusal> {
-        Visit::new(self, signed_in, form)
+    fn visit(&self, signed_in: SignedIn, form: Params) -> Result<Visit<'_>, PageRefusal> {
+        Visit::new(&self.client, &self.sign_ins, signed_in, form)
     }
 }
 
 /// The user of a program that asks for itself: a proven one, and no browser, whatever page it shows.
-fn program_user(peer: Peer, head: &Parts) -> Result<u32, Refusal> {
+fn program_user(peer: BrowserPeer, head: &Parts) -> Result<u32, PageRefusal> {
     if origin::is_browser(&head.headers) {
         let words = "links are given to the command `frieze console login`, not to browsers";
-        return Err(Refusal::new(StatusCode::FORBIDDEN, words, "Run the command in a terminal on the server."));
+        return Err(PageRefusal::new(StatusCode::FORBIDDEN, words, "Run the command in a terminal on the server."));
     }
     peer.uid().ok_or_else(|| {
-        Refusal::new(
+        PageRefusal::new(
             StatusCode::FORBIDDEN,
             "the kernel does not say whose connection this is, so it gets no link",
             "Run `frieze console login` on the machine of the server, such as by ssh.",
@@ -226,14 +227,14 @@ fn program_user(peer: Peer, head: &Parts) -> Result<u32, Refusal> {
 }
 
 /// Refuses a change that no form of this browser asks for.
-fn check_form(head: &Parts, signed_in: &SignedIn, form: &Params) -> Result<(), Refusal> {
+fn check_form(head: &Parts, signed_in: &SignedIn, form: &Params) -> Result<(), PageRefusal> {
     let is_own = form.text("token").is_some_and(|token| {
         // Their hashes are compared, so the time says nothing about the token.
         blake3::hash(token.as_bytes()) == blake3::hash(signed_in.form_token.as_bytes())
     });
     match is_own && origin::is_browser(&head.headers) {
         true => Ok(()),
-        false => Err(Refusal::new(
+        false => Err(PageRefusal::new(
             StatusCode::FORBIDDEN,
             "this form is not of a page that this browser got",
             "Load the page again, and send its form.",
@@ -242,14 +243,14 @@ fn check_form(head: &Parts, signed_in: &SignedIn, form: &Params) -> Result<(), R
 }
 
 /// Reads a form.
-async fn form(mut body: Incoming) -> Result<Params, Refusal> {
+async fn form(mut body: Incoming) -> Result<Params, PageRefusal> {
     let mut bytes = Vec::new();
     while let Some(frame) = std::future::poll_fn(|context| std::pin::Pin::new(&mut body).poll_frame(context)).await {
-        let frame = frame.map_err(|error| Refusal::bad(format!("the form ends in the middle: {error}")))?;
+        let frame = frame.map_err(|error| PageRefusal::bad(format!("the form ends in the middle: {error}")))?;
         let Ok(piece) = frame.into_data() else { continue };
         if bytes.len() + piece.len() > FORM_BYTES_MAX {
             let words = format!("the form is longer than {FORM_BYTES_MAX} bytes");
-            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words, "Send the form of a page."));
+            return Err(PageRefusal::new(StatusCode::PAYLOAD_TOO_LARGE, words, "Send the form of a page."));
         }
         bytes.extend_from_slice(&piece);
     }
@@ -269,10 +270,4 @@ fn cookie_of(headers: &HeaderMap, name: &str) -> Option<String> {
     let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
-}
-
-/// There is no such page.
-pub(crate) fn not_there(path: &str) -> Refusal {
-    let shown = crate::words::shown(path.as_bytes());
-    Refusal::new(StatusCode::NOT_FOUND, format!("there is no page {shown}"), "Begin at /files/.")
 }

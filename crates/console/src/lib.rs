@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A request arrives on a connection with its own thread (`frieze_httpd`). [`gateway`] checks the page that makes it
-//! and who is signed in ([`sign_in`]), and [`pages`] answers it with a page that is rendered here: one file for each
-//! page, templates beside them. Every page works without scripts; `assets/*.js` add the slider, its heat, the plots of
-//! the cluster and the film of the wave.
+//! and the user that is signed in ([`sign_in`]), and [`pages`] answers it with a page that is rendered here: one file
+//! for each page, templates beside them. Every page works without scripts; `assets/*.js` add the slider, its heat, the
+//! plots of the cluster and the film of the wave.
 //!
 //! Guarantees: a page shows what its user may see, and a change is made with the rights of its user: the server checks
 //! both, and the page shows the plan of a change before it is made. No page of another origin can use a signed-in
@@ -19,6 +19,7 @@
 
 mod assets;
 mod error;
+mod frame;
 mod gateway;
 mod listen;
 mod pages;
@@ -38,7 +39,7 @@ use std::sync::Arc;
 
 use frieze_client::{Acceptor, Admission, Client, Options};
 
-pub use crate::error::Error;
+pub use crate::error::ConsoleError;
 use crate::gateway::Gateway;
 pub use crate::gateway::{LINKS, LOGOUT};
 pub use crate::listen::{Audience, DEFAULT_ADDRESS};
@@ -65,15 +66,15 @@ impl Console {
     /// # Errors
     /// `NotBuilt`: build it where there is Node. `Listen`, `Beyond`: choose another address. `Client`: the server does
     /// not answer.
-    pub fn open(options: &ConsoleOptions, client: Options) -> Result<Console, Error> {
+    pub fn open(options: &ConsoleOptions, client: Options) -> Result<Console, ConsoleError> {
         if cfg!(without_node) {
-            return Err(Error::NotBuilt);
+            return Err(ConsoleError::NotBuilt);
         }
         let listener = listen::listen(&options.listen, options.audience)?;
         let host = options.listen.rsplit_once(':').map_or("", |(host, _)| host).to_ascii_lowercase();
         let gateway = Gateway::new(Client::connect(client)?, host, options.audience);
         let acceptor = Acceptor::start(listener, Arc::new(gateway), options.admission.clone());
-        Ok(Console { acceptor: acceptor.map_err(|source| Error::System { doing: "start a thread", source })? })
+        Ok(Console { acceptor: acceptor.map_err(|source| ConsoleError::System { doing: "start a thread", source })? })
     }
 
     /// Where it listens, with the port that was chosen.

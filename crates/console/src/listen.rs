@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
-use crate::error::Error;
+use crate::error::ConsoleError;
 
 /// Where `frieze console login` looks for a console unless another address is named.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9880";
@@ -22,12 +22,12 @@ pub enum Audience {
 ///
 /// # Errors
 /// `Listen`, `Beyond`: choose another address.
-pub(crate) fn listen(text: &str, audience: Audience) -> Result<TcpListener, Error> {
-    let failed = |source| Error::Listen { address: text.to_owned(), source };
+pub(crate) fn listen(text: &str, audience: Audience) -> Result<TcpListener, ConsoleError> {
+    let failed = |source| ConsoleError::Listen { address: text.to_owned(), source };
     let none = || failed(io::Error::new(io::ErrorKind::InvalidInput, "it is no HOST:PORT"));
     let address: SocketAddr = text.to_socket_addrs().map_err(failed)?.next().ok_or_else(none)?;
     if audience == Audience::ThisMachine && !address.ip().is_loopback() {
-        return Err(Error::Beyond { address: text.to_owned() });
+        return Err(ConsoleError::Beyond { address: text.to_owned() });
     }
     TcpListener::bind(address).map_err(failed)
 }

@@ -15,64 +15,25 @@ mod step;
 mod time_bar;
 
 use askama::Template;
-use hyper::StatusCode;
 
-use crate::assets;
-use crate::error::Refusal;
-use crate::gateway::not_there;
+use crate::error::{PageRefusal, not_there};
+use crate::frame::{Frame, render};
 use crate::paths::PagePath;
 use crate::query::Params;
 use crate::reply::ConsoleReply;
 use crate::visit::Visit;
 
-/// What is around a page.
-pub(crate) struct Frame {
-    title: String,
-    /// The part of the console that it belongs to, as the navigation names it.
-    part: &'static str,
-    /// The user; empty if the browser is not signed in.
-    user: String,
-    token: String,
-    css: String,
-    js: String,
-    icon: String,
-}
-
-impl Frame {
-    fn new(visit: &Visit<'_>, part: &'static str, title: impl Into<String>) -> Frame {
-        let (user, token) = (visit.user(), visit.signed_in.form_token.clone());
-        Frame { user, token, ..Frame::signed_out(part, title) }
-    }
-
-    fn signed_out(part: &'static str, title: impl Into<String>) -> Frame {
-        let [css, js, icon] = ["console.css", "console.js", "icon.svg"].map(assets::address);
-        Frame { title: title.into(), part, user: String::new(), token: String::new(), css, js, icon }
-    }
-}
-
 #[derive(Template)]
 #[template(path = "refusal.html")]
 struct RefusalPage<'a> {
     frame: Frame,
-    refusal: &'a Refusal,
+    refusal: &'a PageRefusal,
 }
 
 /// A page that says why there is no other.
-pub(crate) fn refused(refusal: &Refusal) -> ConsoleReply {
+pub(crate) fn refused(refusal: &PageRefusal) -> ConsoleReply {
     let frame = Frame::signed_out("", "Not possible");
     render(&RefusalPage { frame, refusal }).status(refusal.status)
-}
-
-/// Renders a template.
-fn render(template: &impl Template) -> ConsoleReply {
-    match template.render() {
-        Ok(html) => ConsoleReply::page(html),
-        Err(error) => {
-            tracing::error!("a page of the console cannot be rendered: {error}");
-            ConsoleReply::text(format!("the page cannot be rendered: {error}\n"))
-                .status(StatusCode::INTERNAL_SERVER_ERROR)
-        }
-    }
 }
 
 /// True if people look at what this address shows; scripts of the pages ask for the others.
@@ -84,7 +45,7 @@ pub(crate) fn is_page(path: &str) -> bool {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn answer(visit: &Visit<'_>, path: &str, query: &Params) -> Result<ConsoleReply, Refusal> {
+pub(crate) fn answer(visit: &Visit<'_>, path: &str, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     let (page, rest) = divided(path);
     let file = || PagePath::parse(rest);
     match page {
@@ -111,7 +72,7 @@ pub(crate) fn answer(visit: &Visit<'_>, path: &str, query: &Params) -> Result<Co
 ///
 /// # Errors
 /// What is wrong with it; the server's refusal.
-pub(crate) fn change(visit: &Visit<'_>, path: &str, query: &Params) -> Result<ConsoleReply, Refusal> {
+pub(crate) fn change(visit: &Visit<'_>, path: &str, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     let (page, rest) = divided(path);
     match page {
         "restore" => edit::restore(visit, &PagePath::parse(rest)?, query),

@@ -2,7 +2,7 @@
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
-use crate::error::Refusal;
+use crate::error::PageRefusal;
 use crate::words::shown;
 
 /// Bytes of a path that are escaped. `/` stays.
@@ -35,12 +35,16 @@ impl PagePath {
     ///
     /// # Errors
     /// 400 for a path with `.`, `..` or NUL.
-    pub(crate) fn parse(escaped: &str) -> Result<PagePath, Refusal> {
+    pub(crate) fn parse(escaped: &str) -> Result<PagePath, PageRefusal> {
         let bytes: Vec<u8> = percent_decode_str(escaped).collect();
         let mut path = Vec::with_capacity(bytes.len() + 1);
         for part in bytes.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
             if part == b"." || part == b".." || part.contains(&0) {
-                return Err(Refusal::bad(format!("{} is not a path: it has a part {:?}", shown(&bytes), shown(part))));
+                return Err(PageRefusal::bad(format!(
+                    "{} is not a path: it has a part {:?}",
+                    shown(&bytes),
+                    shown(part)
+                )));
             }
             path.push(b'/');
             path.extend_from_slice(part);

@@ -5,7 +5,7 @@
 
 use frieze_client::{Fs, OpenFlags};
 
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
 use crate::paths::PagePath;
 use crate::visit::target;
 
@@ -44,7 +44,7 @@ pub(crate) enum Preview {
 }
 
 /// The first bytes of a file.
-pub(crate) fn first_bytes(fs: &Fs, path: &PagePath, max: usize) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn first_bytes(fs: &Fs, path: &PagePath, max: usize) -> Result<Vec<u8>, PageRefusal> {
     let file = fs.open(&target(path), OpenFlags::READ).map_err(about(path.shown()))?;
     let mut bytes = vec![0; max];
     let mut len = 0;
@@ -62,7 +62,7 @@ pub(crate) fn first_bytes(fs: &Fs, path: &PagePath, max: usize) -> Result<Vec<u8
 ///
 /// # Errors
 /// Those of reading it.
-pub(crate) fn preview(fs: &Fs, path: &PagePath, size: u64) -> Result<Preview, Refusal> {
+pub(crate) fn preview(fs: &Fs, path: &PagePath, size: u64) -> Result<Preview, PageRefusal> {
     let bytes = first_bytes(fs, path, PREVIEW_BYTES_MAX)?;
     Ok(preview_of(path, &bytes, size))
 }

@@ -1,6 +1,6 @@
 //! The parameters of a request: those of its address, and those of a form.
 
-use crate::error::Refusal;
+use crate::error::PageRefusal;
 
 /// Parameters. Of a repeated one the first counts, but for [`Params::all`].
 #[derive(Clone, Debug, Default)]
@@ -23,8 +23,8 @@ impl Params {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.trim())
     }
 
-    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
-        let refused = |text| Refusal::bad(format!("{name} is {text:?}, which is no number"));
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, PageRefusal> {
+        let refused = |text| PageRefusal::bad(format!("{name} is {text:?}, which is no number"));
         self.text(name).map(|text| text.parse().map_err(|_| refused(text))).transpose()
     }
 

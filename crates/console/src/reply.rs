@@ -13,13 +13,13 @@ const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 );
-/// Bytes of a file run nothing and reach nothing, even if somebody opens them as a page.
+/// Bytes of a file run nothing and reach nothing, even if they are opened as a page.
 const FILE_POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox; frame-ancestors 'none'");
 
 /// The error that ends a body in the middle.
 pub(crate) type BodyError = frieze_client::Error;
 /// The next piece of a file.
-pub(crate) type PieceSource = Box<dyn FnMut() -> Result<Option<Bytes>, BodyError>>;
+pub(crate) type FilePieces = Box<dyn FnMut() -> Result<Option<Bytes>, BodyError>>;
 
 /// An answer, before it is encoded as HTTP.
 pub(crate) struct ConsoleReply {
@@ -64,7 +64,7 @@ impl ConsoleReply {
     }
 
     /// Bytes of a file in pieces: shown in the page as `kind`, or saved as `name`.
-    pub(crate) fn file(kind: Option<&'static str>, name: &str, len: u64, next: PieceSource) -> ConsoleReply {
+    pub(crate) fn file(kind: Option<&'static str>, name: &str, len: u64, next: FilePieces) -> ConsoleReply {
         let content = BodyContent::Pieces { left: Some(len), next };
         let reply = ConsoleReply::new(StatusCode::OK, kind.unwrap_or("application/octet-stream"), content);
         let disposition = match kind {

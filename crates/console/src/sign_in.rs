@@ -70,13 +70,13 @@ pub(crate) struct SignIns {
 
 #[derive(Debug, Default)]
 struct SignInTables {
-    links: BTreeMap<SecretHash, Link>,
+    links: BTreeMap<SecretHash, LoginLink>,
     browsers: BTreeMap<SecretHash, Browser>,
     done: BTreeMap<u32, Vec<DoneEdit>>,
 }
 
 #[derive(Debug)]
-struct Link {
+struct LoginLink {
     uid: u32,
     made: MonoTime,
     used: Option<MonoTime>,
@@ -100,7 +100,7 @@ impl SignIns {
         let now = mono();
         tables.links.retain(|_, link| seconds(link.made, now) < 2 * LINK_S);
         bound(&mut tables.links, USER_LINKS_MAX, |link| (link.uid == uid, link.made));
-        tables.links.insert(hash, Link { uid, made: now, used: None });
+        tables.links.insert(hash, LoginLink { uid, made: now, used: None });
         Ok(secret)
     }
 
@@ -182,7 +182,7 @@ impl SignIns {
     }
 }
 
-impl Link {
+impl LoginLink {
     fn check(&self, proven: Option<u32>, now: MonoTime) -> Result<(), LinkFault> {
         match self.used {
             Some(used) => Err(LinkFault::Used { ago_s: seconds(used, now) }),

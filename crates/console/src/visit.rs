@@ -1,18 +1,18 @@
-//! A request of a user who is signed in: the file system with the rights of that user, and the instant that is shown.
+//! A request of a signed-in user: the file system with the rights of that user, and the instant that is shown.
 
 use frieze_client::{Caller, Client, Fs, Hlc, NowReply, Target, ZonePolicy, user_of};
 use hyper::StatusCode;
 
-use crate::error::{Refusal, about};
-use crate::gateway::Gateway;
+use crate::error::{PageRefusal, about};
 use crate::paths::PagePath;
 use crate::query::Params;
-use crate::sign_in::{DoneEdit, SignedIn};
+use crate::sign_in::{DoneEdit, SignIns, SignedIn};
 use crate::words::user_name;
 
-/// A request of a user who is signed in.
+/// A request of a signed-in user.
 pub(crate) struct Visit<'g> {
-    gateway: &'g Gateway,
+    client: &'g Client,
+    sign_ins: &'g SignIns,
     pub(crate) signed_in: SignedIn,
     pub(crate) caller: Caller,
     /// The form that was sent, if it is one.
@@ -22,18 +22,23 @@ pub(crate) struct Visit<'g> {
 }
 
 impl<'g> Visit<'g> {
-    pub(crate) fn new(gateway: &'g Gateway, signed_in: SignedIn, form: Params) -> Result<Visit<'g>, Refusal> {
+    pub(crate) fn new(
+        client: &'g Client,
+        sign_ins: &'g SignIns,
+        signed_in: SignedIn,
+        form: Params,
+    ) -> Result<Visit<'g>, PageRefusal> {
         let unknown = |error: frieze_client::Error| {
-            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), "Load the page again in a moment.")
+            PageRefusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), "Load the page again in a moment.")
         };
         // At each request: rights that were taken from a user are gone at once.
         let caller = user_of(signed_in.uid).map_err(|error| unknown(error.into()))?;
-        let clock = gateway.client.clock().map_err(about("the present instant"))?;
-        Ok(Visit { gateway, signed_in, caller, form, clock })
+        let clock = client.clock().map_err(about("the present instant"))?;
+        Ok(Visit { client, sign_ins, signed_in, caller, form, clock })
     }
 
     pub(crate) fn client(&self) -> &Client {
-        &self.gateway.client
+        self.client
     }
 
     /// The file system, now.
@@ -59,25 +64,25 @@ impl<'g> Visit<'g> {
     ///
     /// # Errors
     /// 400 for a text that names none, and for one that is yet to come.
-    pub(crate) fn instant(&self, text: &str) -> Result<Hlc, Refusal> {
+    pub(crate) fn instant(&self, text: &str) -> Result<Hlc, PageRefusal> {
         let resolve = |text: &str| self.client().resolve(text, ZonePolicy::Refuse);
         // Pages show UTC, so a time of day without a zone means that.
         let at = resolve(text).or_else(|error| resolve(&format!("{text}Z")).map_err(|_| error)).map_err(|error| {
             let words = format!("{text:?} names no instant: {error}");
             let remedy = "Write 10m-ago, yesterday, 2026-11-30T10:00:00Z, the name of a snapshot, or an hlc- stamp.";
-            Refusal::new(StatusCode::BAD_REQUEST, words, remedy)
+            PageRefusal::new(StatusCode::BAD_REQUEST, words, remedy)
         })?;
         let now = self.now();
         // The end of the present microsecond, as a time of day names it, is not far away.
         if at.micros() > now.micros() {
             let words = format!("{text:?} is yet to come: it is {}", crate::words::exact_time(now));
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, words, "Choose an instant that has passed."));
+            return Err(PageRefusal::new(StatusCode::BAD_REQUEST, words, "Choose an instant that has passed."));
         }
         Ok(at.min(now))
     }
 
     /// The instant that a parameter names; `None`: now.
-    pub(crate) fn instant_of(&self, query: &Params, name: &str) -> Result<Option<Hlc>, Refusal> {
+    pub(crate) fn instant_of(&self, query: &Params, name: &str) -> Result<Option<Hlc>, PageRefusal> {
         query.text(name).filter(|text| *text != "now").map(|text| self.instant(text)).transpose()
     }
 
@@ -94,12 +99,12 @@ impl<'g> Visit<'g> {
 
     /// Keeps that a page has changed something.
     pub(crate) fn note_done(&self, words: String, at: Hlc) {
-        self.gateway.sign_ins.note_done(self.signed_in.uid, DoneEdit { words, at });
+        self.sign_ins.note_done(self.signed_in.uid, DoneEdit { words, at });
     }
 
     /// The changes that this user made by pages.
     pub(crate) fn done(&self) -> Vec<DoneEdit> {
-        self.gateway.sign_ins.done(self.signed_in.uid)
+        self.sign_ins.done(self.signed_in.uid)
     }
 }
 

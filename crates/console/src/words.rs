@@ -89,12 +89,12 @@ pub(crate) fn mode(kind: FileKind, mode: u32) -> String {
 
 /// Users and sessions that a page names.
 #[derive(Debug, Default)]
-pub(crate) struct Authors {
+pub(crate) struct PageAuthors {
     users: BTreeMap<u32, String>,
     sessions: BTreeMap<u64, SessionInfo>,
 }
 
-impl Authors {
+impl PageAuthors {
     /// Adds the sessions of a reply.
     pub(crate) fn learn(&mut self, sessions: Vec<SessionInfo>) {
         self.sessions.extend(sessions.into_iter().map(|session| (session.id, session)));

@@ -7,6 +7,10 @@ use clap::{Args, Subcommand};
 /// The console knows you by this command's connection, as the kernel reports it; so the command runs on the machine of
 /// the server, as the user that you are. From another machine, let the page through by ssh first.
 #[derive(Debug, Subcommand)]
+#[command(after_long_help = "\
+Examples:
+  frieze console login                print a link that signs a browser in
+  frieze console logout               sign all of your browsers out")]
 pub(crate) enum ConsoleCommand {
     Login(ConsoleLoginArgs),
     Logout(ConsoleLogoutArgs),
@@ -14,8 +18,8 @@ pub(crate) enum ConsoleCommand {
 
 /// Print a link that signs a browser in, once, with your rights
 ///
-/// Open the link within five minutes. The browser stays signed in until you sign out, or do not use it for twelve hours,
-/// or the server is started again.
+/// Open the link within five minutes. The browser stays signed in until you sign out, or do not use it for twelve
+/// hours, or the server is started again.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

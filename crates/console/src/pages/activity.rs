@@ -4,7 +4,7 @@ use frieze_base::MonoTime;
 use frieze_client::{Fs, HistoryInterval, Hlc, Reason, mono};
 use serde_json::json;
 
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
 use crate::paths::PagePath;
 use crate::query::Params;
 use crate::reply::ConsoleReply;
@@ -21,13 +21,13 @@ const TIME_MAX_NS: u64 = 2_000_000_000;
 /// since 1970; about `cells` of them.
 ///
 /// A cell costs a page of a story, however much happened in it; an empty stretch costs one, however long it is.
-pub(super) fn heat(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
-    let missing = |name: &str| Refusal::bad(format!("{name} is missing: microseconds since 1970"));
+pub(super) fn heat(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
+    let missing = |name: &str| PageRefusal::bad(format!("{name} is missing: microseconds since 1970"));
     let from = query.number("from")?.ok_or_else(|| missing("from"))?;
     let to = query.number("to")?.ok_or_else(|| missing("to"))?.min(visit.now().micros());
     let wanted = query.number("cells")?.unwrap_or(120).clamp(1, CELLS_MAX);
     if from >= to {
-        return Err(Refusal::bad("the axis ends before it begins"));
+        return Err(PageRefusal::bad("the axis ends before it begins"));
     }
     // Runs of writes are divided at multiples of the length since 1970, so cells begin there.
     let cell_us = (to - from).div_ceil(wanted);
@@ -72,7 +72,7 @@ pub(super) fn heat(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
 
 /// The view at which a path is looked up: the end of the axis, else the newest instant at which it existed; `None` if
 /// it never did.
-fn located(visit: &Visit<'_>, path: &PagePath, at: Hlc) -> Result<Option<Fs>, Refusal> {
+fn located(visit: &Visit<'_>, path: &PagePath, at: Hlc) -> Result<Option<Fs>, PageRefusal> {
     let fs = visit.fs();
     let view = fs.at(at.min(visit.now()));
     match view.stat(&target(path)) {

@@ -5,13 +5,13 @@ use frieze_client::{Difference, HistoryInterval, Hlc, Side, flags};
 
 use super::files::address;
 use super::time_bar::TimeBar;
-use super::{Frame, render};
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
+use crate::frame::{Frame, render};
 use crate::paths::{PagePath, escaped};
 use crate::query::Params;
 use crate::reply::ConsoleReply;
 use crate::visit::{Visit, target};
-use crate::words::{Authors, bytes, count, shown, time_of};
+use crate::words::{PageAuthors, bytes, count, shown, time_of};
 
 /// Events, or differences, of one page.
 const ROWS_MAX: u32 = 100;
@@ -54,7 +54,7 @@ struct ChangesPage {
     undo: String,
 }
 
-pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
+pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     let at = visit.instant_of(query, "at")?;
     let upto = at.unwrap_or(visit.now());
     let mut page = ChangesPage {
@@ -72,7 +72,7 @@ pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
     match visit.instant_of(query, "from")? {
         None => events(visit, path, query, upto, &mut page)?,
         Some(from) if from > upto => {
-            return Err(Refusal::bad("the interval ends before it begins: swap its two instants"));
+            return Err(PageRefusal::bad("the interval ends before it begins: swap its two instants"));
         }
         Some(from) => differences(visit, path, query, HistoryInterval { after: from, upto }, &mut page)?,
     }
@@ -86,12 +86,12 @@ fn events(
     query: &Params,
     upto: Hlc,
     page: &mut ChangesPage,
-) -> Result<(), Refusal> {
+) -> Result<(), PageRefusal> {
     let end = visit.instant_of(query, "before")?.unwrap_or(upto);
     let interval = HistoryInterval { after: Hlc::ZERO, upto: end };
     let fs = visit.view(Some(end));
     let reply = fs.story_newest(&target(path), interval, true, ROWS_MAX).map_err(about(path.shown()))?;
-    let mut authors = Authors::default();
+    let mut authors = PageAuthors::default();
     authors.learn(reply.sessions);
     page.rows = reply.events.iter().filter_map(|event| change_row(event, &mut authors)).collect();
     page.hidden = reply.hidden;
@@ -112,10 +112,10 @@ fn differences(
     query: &Params,
     interval: HistoryInterval,
     page: &mut ChangesPage,
-) -> Result<(), Refusal> {
+) -> Result<(), PageRefusal> {
     let skip = query.number("skip")?.unwrap_or(0);
     let reply = visit.fs().diff(&target(path), interval, skip, ROWS_MAX).map_err(about(path.shown()))?;
-    let mut authors = Authors::default();
+    let mut authors = PageAuthors::default();
     authors.learn(reply.sessions);
     let between = |difference| {
         let mut row = change_row(difference, &mut authors)?;
@@ -142,7 +142,7 @@ fn differences(
 }
 
 /// A change as a row; `None` for one without sides, which the server does not send.
-pub(super) fn change_row(event: &Difference, authors: &mut Authors) -> Option<ChangeRow> {
+pub(super) fn change_row(event: &Difference, authors: &mut PageAuthors) -> Option<ChangeRow> {
     let stamp = Hlc(event.stamp);
     let side = event.after.as_ref().or(event.before.as_ref())?;
     let kind = match (&event.before, &event.after) {

@@ -4,9 +4,9 @@ use askama::Template;
 use frieze_client::{ClusterReply, Hlc, Reason, StatusReply};
 use serde_json::json;
 
-use super::{Frame, render};
 use crate::assets;
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
+use crate::frame::{Frame, render};
 use crate::reply::ConsoleReply;
 use crate::visit::Visit;
 use crate::words::{bytes, duration_ms, grouped, time_of};
@@ -22,7 +22,7 @@ struct TroubleRow {
 }
 
 /// A figure with its name.
-struct Figure {
+struct ShownFigure {
     name: &'static str,
     value: String,
     /// What it means, in a sentence.
@@ -77,8 +77,8 @@ struct ClusterPage {
     /// The server answers without a cluster.
     is_alone: bool,
     troubles: Vec<TroubleRow>,
-    figures: Vec<Figure>,
-    slow: Vec<Figure>,
+    figures: Vec<ShownFigure>,
+    slow: Vec<ShownFigure>,
     space: SpaceBar,
     servers: Vec<ServerRow>,
     chains: Vec<ChainRow>,
@@ -92,7 +92,7 @@ struct ClusterPage {
     script: String,
 }
 
-pub(super) fn page(visit: &Visit<'_>) -> Result<ConsoleReply, Refusal> {
+pub(super) fn page(visit: &Visit<'_>) -> Result<ConsoleReply, PageRefusal> {
     let status = visit.client().status().map_err(about("the server"))?;
     let cluster = cluster_of(visit)?;
     let mut troubles = Vec::new();
@@ -128,7 +128,7 @@ pub(super) fn page(visit: &Visit<'_>) -> Result<ConsoleReply, Refusal> {
 }
 
 /// What the page plots: totals, of which its script takes differences.
-pub(super) fn figures(visit: &Visit<'_>) -> Result<ConsoleReply, Refusal> {
+pub(super) fn figures(visit: &Visit<'_>) -> Result<ConsoleReply, PageRefusal> {
     let status = visit.client().status().map_err(about("the server"))?;
     Ok(ConsoleReply::json(&json!({
         "us": visit.now().micros(),
@@ -145,16 +145,16 @@ pub(super) fn figures(visit: &Visit<'_>) -> Result<ConsoleReply, Refusal> {
 }
 
 /// The cluster as its leader knows it, else as this server does; `None` if the server is alone.
-fn cluster_of(visit: &Visit<'_>) -> Result<Option<ClusterReply>, Refusal> {
+fn cluster_of(visit: &Visit<'_>) -> Result<Option<ClusterReply>, PageRefusal> {
     match visit.client().cluster(None) {
         Ok(reply) if reply.cluster.is_empty() => Ok(None),
         Ok(reply) => Ok(Some(reply)),
         Err(error) if matches!(error.reason(), Reason::Unsupported | Reason::InvalidArgument) => Ok(None),
-        Err(error) => Err(Refusal::of("the cluster", &error)),
+        Err(error) => Err(PageRefusal::of("the cluster", &error)),
     }
 }
 
-fn figures_of(status: &StatusReply) -> Vec<Figure> {
+fn figures_of(status: &StatusReply) -> Vec<ShownFigure> {
     let clock = match status.clock_error_us {
         u64::MAX => "unknown".to_owned(),
         us => format!("± {} µs", grouped(us)),
@@ -163,7 +163,7 @@ fn figures_of(status: &StatusReply) -> Vec<Figure> {
         let us = Hlc(status.newest).micros().saturating_sub(Hlc(stamp).micros());
         if stamp == 0 { "unknown".to_owned() } else { duration_ms(us / 1000) }
     };
-    let figure = |name, value, words| Figure { name, value, words };
+    let figure = |name, value, words| ShownFigure { name, value, words };
     vec![
         figure("Clock error", clock, "How precise a stamp is, as the kernel estimates its clock."),
         figure("Closed", behind(status.stable), "How long after a change its instant can be read everywhere."),
@@ -181,8 +181,8 @@ fn figures_of(status: &StatusReply) -> Vec<Figure> {
 }
 
 /// What makes readers and writers wait, or will.
-fn slow(status: &StatusReply, cluster: Option<&ClusterReply>) -> Vec<Figure> {
-    let figure = |name, value, words| Figure { name, value, words };
+fn slow(status: &StatusReply, cluster: Option<&ClusterReply>) -> Vec<ShownFigure> {
+    let figure = |name, value, words| ShownFigure { name, value, words };
     let mut rows = vec![
         figure(
             "Not yet on disk",

@@ -4,8 +4,8 @@ use askama::Template;
 use frieze_client::Fs;
 use similar::{ChangeTag, TextDiff};
 
-use super::{Frame, render};
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
+use crate::frame::{Frame, render};
 use crate::paths::{PagePath, escaped};
 use crate::preview::{cells, first_bytes, picture_kind, separator, text_of};
 use crate::query::Params;
@@ -72,9 +72,9 @@ struct ComparePage {
     pair: Pair,
 }
 
-pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
+pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     let to = visit.instant_of(query, "to")?.unwrap_or(visit.now());
-    let missing = || Refusal::bad("from is missing: the instant of the left side");
+    let missing = || PageRefusal::bad("from is missing: the instant of the left side");
     let from = visit.instant_of(query, "from")?.ok_or_else(missing)?;
     let was = query.text("was").map(PagePath::parse).transpose()?.unwrap_or_else(|| path.clone());
     let (left_fs, right_fs) = (visit.view(Some(from)), visit.view(Some(to)));
@@ -103,10 +103,10 @@ pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
 }
 
 /// The length of a file; `None` if there is none.
-fn len_of(fs: &Fs, path: &PagePath) -> Result<Option<u64>, Refusal> {
+fn len_of(fs: &Fs, path: &PagePath) -> Result<Option<u64>, PageRefusal> {
     match fs.stat(&target(path)) {
         Ok(stat) if stat.attr.kind() == frieze_client::FileKind::File => Ok(Some(stat.attr.size)),
-        Ok(_) => Err(Refusal::bad(format!("{} is no file: choose two instants under Changes", path.shown()))),
+        Ok(_) => Err(PageRefusal::bad(format!("{} is no file: choose two instants under Changes", path.shown()))),
         Err(error) if error.reason() == frieze_client::Reason::NotFound => Ok(None),
         Err(error) => Err(about(path.shown())(error)),
     }
@@ -114,7 +114,7 @@ fn len_of(fs: &Fs, path: &PagePath) -> Result<Option<u64>, Refusal> {
 
 type FileSide<'a> = (&'a Fs, &'a PagePath, Option<u64>);
 
-fn pair_of(left: FileSide<'_>, right: FileSide<'_>, raw: [&str; 2]) -> Result<Pair, Refusal> {
+fn pair_of(left: FileSide<'_>, right: FileSide<'_>, raw: [&str; 2]) -> Result<Pair, PageRefusal> {
     let read = |(fs, path, len): FileSide<'_>| match len {
         Some(_) => first_bytes(fs, path, TEXT_BYTES_MAX),
         None => Ok(Vec::new()),
@@ -192,12 +192,13 @@ fn skipped_row() -> PairRow {
     }
 }
 
-type Line<'a> = Option<(Option<usize>, &'a str)>;
+type PairLine<'a> = Option<(Option<usize>, &'a str)>;
 
-fn pair_row(kind: &'static str, left: Line<'_>, right: Line<'_>, columns: Option<u8>) -> PairRow {
-    let number =
-        |line: Line<'_>| line.and_then(|(index, _)| index).map_or_else(String::new, |index| (index + 1).to_string());
-    let divided = |line: Line<'_>| -> Vec<String> {
+fn pair_row(kind: &'static str, left: PairLine<'_>, right: PairLine<'_>, columns: Option<u8>) -> PairRow {
+    let number = |line: PairLine<'_>| {
+        line.and_then(|(index, _)| index).map_or_else(String::new, |index| (index + 1).to_string())
+    };
+    let divided = |line: PairLine<'_>| -> Vec<String> {
         match (line, columns) {
             (None, _) => Vec::new(),
             (Some((_, line)), None) => vec![cut(line)],

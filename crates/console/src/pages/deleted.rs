@@ -5,13 +5,13 @@ use frieze_client::{DeletedObject, Hlc};
 
 use super::files::address;
 use super::time_bar::TimeBar;
-use super::{Frame, render};
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
+use crate::frame::{Frame, render};
 use crate::paths::PagePath;
 use crate::query::Params;
 use crate::reply::ConsoleReply;
 use crate::visit::{Visit, target};
-use crate::words::{Authors, bytes, shown, time_of};
+use crate::words::{PageAuthors, bytes, shown, time_of};
 
 /// Names of one page.
 const NAMES_MAX: u32 = 200;
@@ -35,7 +35,7 @@ struct DeletedRow {
 
 #[derive(Template)]
 #[template(path = "deleted.html")]
-struct DeletedPage {
+struct DeletedNamesPage {
     frame: Frame,
     time: TimeBar,
     crumbs: Vec<(String, String)>,
@@ -44,15 +44,15 @@ struct DeletedPage {
     may_write: bool,
 }
 
-pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
+pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     let at = visit.instant_of(query, "at")?;
     let hex = query.text("after").unwrap_or_default();
     let after = data_encoding::HEXLOWER_PERMISSIVE
         .decode(hex.as_bytes())
-        .map_err(|_| Refusal::bad(format!("after is {hex:?}, which is no name in hexadecimal")))?;
+        .map_err(|_| PageRefusal::bad(format!("after is {hex:?}, which is no name in hexadecimal")))?;
     let fs = visit.view(at);
     let reply = fs.deleted(&target(path), &after, NAMES_MAX).map_err(about(path.shown()))?;
-    let mut authors = Authors::default();
+    let mut authors = PageAuthors::default();
     authors.learn(reply.sessions);
     let time = TimeBar::new(visit, "deleted", path, at);
     let joined = |query: &str| if time.is_now() { format!("?{query}") } else { format!("?at={}&{query}", time.at) };
@@ -63,7 +63,7 @@ pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
             format!("/deleted{}{}", path.escaped(), joined(&next))
         }
     };
-    Ok(render(&DeletedPage {
+    Ok(render(&DeletedNamesPage {
         frame: Frame::new(visit, "deleted", format!("Deleted in {}", path.shown())),
         crumbs: path.crumbs(),
         rows: reply.names.iter().map(|object| row(object, &mut authors)).collect(),
@@ -73,7 +73,7 @@ pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
     }))
 }
 
-fn row(object: &DeletedObject, authors: &mut Authors) -> DeletedRow {
+fn row(object: &DeletedObject, authors: &mut PageAuthors) -> DeletedRow {
     let last = Hlc(object.stamp).previous();
     let path = PagePath::of(&object.was.path);
     DeletedRow {

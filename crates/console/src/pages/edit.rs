@@ -4,8 +4,8 @@ use askama::Template;
 use frieze_client::{ActionKind, EditAction, EditReply, Fs, Hlc, Reason, Target, Undo};
 
 use super::files::address;
-use super::{Frame, render};
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
+use crate::frame::{Frame, render};
 use crate::paths::PagePath;
 use crate::query::Params;
 use crate::reply::ConsoleReply;
@@ -52,27 +52,27 @@ struct EditPage {
 }
 
 /// The plan of restoring a file or tree to an instant.
-pub(super) fn restore_plan(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
-    restore_page(visit, path, query, query.flag("delete"), Step::Plan)
+pub(super) fn restore_plan(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
+    restore_page(visit, path, query, query.flag("delete"), EditStep::Plan)
 }
 
 /// Restores a file or tree.
-pub(super) fn restore(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
-    restore_page(visit, path, query, visit.form.flag("delete"), Step::Make)
+pub(super) fn restore(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
+    restore_page(visit, path, query, visit.form.flag("delete"), EditStep::Make)
 }
 
 /// The plan of an undo.
-pub(super) fn undo_plan(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
-    undo_page(visit, path, query, Step::Plan)
+pub(super) fn undo_plan(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
+    undo_page(visit, path, query, EditStep::Plan)
 }
 
 /// Undoes what sessions did, or what was done in an interval.
-pub(super) fn undo(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
-    undo_page(visit, path, query, Step::Make)
+pub(super) fn undo(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
+    undo_page(visit, path, query, EditStep::Make)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum EditStep {
     Plan,
     Make,
 }
@@ -82,11 +82,11 @@ fn restore_page(
     path: &PagePath,
     query: &Params,
     delete: bool,
-    step: Step,
-) -> Result<ConsoleReply, Refusal> {
-    let missing = || Refusal::bad("to is missing: the instant whose state comes back");
+    step: EditStep,
+) -> Result<ConsoleReply, PageRefusal> {
+    let missing = || PageRefusal::bad("to is missing: the instant whose state comes back");
     let to = visit.instant_of(query, "to")?.ok_or_else(missing)?;
-    let reply = visit.fs().restore(&target(path), to, delete, step == Step::Plan).map_err(about(path.shown()))?;
+    let reply = visit.fs().restore(&target(path), to, delete, step == EditStep::Plan).map_err(about(path.shown()))?;
     let what = format!("{} to {}", path.shown(), time_of(to));
     note(visit, step, &reply, format!("Restored {what}"));
     let page = EditPage {
@@ -104,13 +104,13 @@ fn restore_page(
     Ok(render(&page))
 }
 
-fn undo_page(visit: &Visit<'_>, path: &PagePath, query: &Params, step: Step) -> Result<ConsoleReply, Refusal> {
-    let number = |text: &str| text.parse().map_err(|_| Refusal::bad(format!("{text:?} is no number of a session")));
+fn undo_page(visit: &Visit<'_>, path: &PagePath, query: &Params, step: EditStep) -> Result<ConsoleReply, PageRefusal> {
+    let number = |text: &str| text.parse().map_err(|_| PageRefusal::bad(format!("{text:?} is no number of a session")));
     let sessions: Vec<u64> =
         query.all("session").filter(|text| !text.is_empty()).map(number).collect::<Result<_, _>>()?;
     let (from, to) = (visit.instant_of(query, "from")?, visit.instant_of(query, "to")?);
     if sessions.is_empty() && from.is_none() {
-        return Err(Refusal::bad("whose changes, or since when? give session, or from, or both"));
+        return Err(PageRefusal::bad("whose changes, or since when? give session, or from, or both"));
     }
     let opened = sessions.iter().min().map(|first| Hlc(*first));
     let undo = Undo {
@@ -119,7 +119,7 @@ fn undo_page(visit: &Visit<'_>, path: &PagePath, query: &Params, step: Step) -> 
         uid: None,
         after: from.map_or(0, |at| at.0),
         upto: to.map_or(0, |at| at.0),
-        dry_run: step == Step::Plan,
+        dry_run: step == EditStep::Plan,
     };
     let reply = visit.fs().undo(undo).map_err(about(path.shown()))?;
     let whose = match &sessions[..] {
@@ -158,7 +158,7 @@ fn undo_page(visit: &Visit<'_>, path: &PagePath, query: &Params, step: Step) -> 
 }
 
 /// A file or directory as it is now; one that was removed since, as it was then.
-fn existing(visit: &Visit<'_>, path: &PagePath, then: Option<Hlc>) -> Result<Target, Refusal> {
+fn existing(visit: &Visit<'_>, path: &PagePath, then: Option<Hlc>) -> Result<Target, PageRefusal> {
     let stat = |fs: &Fs| fs.stat(&target(path));
     match (stat(&visit.fs()), then) {
         (Err(error), Some(then)) if error.reason() == Reason::NotFound => {
@@ -170,14 +170,14 @@ fn existing(visit: &Visit<'_>, path: &PagePath, then: Option<Hlc>) -> Result<Tar
 }
 
 /// Keeps what was made: a browser that goes away in the middle finds it on the page of sessions.
-fn note(visit: &Visit<'_>, step: Step, reply: &EditReply, words: String) {
-    if step == Step::Make && reply.stamp != 0 {
+fn note(visit: &Visit<'_>, step: EditStep, reply: &EditReply, words: String) {
+    if step == EditStep::Make && reply.stamp != 0 {
         tracing::info!(uid = visit.signed_in.uid, "console: {words}");
         visit.note_done(words, Hlc(reply.stamp));
     }
 }
 
-fn outcome(visit: &Visit<'_>, path: &PagePath, reply: &EditReply, step: Step) -> EditPage {
+fn outcome(visit: &Visit<'_>, path: &PagePath, reply: &EditReply, step: EditStep) -> EditPage {
     let is_left = |action: &&EditAction| action.kind() == ActionKind::Left;
     let left = reply.actions.iter().filter(is_left).count() as u64;
     let changes = reply.count.saturating_sub(left);
@@ -187,10 +187,10 @@ fn outcome(visit: &Visit<'_>, path: &PagePath, reply: &EditReply, step: Step) ->
     let left_words = if left > 0 { format!(" {} left as it is.", count(left, "thing")) } else { String::new() };
     let is_made = reply.stamp != 0;
     let sum = match (step, is_made) {
-        (Step::Plan, _) if changes == 0 => format!("Nothing would change.{left_words}"),
-        (Step::Plan, _) => format!("{} would be made.{left_words}", count(changes, "change")),
-        (Step::Make, false) => format!("There was nothing to do.{left_words}"),
-        (Step::Make, true) => {
+        (EditStep::Plan, _) if changes == 0 => format!("Nothing would change.{left_words}"),
+        (EditStep::Plan, _) => format!("{} would be made.{left_words}", count(changes, "change")),
+        (EditStep::Make, false) => format!("There was nothing to do.{left_words}"),
+        (EditStep::Make, true) => {
             format!("Done: {}, at {} UTC.{left_words}", count(changes, "change"), time_of(Hlc(reply.stamp)))
         }
     };
@@ -208,7 +208,7 @@ fn outcome(visit: &Visit<'_>, path: &PagePath, reply: &EditReply, step: Step) ->
         sum,
         refused: reply.refused_words.clone(),
         undo,
-        may_go_on: step == Step::Plan && changes > 0 && reply.refused == 0,
+        may_go_on: step == EditStep::Plan && changes > 0 && reply.refused == 0,
         button: String::new(),
         has_delete: false,
         delete: false,

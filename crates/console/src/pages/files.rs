@@ -7,14 +7,14 @@ use frieze_client::{
 use hyper::StatusCode;
 
 use super::time_bar::TimeBar;
-use super::{Frame, render};
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
+use crate::frame::{Frame, render};
 use crate::paths::{PagePath, escaped};
 use crate::preview::{Preview, preview};
 use crate::query::Params;
 use crate::reply::ConsoleReply;
 use crate::visit::{Visit, target};
-use crate::words::{Authors, bytes, grouped, mode, shown, time_of};
+use crate::words::{PageAuthors, bytes, grouped, mode, shown, time_of};
 
 /// Names of one page.
 const NAMES_MAX: u32 = 200;
@@ -119,7 +119,7 @@ struct FilesPart {
 }
 
 /// The page, or with `part=state` what the slider changes of it.
-pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
+pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     let at = visit.instant_of(query, "at")?;
     let time = TimeBar::new(visit, "files", path, at);
     let fs = visit.view(at);
@@ -161,11 +161,11 @@ fn state_of(
     at: Option<Hlc>,
     time: &TimeBar,
     query: &Params,
-) -> Result<State, Refusal> {
+) -> Result<State, PageRefusal> {
     let stat = match fs.stat(&target(path)) {
         Ok(stat) => stat.attr,
         Err(error) if error.reason() == Reason::NotFound => return Ok(absent(visit, path, &error.to_string())),
-        Err(error) => return Err(Refusal::of(&path.shown(), &error)),
+        Err(error) => return Err(PageRefusal::of(&path.shown(), &error)),
     };
     Ok(match stat.kind() {
         FileKind::Directory => State::Directory(listing(fs, path, time, query)?),
@@ -179,7 +179,7 @@ fn state_of(
 fn absent(visit: &Visit<'_>, path: &PagePath, words: &str) -> State {
     let found = visit.fs().last_existed(path.as_bytes()).ok();
     let last = found.map(|reply| {
-        let mut authors = Authors::default();
+        let mut authors = PageAuthors::default();
         authors.learn(reply.sessions);
         // It is there now: at the instant that is shown it was not yet, or not any more.
         let at = if reply.at == 0 { visit.now() } else { Hlc(reply.at) };
@@ -189,12 +189,12 @@ fn absent(visit: &Visit<'_>, path: &PagePath, words: &str) -> State {
     State::Absent { words: words.to_owned(), last }
 }
 
-fn listing(fs: &Fs, path: &PagePath, time: &TimeBar, query: &Params) -> Result<Listing, Refusal> {
+fn listing(fs: &Fs, path: &PagePath, time: &TimeBar, query: &Params) -> Result<Listing, PageRefusal> {
     let after = match query.text("after") {
         None => Vec::new(),
         Some(hex) => data_encoding::HEXLOWER_PERMISSIVE
             .decode(hex.as_bytes())
-            .map_err(|_| Refusal::bad(format!("after is {hex:?}, which is no name in hexadecimal")))?,
+            .map_err(|_| PageRefusal::bad(format!("after is {hex:?}, which is no name in hexadecimal")))?,
     };
     let reply = fs.list(&target(path), &after, NAMES_MAX, true).map_err(about(path.shown()))?;
     let here = format!("/files{}", path.escaped());
@@ -240,8 +240,8 @@ fn file(
     attr: &Attr,
     at: Option<Hlc>,
     query: &Params,
-) -> Result<FileView, Refusal> {
-    let mut authors = Authors::default();
+) -> Result<FileView, PageRefusal> {
+    let mut authors = PageAuthors::default();
     let owner = authors.user(attr.uid);
     let upto = visit.instant_of(query, "upto")?.unwrap_or(visit.now());
     let interval = HistoryInterval { after: Hlc::ZERO, upto };
@@ -274,7 +274,7 @@ fn file(
     })
 }
 
-fn version_row(version: &Version, authors: &mut Authors, newest: Option<Hlc>) -> VersionRow {
+fn version_row(version: &Version, authors: &mut PageAuthors, newest: Option<Hlc>) -> VersionRow {
     let stamp = Hlc(version.stamp);
     let span = |verb: &str| format!("{verb} {} at {}", bytes(version.len), grouped(version.offset));
     let what = match version.kind() {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use frieze_client::OpenFlags;
 
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
 use crate::paths::{PagePath, escaped};
 use crate::preview::{PICTURE_BYTES_MAX, picture_kind};
 use crate::query::Params;
@@ -14,7 +14,7 @@ use crate::visit::{Visit, target};
 const PIECE_BYTES: usize = 512 << 10;
 
 /// The bytes, to be saved; with `inline=1` a picture of a known format, to be shown.
-pub(super) fn bytes(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
+pub(super) fn bytes(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     // Of an exact instant, now too: it stays as long as it takes to send it.
     let fs = visit.view(Some(visit.instant_of(query, "at")?.unwrap_or(visit.now())));
     let file = fs.open(&target(path), OpenFlags::READ).map_err(about(path.shown()))?;
@@ -23,7 +23,7 @@ pub(super) fn bytes(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Resul
     let count = file.read_at(0, &mut first).map_err(about(path.shown()))?;
     let kind = picture_kind(&first[..count]).filter(|_| query.flag("inline") && len <= PICTURE_BYTES_MAX);
     if kind.is_none() && query.flag("inline") {
-        return Err(Refusal::bad(format!("{} is no picture of a format that the page shows", path.shown())));
+        return Err(PageRefusal::bad(format!("{} is no picture of a format that the page shows", path.shown())));
     }
     let mut offset = 0;
     let next = move || {

@@ -5,13 +5,13 @@ use frieze_client::{HistoryInterval, Hlc, SessionInfo, SessionName};
 use hyper::StatusCode;
 
 use super::changes::{ChangeRow, change_row};
-use super::{Frame, render};
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
+use crate::frame::{Frame, render};
 use crate::paths::PagePath;
 use crate::query::Params;
 use crate::reply::ConsoleReply;
 use crate::visit::{Visit, target};
-use crate::words::{Authors, count, grouped, shown, time_of, user_name};
+use crate::words::{PageAuthors, count, grouped, shown, time_of, user_name};
 
 /// Sessions that one page looks through, and shows.
 const LOOKED_AT_MAX: usize = 5000;
@@ -55,7 +55,7 @@ struct SessionsPage {
 
 #[derive(Template)]
 #[template(path = "session.html")]
-struct SessionPage {
+struct OneSessionPage {
     frame: Frame,
     session: SessionRow,
     rows: Vec<ChangeRow>,
@@ -64,17 +64,17 @@ struct SessionPage {
 }
 
 /// The list, or one session.
-pub(super) fn page(visit: &Visit<'_>, id: &str, query: &Params) -> Result<ConsoleReply, Refusal> {
+pub(super) fn page(visit: &Visit<'_>, id: &str, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     match id {
         "" => list(visit, query),
         id => {
-            let id = id.parse().map_err(|_| Refusal::bad(format!("{id:?} is no number of a session")))?;
+            let id = id.parse().map_err(|_| PageRefusal::bad(format!("{id:?} is no number of a session")))?;
             one(visit, id)
         }
     }
 }
 
-fn list(visit: &Visit<'_>, query: &Params) -> Result<ConsoleReply, Refusal> {
+fn list(visit: &Visit<'_>, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     let days = query.number("days")?.unwrap_or(1).clamp(1, 36_500);
     let since = Hlc::first_of_micros(visit.now().micros().saturating_sub(days * 86_400_000_000));
     let (mut found, mut after, mut more) = (Vec::new(), 0, true);
@@ -108,16 +108,16 @@ fn list(visit: &Visit<'_>, query: &Params) -> Result<ConsoleReply, Refusal> {
     }))
 }
 
-fn one(visit: &Visit<'_>, id: u64) -> Result<ConsoleReply, Refusal> {
+fn one(visit: &Visit<'_>, id: u64) -> Result<ConsoleReply, PageRefusal> {
     let found = visit.fs().sessions_page(Hlc::ZERO, id.saturating_sub(1), 1);
     let found = found.map_err(about(format!("session {id}")))?.sessions.into_iter().find(|session| session.id == id);
     let Some(info) = found else {
         let words = format!("no session ever had the number {id}");
-        return Err(Refusal::new(StatusCode::NOT_FOUND, words, "Choose one of the list of sessions."));
+        return Err(PageRefusal::new(StatusCode::NOT_FOUND, words, "Choose one of the list of sessions."));
     };
     let end = Hlc(if info.last == 0 { info.id } else { info.last }).min(visit.now());
     let root = target(&PagePath::of(b"/"));
-    let mut authors = Authors::default();
+    let mut authors = PageAuthors::default();
     let (mut rows, mut looked_at, mut hidden) = (Vec::new(), 0, false);
     let mut upto = end;
     let start = Hlc(info.id).previous();
@@ -140,7 +140,7 @@ fn one(visit: &Visit<'_>, id: u64) -> Result<ConsoleReply, Refusal> {
         false => format!("{}, newest first.", count(rows.len() as u64, "change")),
     };
     let frame = Frame::new(visit, "sessions", format!("Session {id}"));
-    Ok(render(&SessionPage { frame, session: row(&info), rows, words, hidden }))
+    Ok(render(&OneSessionPage { frame, session: row(&info), rows, words, hidden }))
 }
 
 fn row(info: &SessionInfo) -> SessionRow {

@@ -4,8 +4,8 @@ use askama::Template;
 use hyper::StatusCode;
 use hyper::http::uri::Authority;
 
-use super::{Frame, render};
-use crate::error::Refusal;
+use crate::error::PageRefusal;
+use crate::frame::{Frame, render};
 use crate::reply::ConsoleReply;
 use crate::sign_in::{LINK_S, LinkFault};
 use crate::words::{duration_ms, user_name};
@@ -22,7 +22,7 @@ struct SignInPage {
 
 /// How to sign in.
 pub(crate) fn page(host: &Authority, was_signed_in: bool) -> ConsoleReply {
-    let command = match host.as_str() == crate::DEFAULT_ADDRESS {
+    let command = match host.as_str() == crate::listen::DEFAULT_ADDRESS {
         true => "frieze console login".to_owned(),
         false => format!("frieze console login --console {host}"),
     };
@@ -44,26 +44,26 @@ pub(crate) fn confirm(secret: &str, uid: u32) -> ConsoleReply {
 }
 
 /// The page of a link that does not work.
-pub(crate) fn refused(fault: LinkFault) -> Refusal {
+pub(crate) fn refused(fault: LinkFault) -> PageRefusal {
     let again = "Run `frieze console login` again for a new link.";
     match fault {
-        LinkFault::Used { ago_s } => Refusal::new(
+        LinkFault::Used { ago_s } => PageRefusal::new(
             StatusCode::GONE,
             format!("this link signed a browser in {} ago: each link works once", duration_ms(ago_s * 1000)),
             "If that was not your browser, run `frieze console logout`, which signs all of them out. Run `frieze \
              console login` for a new link.",
         ),
-        LinkFault::Old => Refusal::new(
+        LinkFault::Old => PageRefusal::new(
             StatusCode::GONE,
             format!("this link has expired: it works for {} minutes", LINK_S / 60),
             again,
         ),
-        LinkFault::Unknown => Refusal::new(
+        LinkFault::Unknown => PageRefusal::new(
             StatusCode::NOT_FOUND,
             "there is no such link: it was not made here, or the server was started again since",
             again,
         ),
-        LinkFault::Foreign { uid } => Refusal::new(
+        LinkFault::Foreign { uid } => PageRefusal::new(
             StatusCode::FORBIDDEN,
             format!("this link is for {}, and this browser runs as another user", user_name(uid)),
             "Run `frieze console login` as the user that runs the browser.",

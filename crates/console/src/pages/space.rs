@@ -4,8 +4,8 @@ use askama::Template;
 use frieze_base::MonoTime;
 use frieze_client::{Fs, Hlc, InodeId, Target, UsageDirectory, mono};
 
-use super::{Frame, render};
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
+use crate::frame::{Frame, render};
 use crate::paths::PagePath;
 use crate::query::Params;
 use crate::reply::ConsoleReply;
@@ -76,7 +76,7 @@ struct TreeWalk<'f> {
 
 impl TreeWalk<'_> {
     /// The files of one directory, and the directories in it.
-    fn directory(&mut self, target: &Target, at: u64) -> Result<(TreeSpace, Vec<UsageDirectory>), Refusal> {
+    fn directory(&mut self, target: &Target, at: u64) -> Result<(TreeSpace, Vec<UsageDirectory>), PageRefusal> {
         let fs = if at == 0 { self.fs.clone() } else { self.fs.at(Hlc(at)) };
         let (mut space, mut below, mut after) = (TreeSpace::default(), Vec::new(), Vec::new());
         loop {
@@ -120,7 +120,7 @@ impl TreeWalk<'_> {
     }
 }
 
-pub(super) fn page(visit: &Visit<'_>, path: &PagePath, _: &Params) -> Result<ConsoleReply, Refusal> {
+pub(super) fn page(visit: &Visit<'_>, path: &PagePath, _: &Params) -> Result<ConsoleReply, PageRefusal> {
     let fs = visit.fs();
     let until = MonoTime(mono().0 + TIME_MAX_NS);
     let mut walk = TreeWalk { fs: &fs, until, left: DIRECTORIES_MAX, at_least: false };

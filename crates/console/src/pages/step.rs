@@ -3,7 +3,7 @@
 use frieze_client::{HistoryInterval, Hlc};
 use serde_json::json;
 
-use crate::error::{Refusal, about};
+use crate::error::{PageRefusal, about};
 use crate::paths::PagePath;
 use crate::query::Params;
 use crate::reply::ConsoleReply;
@@ -14,7 +14,7 @@ use crate::words::{exact_time, time_of};
 const PAGES: [&str; 3] = ["files", "changes", "deleted"];
 
 /// The page of the change before, or after, the instant that is shown.
-pub(super) fn step(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, Refusal> {
+pub(super) fn step(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     let at = visit.instant_of(query, "at")?;
     let page = query.text("page").filter(|page| PAGES.contains(page)).unwrap_or("files");
     let (now, earliest) = (visit.now(), visit.earliest());
@@ -25,7 +25,7 @@ pub(super) fn step(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
             Some(stamp) => stamp,
             None => return Ok(ConsoleReply::see(&format!("/{page}{}", path.escaped()))),
         },
-        _ => return Err(Refusal::bad("to is previous, or next")),
+        _ => return Err(PageRefusal::bad("to is previous, or next")),
     };
     let found = found.clamp(earliest, now);
     match query.text("as") {
@@ -35,7 +35,7 @@ pub(super) fn step(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
 }
 
 /// The exact instant that a text means.
-pub(super) fn instant(visit: &Visit<'_>, query: &Params) -> Result<ConsoleReply, Refusal> {
+pub(super) fn instant(visit: &Visit<'_>, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     let text = query.text("text").unwrap_or("now");
     let at = if text == "now" { visit.now() } else { visit.instant(text)? };
     Ok(ConsoleReply::json(&instant_json(at)))
@@ -54,7 +54,7 @@ enum Direction {
 /// The stamp of the nearest change: before the state that is shown, or after it.
 ///
 /// The state at the stamp of a change includes the change, so a step back shows what was before the newest one.
-fn neighbour(visit: &Visit<'_>, path: &PagePath, shown: Hlc, direction: Direction) -> Result<Option<Hlc>, Refusal> {
+fn neighbour(visit: &Visit<'_>, path: &PagePath, shown: Hlc, direction: Direction) -> Result<Option<Hlc>, PageRefusal> {
     let interval = match direction {
         Direction::Back => HistoryInterval { after: Hlc::ZERO, upto: shown },
         Direction::Forward => HistoryInterval { after: shown, upto: visit.now() },
