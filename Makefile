@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-fabric test-rdma paper-hbase test-mcp bench-agents
+.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-fabric test-rdma paper-hbase test-mcp bench-agents check-rules
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -61,6 +61,9 @@ bench-python: build ## reads and listings in Python beside the Rust client, in o
 
 test-mcp: ## frieze-mcp driven by the official client of the Model Context Protocol: two agents on mounts, one undone (FUSE; packages of PyPI; about 1 min)
 	@tests/mcp/run.py
+
+check-rules: ## the alerts of contrib/prometheus by promtool, and their examples (package prometheus of Debian)
+	cd contrib/prometheus && promtool check rules frieze.rules.yml && promtool test rules frieze.rules.test.yml
 
 fuzz: ## every decoder on hostile bytes, by libFuzzer where there are a nightly toolchain and cargo-bolero (SECONDS=60 each, ONLY=identity; not in CI)
 	@scripts/fuzz.py --seconds $(or $(SECONDS),60) $(ONLY)

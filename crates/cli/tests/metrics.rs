@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
+#[path = "metrics/expressions.rs"]
+mod expressions;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;
 
