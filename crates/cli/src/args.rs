@@ -13,6 +13,7 @@ mod instants;
 mod load;
 mod sharing;
 mod timeline;
+mod top;
 mod trace;
 mod watch;
 mod what_if;
@@ -36,6 +37,7 @@ pub(crate) use instants::{NowArgs, SnapshotCommand, TimeCommand};
 pub(crate) use load::{LoadCommand, LoadMessagesArgs};
 pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, SessionArg, UndoArgs};
 pub(crate) use timeline::{DiffArgs, FindArgs, LogArgs, OldIntervals, RunWithArgs, SessionsArgs};
+pub(crate) use top::TopArgs;
 pub(crate) use trace::{
     TraceCommand, TraceExportArgs, TraceExportFormat, TraceImportArgs, TraceImportFormat, TraceListArgs, TraceSaveArgs,
     TraceSummaryArgs,
@@ -260,6 +262,7 @@ pub(crate) enum Command {
     Time(TimeCommand),
     Sync(SyncArgs),
     Status(StatusArgs),
+    Top(TopArgs),
     Scrub(ScrubArgs),
     #[command(subcommand)]
     Trace(TraceCommand),
