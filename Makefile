@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-fabric test-rdma paper-hbase test-mcp bench-agents test-console bench-console packages test-packages
+.PHONY: help demo cluster build install check test fuzz wheel bench-python sanitize hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs libcachesim test-analyze test-python test-pytorch test-fabric test-rdma paper-hbase test-mcp bench-agents test-console bench-console packages test-packages check-rules
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -76,6 +76,9 @@ bench-console: build ## slider, weight and first listing of the console beside f
 
 test-packages: ## the packages of the debug build: installed into clean roots, served, mounted, upgraded and removed; the container (root, FUSE, a mirror of Debian; about 2 min)
 	@tests/packages/run.py
+
+check-rules: ## the alerts of contrib/prometheus by promtool, and their examples (package prometheus of Debian)
+	cd contrib/prometheus && promtool check rules frieze.rules.yml && promtool test rules frieze.rules.test.yml
 
 fuzz: ## every decoder on hostile bytes, by libFuzzer where there are a nightly toolchain and cargo-bolero (SECONDS=60 each, ONLY=identity; not in CI)
 	@scripts/fuzz.py --seconds $(or $(SECONDS),60) $(ONLY)

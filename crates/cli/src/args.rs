@@ -15,6 +15,7 @@ mod load;
 mod manual;
 mod sharing;
 mod timeline;
+mod top;
 mod trace;
 mod watch;
 mod what_if;
@@ -40,6 +41,7 @@ pub(crate) use load::{LoadCommand, LoadMessagesArgs};
 pub(crate) use manual::{CompletionArgs, ManArgs, ShellArg};
 pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, SessionArg, UndoArgs};
 pub(crate) use timeline::{DiffArgs, FindArgs, LogArgs, OldIntervals, RunWithArgs, SessionsArgs};
+pub(crate) use top::TopArgs;
 pub(crate) use trace::{
     TraceCommand, TraceExportArgs, TraceExportFormat, TraceImportArgs, TraceImportFormat, TraceListArgs, TraceSaveArgs,
     TraceSummaryArgs,
@@ -264,6 +266,7 @@ pub(crate) enum Command {
     Time(TimeCommand),
     Sync(SyncArgs),
     Status(StatusArgs),
+    Top(TopArgs),
     Scrub(ScrubArgs),
     #[command(subcommand)]
     Trace(TraceCommand),

@@ -48,6 +48,7 @@ mod server;
 mod sharing;
 mod survivor;
 mod timeline;
+mod top;
 mod trace;
 mod trace_dirs;
 mod watch;
@@ -88,7 +89,12 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let name = cli.command.name();
-    log_to_stderr(if matches!(cli.command, Command::Serve(_)) { "info" } else { "warn" });
+    log_to_stderr(match cli.command {
+        Command::Serve(_) => "info",
+        // A line of the log would stand in the middle of the screen, which says itself that a server is away.
+        Command::Top(_) => "off",
+        _ => "warn",
+    });
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => ExitCode::from(exit_status(name, &error)),
@@ -135,6 +141,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Time(command) => server::time(&mut run, command),
         Command::Sync(args) => server::sync(&mut run, args),
         Command::Status(_) => server::status(&mut run),
+        Command::Top(args) => top::top(&mut run, args),
         Command::Trace(command) => trace::trace(&mut run, command),
         Command::WhatIf(args) => what_if::what_if(&mut run, args),
         Command::Load(command) => load::load(&mut run, command),
@@ -222,6 +229,7 @@ impl Command {
             Command::Time(_) => "time",
             Command::Sync(_) => "sync",
             Command::Status(_) => "status",
+            Command::Top(_) => "top",
             Command::Trace(_) => "trace",
             Command::WhatIf(_) => "what-if",
             Command::Load(_) => "load",

@@ -131,7 +131,7 @@ impl CommandRun {
         Ok(Options {
             server: servers.remove(0),
             others: servers,
-            prefers_led: self.command != "status",
+            prefers_led: !matches!(self.command, "status" | "top"),
             durability: self.common.durability.into(),
             key,
             timeout: Duration::from_secs(self.common.timeout.into()),

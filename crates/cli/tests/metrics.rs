@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
+#[path = "metrics/expressions.rs"]
+mod expressions;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;
 
@@ -99,6 +101,52 @@ fn a_server_tells_how_it_is_and_what_it_was_asked() {
             assert_eq!(after.matches(&format!("# {mark} {family} ")).count(), 1, "{mark} {family}");
         }
     }
+}
+
+#[test]
+fn top_prints_a_sample_of_a_real_server() {
+    let directory = TempDir::new().unwrap();
+    let server = MeteredServer::start(directory.path(), &["--metrics", "0"]);
+    let client = client(&server.address);
+    let file = client.fs().create(&Target::path("/file"), 0o644, CreateMode::OpenExisting).unwrap();
+    file.write_at(0, &[7; 70_000]).unwrap();
+    let top = |more: &[&str]| {
+        let metrics = server.metrics.as_deref().unwrap();
+        let words = ["--server", &server.address, "top", "--interval", "0.3", "--metrics", metrics];
+        let mut command = frieze(&[&words[..], more].concat());
+        let mut process = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut reads = 0;
+        while process.try_wait().unwrap().is_none() {
+            file.read_at(0, &mut [0; 50_000]).unwrap();
+            assert!(client.fs().stat(&Target::path("/nothing")).is_err());
+            reads += 1;
+        }
+        let output = process.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        (String::from_utf8(output.stdout).unwrap(), reads)
+    };
+    let (line, reads) = top(&["--once", "--json"]);
+    let sample: Value = serde_json::from_str(&line).expect("one line of JSON");
+    let operations = sample["operations"].as_array().unwrap();
+    let read = operations.iter().find(|operation| operation["kind"] == "read").unwrap();
+    let interval_s = sample["interval_s"].as_f64().unwrap();
+    let count = read["per_s"].as_f64().unwrap() * interval_s;
+    assert!(interval_s >= 0.3 && count >= 1.0 && count <= f64::from(reads), "{count} of {reads}: {sample}");
+    assert!(read["p99_s"].as_f64().unwrap() > 0.0 && sample["refused_per_s"].as_f64().unwrap() > 0.0, "{sample}");
+    assert_eq!(sample["space"]["live_bytes"], 70_000);
+    let only = &sample["servers"][0];
+    assert!(only["free_bytes"].as_u64().unwrap() > 0 && only["sessions"].as_u64().unwrap() > 0, "{sample}");
+    assert_eq!((&sample["healthy"], &sample["cluster"]), (&Value::Bool(true), &Value::Null));
+    // A pipe gets one sample as text.
+    let (text, _) = top(&[]);
+    assert!(text.contains(" healthy ") && text.contains("\nread ") && text.lines().count() < 40, "{text}");
+    // Where there are no metrics the rest is shown.
+    let output = frieze(&["--server", &server.address, "top", "--once", "--metrics", "127.0.0.1:1"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("none exports them here") && text.contains(" healthy "), "{text}");
+    drop(server);
+    let mut command = frieze(&["--server", "127.0.0.1:1", "--timeout", "1", "top", "--once"]);
+    assert_eq!(command.output().unwrap().status.code(), Some(1));
 }
 
 #[test]

@@ -1,3 +1,7 @@
+mod alerts;
+mod dashboard;
+mod panels;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
