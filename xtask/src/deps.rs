@@ -66,6 +66,7 @@ const PLACES: &[CratePlace] = &[
         "frieze-cli",
         &[
             "frieze-node",
+            "frieze-otlp",
             "frieze-fuse",
             "frieze-http",
             "frieze-hdfs",
@@ -114,6 +115,8 @@ const PLACES: &[CratePlace] = &[
     place("doors", "frieze-console", &["frieze-client", "frieze-httpd", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place("doors", "frieze-hdfs", CLIENTS),
     place("doors", "frieze-python", &["frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"]),
+    // It sends what tracers make; a process that exports nothing does without it.
+    place("doors", "frieze-otlp", &["frieze-trace", "frieze-hlc", "frieze-base"]),
     place(
         "clients",
         "frieze-client",
@@ -129,7 +132,9 @@ const PLACES: &[CratePlace] = &[
             "frieze-coherence",
             "frieze-replication",
             "frieze-storage",
+            "frieze-trace",
             "frieze-httpd",
+            "frieze-metrics",
             "frieze-fabric",
             "frieze-net",
             "frieze-disk",
@@ -259,6 +264,8 @@ const PLACES: &[CratePlace] = &[
     place("cores", "frieze-tier", WORDS),
     // Pure functions of the bytes of a record.
     place("cores", "frieze-usertime", &["frieze-hlc", "frieze-base"]),
+    // Names for operators; it uses nothing.
+    place("words", "frieze-metrics", &[]),
     place("words", "frieze-wire", &["frieze-hlc", "frieze-base"]),
     place("ground", "frieze-hlc", &["frieze-base"]),
     place("ground", "frieze-locks", &[]),

@@ -188,6 +188,22 @@ pub(crate) struct CommonArgs {
     #[arg(long, global = true, value_name = "DIR", env = "FRIEZE_TRACE_DIR", hide_env_values = true)]
     pub(crate) trace_dir: Option<PathBuf>,
 
+    /// Send spans of requests to a collector of traces by OTLP over HTTP, such as http://127.0.0.1:4318: of this command,
+    /// mount or server, and with a server's own --otlp down the chains. See docs/operating.md.
+    #[arg(long, global = true, value_name = "URL", env = "FRIEZE_OTLP", hide_env_values = true)]
+    pub(crate) otlp: Option<String>,
+
+    /// Share of the requests that is sampled: 0.01 is one of a hundred. A sampled request is sampled everywhere.
+    #[arg(
+        long,
+        global = true,
+        value_name = "SHARE",
+        env = "FRIEZE_OTLP_SHARE",
+        hide_env_values = true,
+        default_value_t = 0.01
+    )]
+    pub(crate) otlp_share: f64,
+
     /// Print details on stderr: the instant used, its precision, and whether it was stable.
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,

@@ -46,6 +46,7 @@ mod scrub;
 mod serve;
 mod server;
 mod sharing;
+mod spans;
 mod survivor;
 mod timeline;
 mod top;
@@ -69,6 +70,7 @@ use crate::failure::{
     WorkInterrupted,
 };
 use crate::run::CommandRun;
+use crate::spans::SpanExport;
 
 /// Something failed.
 const EXIT_FAILURE: u8 = 1;
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<()> {
+    let export = SpanExport::begin(&cli.common, cli.command.name())?;
     let mut run = CommandRun::new(cli.command.name(), cli.common);
     let done = match &cli.command {
         Command::Serve(args) => serve::serve(&mut run, args),
@@ -156,14 +159,16 @@ fn run(cli: Cli) -> Result<()> {
         Command::Completion(args) => manual::completion(&mut run, args),
         Command::Man(args) => manual::man(&mut run, args),
     };
-    match done {
+    let done = match done {
         Ok(()) => run.finish(),
         // Output from before the failure is still wanted; the first failure is reported.
         Err(error) => {
             let _ = run.finish();
             Err(error)
         }
-    }
+    };
+    export.finish(done.is_err());
+    done
 }
 
 /// Prints `error` unless it was reported, and returns its exit status.

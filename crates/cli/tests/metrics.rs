@@ -4,6 +4,8 @@
 
 #[path = "metrics/expressions.rs"]
 mod expressions;
+#[path = "metrics/spans.rs"]
+mod spans;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;
 

@@ -230,7 +230,7 @@ impl WaitingServer {
             }
         };
         let request = Request::AwaitChange(AwaitChange { after: after.0, wait_ms: AWAIT_MS_MAX });
-        let body = RequestBody { caller: None, request: Some(request) };
+        let body = RequestBody { caller: None, trace: None, request: Some(request) };
         let id = self.shared.send(connection, &RpcRequest::new(body, self.shared.current_session(), Seq(0), &[]))?;
         // Sleeps in the socket; a read with a limit would wake the thread now and then.
         let limit = Duration::from_millis(AWAIT_MS_MAX.into()) + ANSWER_MAX;

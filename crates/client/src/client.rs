@@ -145,7 +145,7 @@ impl Client {
     }
 
     fn status_at(&self, route: ServerRoute) -> Result<StatusReply, Error> {
-        let body = RequestBody { caller: None, request: Some(Request::Status(Status {})) };
+        let body = RequestBody { caller: None, trace: None, request: Some(Request::Status(Status {})) };
         let request = RpcRequest::new(body, self.0.current_session(), Seq(0), &[]).to(route);
         match self.0.call(&request, &mut [])?.0 {
             Reply::Status(reply) => Ok(*reply),

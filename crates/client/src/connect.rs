@@ -46,7 +46,7 @@ impl ClientCore {
     /// Asks the servers, one after the other, for a map that is newer than `age`, until one has it.
     pub(crate) fn refresh_map(&self, age: MapAge, left: Duration) {
         let Some(_refreshing) = self.servers.begin_refresh(age) else { return };
-        let body = RequestBody { caller: None, request: Some(Request::ClusterMap(ClusterMap {})) };
+        let body = RequestBody { caller: None, trace: None, request: Some(Request::ClusterMap(ClusterMap {})) };
         let request = RpcRequest::new(body, SessionId(0), Seq(0), &[]);
         let servers = self.servers.all();
         // A single known server is given all the time: without its map no other server is known when it is lost.
@@ -164,7 +164,7 @@ fn is_led(connection: &mut Connection, hello: &HelloReply) -> bool {
     if hello.map_version == 0 {
         return true;
     }
-    let body = RequestBody { caller: None, request: Some(Request::ClusterMap(ClusterMap {})) };
+    let body = RequestBody { caller: None, trace: None, request: Some(Request::ClusterMap(ClusterMap {})) };
     let header = FrameHeader::of(FrameKind::Request);
     let reply = connection.send(&header, &body, &[]).and_then(|()| connection.receive());
     matches!(reply, Ok(TransportReply { result: Ok(Reply::ClusterMap(map)), .. }) if map.leader != 0)

@@ -113,7 +113,7 @@ impl Connection {
     }
 
     fn call(&mut self, request: Request) -> Result<Reply, Error> {
-        let body = RequestBody { caller: None, request: Some(request) };
+        let body = RequestBody { caller: None, trace: None, request: Some(request) };
         if let Err(error) = self.send(&FrameHeader::of(FrameKind::Request), &body, &[]) {
             // A server with too many connections sends a refusal and closes before it reads the request.
             return match self.receive() {

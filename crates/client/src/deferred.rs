@@ -23,7 +23,8 @@ impl ClientCore {
         let Ok(mut pooled) = self.servers.pool(ServerRoute::Lead).take(mono()) else { return false };
         let Some(connection) = pooled.connection.as_mut() else { return false };
         let number = self.sequence.next_at_once();
-        let body = RequestBody { caller: caller.cloned(), request: Some(txn(Durability::Async, op.clone())) };
+        let body =
+            RequestBody { caller: caller.cloned(), trace: None, request: Some(txn(Durability::Async, op.clone())) };
         let request = RpcRequest::new(body, session, number.seq, &[]);
         connection.set_limit(self.options.timeout);
         let sent = self.send(connection, &request).map(|id| connection.owed.push((id, number)));

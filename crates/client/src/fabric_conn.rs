@@ -76,7 +76,7 @@ impl FabricConn {
         let request = u64::MAX - self.tests;
         let Some(memory) = slots.begin_probe(request, &pattern) else { return Ok(()) };
         let ask = ConnectFabric { offer: fabric.endpoint().offer(), memory };
-        let body = RequestBody { caller: None, request: Some(Request::ConnectFabric(ask)) };
+        let body = RequestBody { caller: None, trace: None, request: Some(Request::ConnectFabric(ask)) };
         let header = FrameHeader { request_id: request, ..FrameHeader::of(FrameKind::Request) };
         self.tcp.send(&header, &body, &[])?;
         self.test = Some(FabricTest { request, slots, pattern });
@@ -133,7 +133,7 @@ impl FabricConn {
             }
             _ => return None,
         };
-        Some(RequestBody { caller: body.caller.clone(), request: Some(request) })
+        Some(RequestBody { caller: body.caller.clone(), trace: None, request: Some(request) })
     }
 }
 

@@ -189,7 +189,7 @@ impl File {
 
     /// A request about this file. The capability proves the right to read or write, so the caller is not named again.
     pub(crate) fn request<'d>(&self, request: Request, seq: Seq, payload: &'d [u8]) -> RpcRequest<'d> {
-        RpcRequest::new(RequestBody { caller: None, request: Some(request) }, self.session, seq, payload)
+        RpcRequest::new(RequestBody { caller: None, trace: None, request: Some(request) }, self.session, seq, payload)
     }
 
     /// Proves the right to read or write.

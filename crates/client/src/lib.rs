@@ -77,7 +77,7 @@ pub use frieze_net::{
     NOBODY, Origin, PayloadPart, PrivateFile, PrivateFileError, Proof, Seat, ServerAddr, host_name, mono, send_unpaced,
     tcp_proof, user_of,
 };
-pub use frieze_trace::{CallKind, CallScope, EventFlags, Gateway, Program, Recorder, RingSettings};
+pub use frieze_trace::{CallKind, CallScope, EventFlags, Gateway, Program, Recorder, RingSettings, Tracer};
 pub use frieze_wire::Holds;
 pub use frieze_wire::acl::{ACCESS_ACL_XATTR, ACL_ENTRIES_MAX, Acl, AclNamedEntry, DEFAULT_ACL_XATTR, Rights, is_acl};
 pub use frieze_wire::edit::{ActionKind, EditAction, EditReply, FileRights, Undo};

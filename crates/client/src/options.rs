@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use frieze_fabric::{FabricChoice, FabricHost, HostOptions};
 use frieze_net::{InProcess, Key, ServerAddr};
-use frieze_trace::{Gateway, Recorder};
+use frieze_trace::{Gateway, Recorder, Tracer};
 use frieze_wire::message::Durability;
 
 /// How a client connects and how long it waits.
@@ -45,6 +45,8 @@ pub struct Options {
     pub fabric: Arc<FabricHost>,
     /// Records every call of this client into a ring. Default none.
     pub trace: Option<Recorder>,
+    /// Makes spans of sampled requests. Default: the tracer of the process, if it has one ([`Tracer::installed`]).
+    pub spans: Option<Tracer>,
     /// Where calls arrive, for traces. Default the library.
     pub gateway: Gateway,
 }
@@ -69,6 +71,7 @@ impl Default for Options {
             in_process: None,
             fabric: Arc::new(fabric_of_environment()),
             trace: None,
+            spans: Tracer::installed(),
             gateway: Gateway::Library,
         }
     }

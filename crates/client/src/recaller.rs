@@ -90,7 +90,7 @@ impl Recaller {
         let session = self.shared.session()?;
         let (list, open) = self.shared.open_files.list();
         let request = Request::Recalls(Recalls { acked, life, list, open });
-        let body = RequestBody { caller: None, request: Some(request) };
+        let body = RequestBody { caller: None, trace: None, request: Some(request) };
         match self.exchange(&RpcRequest::new(body, session, Seq(0), &[])) {
             Err(Error::Refused(fault)) if fault.reason == Reason::UnknownSession => {
                 self.shared.open_session(session)?;

@@ -1,10 +1,12 @@
 //! A request as it is sent, once or several times.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::Duration;
 
 use frieze_base::{Seq, SessionId};
 use frieze_wire::message::{Request, RequestBody, Txn};
+use frieze_wire::trace::TraceContext;
 use frieze_wire::txn::Op;
 
 use crate::Durability;
@@ -27,12 +29,32 @@ pub(crate) struct RpcRequest<'a> {
     pub(crate) route: ServerRoute,
     /// Time for all attempts, if less than the client's own limit.
     pub(crate) limit: Option<Duration>,
+    /// The span of the request, if it is sampled.
+    pub(crate) trace: Cell<Option<TraceContext>>,
 }
 
 impl<'a> RpcRequest<'a> {
     pub(crate) fn new(body: RequestBody, session: SessionId, seq: Seq, payload: &'a [u8]) -> RpcRequest<'a> {
         let route = body.request.as_ref().map_or(ServerRoute::Lead, ServerRoute::of);
-        RpcRequest { body, session, seq, payload, may_have_run: Cell::new(false), lease: None, route, limit: None }
+        RpcRequest {
+            body,
+            session,
+            seq,
+            payload,
+            may_have_run: Cell::new(false),
+            lease: None,
+            route,
+            limit: None,
+            trace: Cell::new(None),
+        }
+    }
+
+    /// The body as it is sent: with the span, if there is one.
+    pub(crate) fn sent_body(&self) -> Cow<'_, RequestBody> {
+        match self.trace.get() {
+            None => Cow::Borrowed(&self.body),
+            trace => Cow::Owned(RequestBody { trace, ..self.body.clone() }),
+        }
     }
 
     /// The same with a limit on the time for all attempts.

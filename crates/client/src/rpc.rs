@@ -52,7 +52,7 @@ impl ClientCore {
         request: Request,
         options: QueryOptions<'_>,
     ) -> Result<Reply, Error> {
-        let body = RequestBody { caller: caller.cloned(), request: Some(request) };
+        let body = RequestBody { caller: caller.cloned(), trace: None, request: Some(request) };
         let session = if options.in_session { self.session()? } else { self.current_session() };
         let mut rpc = RpcRequest::new(body, session, Seq(0), &[]).leasing(options.lease);
         match self.call(&rpc, &mut []) {
@@ -74,7 +74,7 @@ impl ClientCore {
     ) -> Result<Reply, Error> {
         let body = |recent| {
             let stat = Stat { recent, ..stat.clone() };
-            RequestBody { caller: caller.cloned(), request: Some(Request::Stat(stat)) }
+            RequestBody { caller: caller.cloned(), trace: None, request: Some(Request::Stat(stat)) }
         };
         if mono() >= MonoTime(self.recent_until.load(Ordering::Relaxed)) {
             // Leases belong to a session.
@@ -99,7 +99,9 @@ impl ClientCore {
     /// payload filled.
     pub(crate) fn call(&self, request: &RpcRequest<'_>, into: &mut [u8]) -> Result<(Reply, usize), Error> {
         let scope = self.request_scope(request);
+        let span = self.request_span(request);
         let done = self.call_until_answered(request, into);
+        trace::end_span(span.as_ref(), &done);
         trace::note_end(&scope, &done);
         if let Ok((reply, count)) = &done {
             trace::note_reply(&scope, request, reply, *count);
@@ -286,14 +288,14 @@ impl ClientCore {
     /// Sends a request with everything that a header carries. Returns the request's id.
     pub(crate) fn send(&self, connection: &mut Connection, request: &RpcRequest<'_>) -> Result<u64, Error> {
         let header = self.header(request);
-        connection.send(&header, &request.body, request.payload)?;
+        connection.send(&header, &request.sent_body(), request.payload)?;
         Ok(header.request_id)
     }
 
     /// Adds a small request to those that [`Connection::send_queued`] sends. Returns its id.
     pub(crate) fn queue(&self, connection: &mut Connection, request: &RpcRequest<'_>) -> u64 {
         let header = self.header(request);
-        connection.queue(&header, &request.body, request.payload);
+        connection.queue(&header, &request.sent_body(), request.payload);
         header.request_id
     }
 

@@ -44,7 +44,7 @@ impl ClientCore {
         });
         // It has no number yet: sent again it opens another session, and the first stays unused. On stable storage, so
         // that a power loss does not take the numbers and handles of a client that survives it.
-        let body = RequestBody { caller: None, request: Some(txn(Durability::Sync, op)) };
+        let body = RequestBody { caller: None, trace: None, request: Some(txn(Durability::Sync, op)) };
         let request = RpcRequest::new(body, SessionId(0), Seq(0), &[]);
         let reply = expect_txn(self, self.call(&request, &mut [])?.0)?;
         self.session.store(reply.id, Ordering::Release);
@@ -80,7 +80,7 @@ impl ClientCore {
     ) -> Result<Reply, Error> {
         let session = self.session()?;
         let number = self.number()?;
-        let body = RequestBody { caller: caller.cloned(), request: Some(request) };
+        let body = RequestBody { caller: caller.cloned(), trace: None, request: Some(request) };
         let mut rpc = RpcRequest::new(body, session, number.seq, &[]).leasing(lease);
         match self.call(&rpc, &mut []) {
             // A power loss took the session before it was on disk. Under another session the request is another one, so
@@ -132,7 +132,7 @@ impl Drop for ClientCore {
         }
         let Some(connection) = pooled.connection.as_mut() else { return };
         let op = Op::CloseSession(CloseSession::default());
-        let body = RequestBody { caller: None, request: Some(txn(Durability::Async, op)) };
+        let body = RequestBody { caller: None, trace: None, request: Some(txn(Durability::Async, op)) };
         let number = self.sequence.next_at_once();
         connection.set_limit(FAREWELL);
         // Read to the end: closing a socket over unread replies resets it, which drops what was sent last.

@@ -4,8 +4,9 @@
 //! and a gateway one around its own call. Without a recorder a scope costs one comparison.
 
 use frieze_base::Reason;
-use frieze_trace::{CallKind, CallScope, EventFlags};
+use frieze_trace::{CallKind, CallScope, EventFlags, OpenSpan, SpanContext, SpanKind};
 use frieze_wire::message::{OpenReply, Reply, Request, StatReply, TxnReply, View};
+use frieze_wire::trace::TraceContext;
 use frieze_wire::txn::{Make, MakeKind, Op, Target};
 
 use crate::Error;
@@ -55,6 +56,40 @@ impl ClientCore {
         }
         recorder.note_stamp(self.newest());
         scope
+    }
+}
+
+impl ClientCore {
+    /// A span of one request, if it is sampled: the request carries it to the server.
+    pub(crate) fn request_span(&self, request: &RpcRequest<'_>) -> Option<OpenSpan> {
+        let tracer = self.options.spans.as_ref()?;
+        let subject = Subject::of(request.body.request.as_ref()?)?;
+        let mut span = tracer.begin(SpanKind::Client, subject.call.name())?;
+        if let Some((offset, len)) = subject.range {
+            span = span.with_number("frieze.offset", offset);
+            span = span.with_number("frieze.bytes", len.unwrap_or(request.payload.len() as u64));
+        }
+        let SpanContext { trace, span: id } = span.context();
+        request.trace.set(Some(TraceContext::of(trace, id)));
+        Some(span)
+    }
+
+    /// The same for a request that may be sent again: all attempts are within one span.
+    pub(crate) fn sample_once(&self, request: &RpcRequest<'_>, span: &mut Option<OpenSpan>) {
+        match span {
+            None => *span = self.request_span(request),
+            Some(span) => {
+                let SpanContext { trace, span: id } = span.context();
+                request.trace.set(Some(TraceContext::of(trace, id)));
+            }
+        }
+    }
+}
+
+/// States how the request of a span ended.
+pub(crate) fn end_span<T>(span: Option<&OpenSpan>, result: &Result<T, Error>) {
+    if let Some(span) = span {
+        span.end(result.as_ref().err().map_or(0, |error| error.reason() as u32 as u16));
     }
 }
 

@@ -74,7 +74,7 @@ impl PeerClient {
     /// # Errors
     /// The server's refusal; `BadFrame`; `Unavailable` if the server closes the connection.
     pub fn ask(&mut self, request: Request) -> Result<Reply, Fault> {
-        let body = RequestBody { caller: None, request: Some(request) }.encode_to_vec();
+        let body = RequestBody { caller: None, trace: None, request: Some(request) }.encode_to_vec();
         self.writer.send(FrameHeader::of(FrameKind::Request), &body, FramePayload::None)?;
         let mut answer = Vec::new();
         let closed = || Fault::new(Reason::Unavailable, "the server ended the connection instead of answering");

@@ -23,6 +23,7 @@ mod metrics;
 mod partial_payloads;
 mod replies;
 mod shared;
+mod spans;
 mod threads;
 mod traffic;
 mod upkeep_threads;
@@ -45,6 +46,7 @@ use tracing::{error, info, warn};
 use self::in_process::InProcessServer;
 use self::metrics::MetricsPage;
 use self::shared::{Shared, Wakes};
+use self::spans::RequestSpans;
 use self::threads::spawn;
 use crate::directory;
 use crate::offline::boot_id;
@@ -139,6 +141,7 @@ impl Server {
             pool: Arc::default(),
             slots: Arc::default(),
             metrics,
+            spans: RequestSpans::of_process(),
             stopping: AtomicBool::new(false),
             connections,
             admission,

@@ -46,7 +46,7 @@ impl Auditor {
             seq: Seq(0),
             ..FrameHeader::of(FrameKind::Request)
         };
-        let body = RequestBody { caller: None, request: Some(request) };
+        let body = RequestBody { caller: None, trace: None, request: Some(request) };
         witness.deliver(conn, ClientRequest { header, body, payload: [].into(), handle, source: None })?;
         let mine = |answer: &MachineResponse| answer.conn == conn && answer.header.request_id == self.requests;
         let found = witness.said.iter().position(mine).map(|place| witness.said.remove(place));

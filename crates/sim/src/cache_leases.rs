@@ -491,7 +491,7 @@ impl CacheRun {
 }
 
 fn body(request: Request) -> RequestBody {
-    RequestBody { caller: None, request: Some(request) }
+    RequestBody { caller: None, trace: None, request: Some(request) }
 }
 
 fn answers_a_name(answer: &MachineResponse) -> bool {

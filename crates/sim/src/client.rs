@@ -231,7 +231,7 @@ impl SimClient {
         };
         ClientRequest {
             header,
-            body: RequestBody { caller: None, request: Some(request) },
+            body: RequestBody { caller: None, trace: None, request: Some(request) },
             payload,
             handle: through,
             source: copied,

@@ -220,7 +220,7 @@ impl Machine {
         let outbox = MachineResponder { conn: id, disk: self.disk.clone(), answers: self.outbox.clone() };
         let conn = Conn::new(Some(caller), challenge);
         self.conns.insert(id, MachineConn { conn, responder: Arc::new(outbox), scratch: Scratch::default() });
-        let hello = RequestBody { caller: None, request: Some(Request::Hello(Hello::default())) };
+        let hello = RequestBody { caller: None, trace: None, request: Some(Request::Hello(Hello::default())) };
         self.handle(id, &FrameHeader::of(FrameKind::Request), hello, &[]);
         self.take_answers();
     }
@@ -345,7 +345,7 @@ impl Machine {
         let engine = self.engine.as_ref()?;
         let (conn, probe, responder) = &self.probe;
         let header = FrameHeader::of(FrameKind::Request);
-        let ask = |request| RequestBody { caller: None, request: Some(request) };
+        let ask = |request| RequestBody { caller: None, trace: None, request: Some(request) };
         let scratch = &mut self.scratch;
         until_lost(&self.disk, || {
             engine.handle(conn, &header, ask(Request::Hello(Hello::default())), [][..].into(), responder, scratch);

@@ -234,6 +234,7 @@ impl Device {
         self.await_reserved();
         self.erase_failed()?;
         let began = self.tiers.trace().start();
+        let _span = self.tiers.trace().flush_span();
         // The count is read before the position: what it counts was published earlier, so the position covers it.
         let bytes = self.dirty_bytes.load(Ordering::Acquire);
         let end = self.log().end();

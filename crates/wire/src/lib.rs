@@ -18,6 +18,7 @@ pub mod peer;
 pub mod quota;
 pub mod scrub;
 pub mod timeline;
+pub mod trace;
 pub mod txn;
 pub mod writers;
 

@@ -25,6 +25,7 @@ use crate::timeline::{
     AwaitChange, AwaitChangeReply, Deleted, DeletedReply, Diff, DiffReply, LastExisted, LastExistedReply, Sessions,
     SessionsReply, Story, StoryReply, Usage, UsageReply,
 };
+use crate::trace::TraceContext;
 use crate::txn::{Caller, Op};
 pub use crate::view::{Attr, FileKind, InstantInfo, View};
 
@@ -219,6 +220,9 @@ pub struct RequestBody {
     /// impersonate may set it.
     #[prost(message, optional, tag = "30")]
     pub caller: Option<Caller>,
+    /// The span that the request is a part of; absent: it is not sampled.
+    #[prost(message, optional, tag = "31")]
+    pub trace: Option<TraceContext>,
     /// The request.
     #[prost(
         oneof = "Request",

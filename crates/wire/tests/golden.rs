@@ -32,6 +32,7 @@ use frieze_wire::edit::*;
 use frieze_wire::frame::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION};
 use frieze_wire::message::*;
 use frieze_wire::peer::PeerBody;
+use frieze_wire::trace::TraceContext;
 use frieze_wire::txn::*;
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Holds};
 use proptest::prelude::*;
@@ -220,8 +221,14 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     for (name, request) in
         requests::requests().into_iter().chain(logs::requests(&file(), past())).chain(cluster::requests())
     {
-        golden.message(format!("request.{name}"), &RequestBody { caller: Some(caller()), request: Some(request) });
+        golden.message(
+            format!("request.{name}"),
+            &RequestBody { caller: Some(caller()), trace: None, request: Some(request) },
+        );
     }
+    let trace = Some(TraceContext::of(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, 0x00f0_67aa_0ba9_02b7));
+    let sampled = RequestBody { caller: None, trace, request: Some(Request::Ping(Ping {})) };
+    golden.message("request.ping-sampled".into(), &sampled);
     for (name, reply) in replies::replies().into_iter().chain(logs::replies()).chain(cluster::replies()) {
         golden.message(format!("reply.{name}"), &ReplyBody { reply: Some(reply) });
     }
@@ -373,7 +380,7 @@ proptest! {
     ) {
         let requests = requests::requests();
         let (_, request) = requests[which.index(requests.len())].clone();
-        let mut bytes = RequestBody { caller: Some(caller()), request: Some(request) }.encode_to_vec();
+        let mut bytes = RequestBody { caller: Some(caller()), trace: None, request: Some(request) }.encode_to_vec();
         let at = at.index(bytes.len());
         bytes[at] = to;
         let _ = RequestBody::decode(&bytes[..]);

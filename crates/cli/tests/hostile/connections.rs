@@ -51,7 +51,7 @@ fn five_hundred_connections_are_served_and_one_more_is_refused_in_words() {
 
 /// Bytes that begin something and do not end it.
 fn beginnings() -> Vec<(&'static str, Vec<u8>)> {
-    let body = RequestBody { caller: None, request: Some(hello()) }.encode_to_vec();
+    let body = RequestBody { caller: None, trace: None, request: Some(hello()) }.encode_to_vec();
     let request = FrameHeader::of(FrameKind::Request);
     let whole = frame(request, &body, &[]);
     let promised = |body_len: u32, payload_len: u32| FrameHeader { body_len, payload_len, ..request }.encode().to_vec();
@@ -86,7 +86,7 @@ fn a_connection_that_stalls_in_its_handshake_is_closed_and_delays_no_other() {
     for (_, stream) in &waiting {
         stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
     }
-    let body = RequestBody { caller: None, request: Some(hello()) }.encode_to_vec();
+    let body = RequestBody { caller: None, trace: None, request: Some(hello()) }.encode_to_vec();
     let mut drops = FrameHeader { body_len: 8000, ..FrameHeader::of(FrameKind::Request) }.encode().to_vec();
     drops.extend(body);
     let mut drops = drops.into_iter();
@@ -191,7 +191,7 @@ fn a_connection_that_never_reads_is_closed_and_delays_no_other() {
     let mut server = server("", "127.0.0.1:0");
     let mut deaf = Raw::greeted(&server.addresses[1]);
     deaf.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
-    let body = RequestBody { caller: None, request: Some(Request::Ping(Ping {})) }.encode_to_vec();
+    let body = RequestBody { caller: None, trace: None, request: Some(Request::Ping(Ping {})) }.encode_to_vec();
     let many = frame(FrameHeader::of(FrameKind::Request), &body, &[]).repeat(1000);
     let good = client(&server.address);
     let mut sent = 0;

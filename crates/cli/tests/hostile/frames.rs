@@ -18,7 +18,7 @@ use crate::support::client;
 
 /// A request that is right in every way.
 fn good() -> Vec<u8> {
-    RequestBody { caller: None, request: Some(hello()) }.encode_to_vec()
+    RequestBody { caller: None, trace: None, request: Some(hello()) }.encode_to_vec()
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn frames_that_are_no_requests_are_refused_and_the_connection_survives() {
     };
     assert_eq!(raw.ask(mkdir()).unwrap_err().reason, Reason::UnknownSession);
     let mut raw = Raw::in_session(&server.addresses[1]);
-    let body = RequestBody { caller: None, request: Some(mkdir()) }.encode_to_vec();
+    let body = RequestBody { caller: None, trace: None, request: Some(mkdir()) }.encode_to_vec();
     let header = FrameHeader { seq: Seq(0), ..raw.header() };
     raw.send(&frame(header, &body, &[])).unwrap();
     let unnumbered = raw.refusal();
@@ -134,10 +134,10 @@ fn frames_that_are_no_requests_are_refused_and_the_connection_survives() {
 
     // Payload whose bytes are not those of the checksum, and payload where none belongs.
     let write = Write { capability: vec![0; 51], ..Write::default() };
-    let body = RequestBody { caller: None, request: Some(Request::Write(write)) }.encode_to_vec();
+    let body = RequestBody { caller: None, trace: None, request: Some(Request::Write(write)) }.encode_to_vec();
     let forged = raw.ask_bytes(&body, b"data").unwrap_err();
     assert_eq!(forged.reason, Reason::StaleHandle, "{forged}");
-    let ping = RequestBody { caller: None, request: Some(Request::Ping(Ping {})) }.encode_to_vec();
+    let ping = RequestBody { caller: None, trace: None, request: Some(Request::Ping(Ping {})) }.encode_to_vec();
     assert!(
         matches!(raw.ask_bytes(&ping, &[7; 100_000]), Ok(Reply::Done(_))),
         "what belongs to nothing is passed over"
@@ -166,7 +166,7 @@ fn a_large_answer_is_whole_at_the_first_asking_wherever_it_begins_and_ends() {
         let len = if at_blocks { rng.between(16, 64) * block } else { rng.between(256 << 10, 1 << 20) } as u32;
         // The checksum of what comes is compared with the one that comes with it.
         let read = Read { capability: open.capability.clone(), offset, len, in_steps: true, ..Read::default() };
-        let body = RequestBody { caller: None, request: Some(Request::Read(read)) }.encode_to_vec();
+        let body = RequestBody { caller: None, trace: None, request: Some(Request::Read(read)) }.encode_to_vec();
         // What is numbered may be a change, and is answered as a whole.
         let header = FrameHeader { seq: Seq(0), ..raw.header() };
         raw.send(&frame(header, &body, &[])).unwrap();
@@ -221,7 +221,7 @@ fn requests_with_random_bytes_changed_never_harm_the_server() {
     ];
     let bodies: Vec<Vec<u8>> = requests
         .into_iter()
-        .map(|request| RequestBody { caller: None, request: Some(request) }.encode_to_vec())
+        .map(|request| RequestBody { caller: None, trace: None, request: Some(request) }.encode_to_vec())
         .collect();
     let mut rng = Rng::new(0xbad);
     let mut raw = Raw::in_session(&server.addresses[1]);

@@ -65,7 +65,7 @@ impl Raw {
 
     /// Asks on a new connection, which may be refused before it is heard.
     pub(crate) fn ask_or_be_refused(&mut self, request: Request) -> Result<Reply, Fault> {
-        let body = RequestBody { caller: None, request: Some(request) }.encode_to_vec();
+        let body = RequestBody { caller: None, trace: None, request: Some(request) }.encode_to_vec();
         let header = self.header();
         // The server may have hung up already.
         let _sent = self.send(&frame(header, &body, &[]));
@@ -74,7 +74,7 @@ impl Raw {
 
     /// Sends a request on behalf of a user.
     pub(crate) fn ask_as(&mut self, caller: Option<Caller>, request: Request) -> Result<Reply, Fault> {
-        let body = RequestBody { caller, request: Some(request) }.encode_to_vec();
+        let body = RequestBody { caller, trace: None, request: Some(request) }.encode_to_vec();
         self.ask_bytes(&body, &[])
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use frieze_base::ByteRange;
 use frieze_net::PayloadPart;
-use frieze_trace::{CallKind, CallScope};
+use frieze_trace::{CallKind, CallScope, OpenSpan};
 
 use crate::Error;
 use crate::buffers::REQUEST_BYTES;
@@ -152,19 +152,20 @@ impl File {
         let wants_ranges = run.wants_ranges && is_local && run.in_steps;
         let (depth, step) = if is_local { (1, LOCAL_BYTES) } else { (run.depth, REQUEST_BYTES) };
         let mut next = run.done;
-        let mut flight: VecDeque<(u64, u64, usize)> = VecDeque::with_capacity(depth);
+        let mut flight: VecDeque<(u64, u64, usize, Option<OpenSpan>)> = VecDeque::with_capacity(depth);
         loop {
             while flight.len() < depth && next < run.end {
                 let left = run.end - next;
                 let len = if run.is_one { left as usize } else { piece_len(next, left, step) };
                 let in_steps = if is_local { wants_ranges } else { run.in_steps };
-                let id =
-                    shared.send(connection, &self.read_request(next, len, in_steps)).map_err(StreamError::Client)?;
-                flight.push_back((id, next, len));
+                let request = self.read_request(next, len, in_steps);
+                let span = shared.request_span(&request);
+                let id = shared.send(connection, &request).map_err(StreamError::Client)?;
+                flight.push_back((id, next, len, span));
                 next += len as u64;
             }
             // A server answers the reads of one connection in the order in which they arrive.
-            let Some((id, at, len)) = flight.pop_front() else { return Ok(ReadEnd::EndOfRange) };
+            let Some((id, at, len, _span)) = flight.pop_front() else { return Ok(ReadEnd::EndOfRange) };
             let reply = shared.receive(connection, id).map_err(StreamError::Client)?;
             let read = expect_read(shared, reply.result.map_err(|fault| StreamError::Client(Error::Refused(fault)))?)
                 .map_err(StreamError::Client)?;

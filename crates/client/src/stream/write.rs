@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use frieze_base::Seq;
 use frieze_hlc::Hlc;
-use frieze_trace::{CallKind, CallScope};
+use frieze_trace::{CallKind, CallScope, OpenSpan};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::Reply;
 
@@ -173,6 +173,8 @@ struct InFlightWrite<'d> {
     seq: Seq,
     /// Request id on the current connection; `None` if it is to be sent (again).
     id: Option<u64>,
+    /// The span of the write, if it is sampled; it ends with the reply.
+    span: Option<OpenSpan>,
 }
 
 impl<'f, 'd> WriteRun<'f, 'd> {
@@ -224,7 +226,7 @@ impl<'f, 'd> WriteRun<'f, 'd> {
         self.file.note_dirty();
         let seq = self.file.shared.sequence.take();
         let is_small = data.len() <= SMALL_BYTES;
-        self.flight.push_back(InFlightWrite { offset, data, seq, id: None });
+        self.flight.push_back(InFlightWrite { offset, data, seq, id: None, span: None });
         self.unsent += 1;
         // While the server handles earlier writes, more are gathered.
         let is_busy = self.flight.len() > self.unsent;
@@ -276,6 +278,7 @@ impl<'f, 'd> WriteRun<'f, 'd> {
                 continue;
             }
             let request = file.write_request(piece.offset, &piece.data, WritePosition::At, piece.seq);
+            shared.sample_once(&request, &mut piece.span);
             if piece.data.len() <= SMALL_BYTES {
                 piece.id = Some(shared.queue(connection, &request));
                 queued += 1;

@@ -214,7 +214,7 @@ impl FakeStore {
         let writer = FrameWriter::new(stream.clone(), Limits::SERVING);
         let (mut body, mut payload) = (Vec::new(), Vec::new());
         while let Ok(Some(header)) = reader.read_frame(&mut body) {
-            let Ok(RequestBody { caller, request: Some(request) }) = RequestBody::decode(&body[..]) else { break };
+            let Ok(RequestBody { caller, request: Some(request), .. }) = RequestBody::decode(&body[..]) else { break };
             let Ok(payload) = reader.read_payload_reusing(&mut payload) else { break };
             if !self.answer(&stream, &writer, (node, number), header, caller, request, payload, &mut nonces) {
                 break;

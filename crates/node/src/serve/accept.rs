@@ -59,6 +59,7 @@ fn answer(shared: &Arc<Shared>, page: &Arc<MetricsPage>, connection: PageConnect
         let text = || {
             let mut values = shared.parts.figures();
             shared.traffic.export(&mut values);
+            shared.spans.iter().for_each(|spans| spans.export(&mut values));
             scrape.page.text(values).map(|text| (TEXT_KIND, text)).map_err(|error| error.to_string())
         };
         if let Err(error) = connection.serve(PATH, &shared.stopping, text) {

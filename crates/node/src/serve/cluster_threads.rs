@@ -91,7 +91,7 @@ pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> 
         parts.node_keys(),
         parts.planes.clock.clone(),
         Notices { link: noticed, removed, went_on },
-        (shared.traffic.clone(), parts.fabric.get().cloned()),
+        (shared.traffic.clone(), parts.fabric.get().cloned(), shared.spans.clone()),
     );
     parts.connect(links.clone());
     // Called once, at the start.

@@ -14,6 +14,7 @@ use frieze_net::{
     FrameReader, FrameWriter, LINGER, Limits, PEER_SILENCE_MAX, PeerPayload, Peers, ReceivedPayload, Seat, Stream,
 };
 use frieze_service::{Conn, Responder, Scratch, class_of};
+use frieze_trace::OpenSpan;
 use frieze_wire::RemoteMemory;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Request, RequestBody};
@@ -178,6 +179,10 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
                 }
                 let timed = shared.metrics.as_ref().map(|metrics| metrics.timed(request.request.as_ref(), &responder));
                 let responder = timed.as_ref().unwrap_or(&responder);
+                let span = shared.spans.as_ref().and_then(|spans| spans.begin(&header, &request, responder));
+                let _within = span.as_ref().map(|open| open.span.enter());
+                let traced = span.clone().map(|open| open as Arc<dyn Responder>);
+                let responder = traced.as_ref().unwrap_or(responder);
                 shared.parts.handle(conn, &header, request, received, responder, &mut scratch);
             }
             Err(error) => {
@@ -311,6 +316,8 @@ fn deliver(
     message: ServerMessage,
     payload: ReceivedPayload<'_>,
 ) -> Result<(), PayloadError> {
+    let span = shared.spans.as_ref().and_then(|spans| spans.begin_record(&message));
+    let _within = span.as_ref().map(OpenSpan::enter);
     match shared.parts.on_peer_message(node, header, message, payload) {
         Err(fault) if fault.reason == Reason::BadFrame => Err(PayloadError::Malformed(fault)),
         Err(fault) => {

@@ -66,6 +66,10 @@ impl InProcessConn for InProcessConnection {
         let responder: Arc<dyn Responder> = self.replies.clone();
         let timed = shared.metrics.as_ref().map(|metrics| metrics.timed(body.request.as_ref(), &responder));
         let responder = timed.as_ref().unwrap_or(&responder);
+        let span = shared.spans.as_ref().and_then(|spans| spans.begin(header, &body, responder));
+        let _within = span.as_ref().map(|open| open.span.enter());
+        let traced = span.clone().map(|open| open as Arc<dyn Responder>);
+        let responder = traced.as_ref().unwrap_or(responder);
         let copied;
         let is_sent_on = payload.len() >= SHARED_BYTES_MIN && shared.parts.planes.data.forwards_any();
         let payload: ReceivedPayload<'_> = if is_sent_on {

@@ -30,6 +30,7 @@ use tracing::{debug, info};
 pub(super) use self::early_payload::EarlyPayload;
 pub(super) use self::link::AHEAD_MAX;
 use self::link::{Lane, LinkSender, NextSend, PeerLink};
+use super::spans::RequestSpans;
 use super::threads::spawn;
 use super::traffic::Traffic;
 use crate::parts::SOFTWARE;
@@ -62,6 +63,7 @@ pub(crate) struct Links {
     notices: Notices,
     sender: Arc<LinkSender>,
     fabric: Option<Arc<FabricHost>>,
+    spans: Option<Arc<RequestSpans>>,
     links: Mutex<levels::PeerLinks, BTreeMap<(NodeId, Lane), RunningLink>>,
     /// Links of lane [`Lane::Bytes`], searched for messages to send.
     for_bytes: RwLock<levels::ByteLinks, Vec<Arc<PeerLink>>>,
@@ -81,11 +83,11 @@ impl Links {
         keys: NodeKeys,
         clock: Arc<NodeClock>,
         notices: Notices,
-        (traffic, fabric): (Arc<Traffic>, Option<Arc<FabricHost>>),
+        (traffic, fabric, spans): (Arc<Traffic>, Option<Arc<FabricHost>>, Option<Arc<RequestSpans>>),
     ) -> Arc<Links> {
         let sender = Arc::new(LinkSender { clock, traffic });
         let (links, for_bytes) = (Mutex::default(), RwLock::default());
-        Arc::new(Links { me, cluster, keys, notices, sender, fabric, links, for_bytes })
+        Arc::new(Links { me, cluster, keys, notices, sender, fabric, spans, links, for_bytes })
     }
 
     /// Sets the other servers to `nodes`, at these addresses.
@@ -258,13 +260,16 @@ impl Links {
     fn enqueue(
         &self,
         to: NodeId,
-        message: ServerMessage,
+        mut message: ServerMessage,
         payload: PeerPayload,
         enqueue: impl FnOnce(&PeerLink, ServerMessage, PeerPayload),
     ) {
         let link = self.links.lock().get(&(to, Lane::of(&message))).map(|open| open.link.clone());
         match link {
-            Some(link) => enqueue(&link, message, payload),
+            Some(link) => {
+                self.spans.iter().for_each(|spans| spans.mark(&mut message));
+                enqueue(&link, message, payload);
+            }
             None => debug!("node {to} is not known here: a message to it is lost"),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a scrape costs clients of the file system nothing; at most [`CONNECTIONS_MAX`] connections are answered
 //! at a time, and one user has at most as many of them as it leaves to others.
-//! Leaves to others: the metrics (`crate::metrics`), HTTP (`frieze_httpd`), the format of the text (`prometheus`).
+//! Leaves to others: the metrics (`frieze_metrics`, `crate::metrics`), HTTP (`frieze_httpd`), the format of the text (`prometheus`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use frieze_base::{Fault, MonoTime, Reason};
 use frieze_httpd::{PageConnection, PageListener};
+use frieze_metrics::{FIGURES, Figure, Kind, REQUEST_SECONDS, Values};
 use frieze_net::{Admission, Origin, Seat, ServerAddr};
 use frieze_service::{Responder, Steps, class_of};
 use frieze_wire::FrameKind;
@@ -18,8 +19,6 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Reply, Request};
 use prometheus::core::Collector;
 use prometheus::{CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
-
-use crate::metrics::{FIGURES, Figure, Kind, REQUEST_SECONDS, Values};
 
 /// Path of the page.
 pub(super) const PATH: &str = "/metrics";
@@ -40,6 +39,8 @@ pub(super) struct MetricsPage {
     admission: Admission,
     durations: HistogramVec,
     refused: IntCounterVec,
+    received: IntCounterVec,
+    sent: IntCounterVec,
 }
 
 impl MetricsPage {
@@ -53,13 +54,18 @@ impl MetricsPage {
         }
         let listener = PageListener::bind(&address_of(setting)?)?;
         let histogram = HistogramOpts::new(REQUEST_SECONDS.name, REQUEST_SECONDS.help).buckets(BUCKETS.to_vec());
-        let refused = figure_named("frieze_requests_refused_total");
+        let counter = |name| {
+            let figure = figure_named(name);
+            IntCounterVec::new(Opts::new(figure.name, figure.help), figure.labels).map_err(internal)
+        };
         Ok(Some(MetricsPage {
             listener,
             answering: AtomicUsize::new(0),
             admission: Admission::unlogged(CONNECTIONS_MAX),
             durations: HistogramVec::new(histogram, REQUEST_SECONDS.labels).map_err(internal)?,
-            refused: IntCounterVec::new(Opts::new(refused.name, refused.help), refused.labels).map_err(internal)?,
+            refused: counter("frieze_requests_refused_total")?,
+            received: counter("frieze_request_received_bytes_total")?,
+            sent: counter("frieze_request_sent_bytes_total")?,
         }))
     }
 
@@ -113,7 +119,9 @@ impl MetricsPage {
     pub(super) fn text(&self, values: Values) -> Result<String, prometheus::Error> {
         let registry = Registry::new();
         registry.register(Box::new(self.durations.clone()))?;
-        registry.register(Box::new(self.refused.clone()))?;
+        for counter in [&self.refused, &self.received, &self.sent] {
+            registry.register(Box::new(counter.clone()))?;
+        }
         for figure in FIGURES {
             let known: Vec<_> = values.0.iter().filter(|(of, _, _)| of.name == figure.name).collect();
             if known.is_empty() {
@@ -181,10 +189,16 @@ struct TimedResponder {
 }
 
 impl TimedResponder {
-    fn note(&self, is_refused: bool) {
+    /// Counts the request, whose answer had `sent` bytes of payload.
+    fn note(&self, request: &FrameHeader, is_refused: bool, sent: usize) {
         self.page.took(self.kind, self.since);
-        if is_refused {
-            self.page.refused.with_label_values(&[self.kind]).inc();
+        let counts = [
+            (&self.page.refused, u64::from(is_refused)),
+            (&self.page.received, request.payload_len.into()),
+            (&self.page.sent, sent as u64),
+        ];
+        for (counter, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            counter.with_label_values(&[self.kind]).inc_by(count);
         }
     }
 }
@@ -193,13 +207,13 @@ impl Responder for TimedResponder {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
         let is_refused = result.is_err();
         self.responder.respond(request, result, payload, payload_crc);
-        self.note(is_refused);
+        self.note(request, is_refused, payload.len());
     }
 
     fn respond_with(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &mut Vec<u8>, crc: u32) {
-        let is_refused = result.is_err();
+        let (is_refused, sent) = (result.is_err(), payload.len());
         self.responder.respond_with(request, result, payload, crc);
-        self.note(is_refused);
+        self.note(request, is_refused, sent);
     }
 
     fn connect_fabric(&self, ask: &ConnectFabric) -> Result<(), Fault> {
@@ -207,8 +221,9 @@ impl Responder for TimedResponder {
     }
 
     fn respond_in_steps(&self, request: &FrameHeader, reply: Reply, steps: &mut Steps<'_>) {
+        let sent = steps.len;
         self.responder.respond_in_steps(request, reply, steps);
-        self.note(false);
+        self.note(request, false, sent);
     }
 }
 

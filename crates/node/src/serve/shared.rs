@@ -11,6 +11,7 @@ use frieze_storage::Wake;
 
 use super::links::Links;
 use super::metrics::MetricsPage;
+use super::spans::RequestSpans;
 use super::traffic::Traffic;
 use crate::parts::ServerParts;
 
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     pub(super) slots: Arc<ReplySlots>,
     /// The page of metrics, if there is one.
     pub(super) metrics: Option<Arc<MetricsPage>>,
+    /// Spans of sampled requests, if the process has a tracer.
+    pub(super) spans: Option<Arc<RequestSpans>>,
     pub(super) stopping: AtomicBool,
     pub(super) connections: Arc<AtomicU64>,
     /// Seats for connections, of this gateway and of the others of the process.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use frieze_wire::peer::ServerMessage;
 
-use crate::metrics::Values;
+use frieze_metrics::Values;
 
 /// Names of the messages, in the order of [`kind_of`].
 const KINDS: [&str; 22] = [

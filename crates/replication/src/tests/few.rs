@@ -265,6 +265,7 @@ fn an_impossible_message_is_refused_with_its_cause() {
         ahead: 0,
         crc: 0,
         src_slot: None,
+        trace: None,
     };
     let refused = |record: ChainRecord, payload: &[u8], reason| {
         let crc = frieze_base::crc32c(payload);

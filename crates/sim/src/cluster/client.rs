@@ -185,7 +185,7 @@ impl ClusterClient {
             payload_crc: crc32c(payload),
             ..FrameHeader::of(FrameKind::Request)
         };
-        let body = RequestBody { caller: None, request: Some(request.clone()) };
+        let body = RequestBody { caller: None, trace: None, request: Some(request.clone()) };
         let deadline = self.now_us() + wait_us;
         self.port().outgoing.push(OutgoingRequest { to: node, conn, header, body, payload: payload.to_vec() });
         loop {

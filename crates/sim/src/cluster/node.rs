@@ -348,7 +348,7 @@ impl SimNode {
             rng.fill(&mut challenge);
             let conn = Arc::new(Conn::new(Some(Caller::root()), challenge));
             let nobody: Arc<dyn Responder> = Arc::new(NodeResponder { node, client, conn: id, post: Post::default() });
-            let hello = RequestBody { caller: None, request: Some(Request::Hello(Hello::default())) };
+            let hello = RequestBody { caller: None, trace: None, request: Some(Request::Hello(Hello::default())) };
             let greeting = FrameHeader::of(FrameKind::Request);
             engine.handle(&conn, &greeting, hello, [][..].into(), &nobody, &mut Scratch::default());
             (conn, Arc::new(NodeResponder { node, client, conn: id, post }))

@@ -104,6 +104,7 @@ impl Device {
         {
             let head = reservation.head(index, meta, crcs);
             let began = self.tiers.trace().start();
+            let _span = self.tiers.trace().append_span(head.len() + payload.len());
             self.file(spot.segment)?.write_at(spot.offset, &[&head, payload])?;
             let written = (head.len() + payload.len()) as u64;
             self.tiers.trace().append(began, FileKey::Segment(spot.segment), spot.offset, written);

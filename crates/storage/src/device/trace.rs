@@ -1,13 +1,14 @@
 //! What the device does, as events beside the calls of users.
 //!
-//! Guarantees: without a recorder each of these costs one branch, and no clock is read.
+//! Guarantees: without a recorder each of these costs one branch, and no clock is read; without a sampled request on
+//! its thread a span costs one load.
 //! Leaves to others: the meaning of an event's fields ([`DeviceFile`]), and where the ring is (`trace`).
 
 use std::sync::OnceLock;
 
 use frieze_multilog::LogPosition;
 use frieze_tier::Heat;
-use frieze_trace::{CallKind, DeviceFile, Event, EventFlags, EventStart, Gateway, Recorder};
+use frieze_trace::{CallKind, DeviceFile, Event, EventFlags, EventStart, Gateway, OpenSpan, Recorder, SpanKind, child};
 
 use super::FileKey;
 
@@ -43,6 +44,16 @@ impl DeviceTrace {
     /// Bytes of a group were written at the end of the log.
     pub(super) fn append(&self, began: Option<EventStart>, key: FileKey, offset: u64, bytes: u64) {
         self.write(began, CallKind::DeviceAppend, key, offset, (bytes, bytes), EventFlags::default());
+    }
+
+    /// The span of a write of so many bytes at the end of the log, if its request is sampled.
+    pub(super) fn append_span(&self, bytes: usize) -> Option<OpenSpan> {
+        Some(child(SpanKind::Internal, "device append")?.with_number("frieze.bytes", bytes as u64))
+    }
+
+    /// The span of a flush that the thread of a sampled request runs.
+    pub(super) fn flush_span(&self) -> Option<OpenSpan> {
+        child(SpanKind::Internal, "device flush")
     }
 
     /// The log became durable up to `end`.

@@ -85,7 +85,7 @@ impl FailoverClient {
                 holds: if keeps { Holds::ASKED } else { Holds::NONE },
                 ..FrameHeader::of(FrameKind::Request)
             };
-            let body = RequestBody { caller: None, request: Some(request) };
+            let body = RequestBody { caller: None, trace: None, request: Some(request) };
             server.handle(&conn, &header, body, payload.into(), &responder, &mut Scratch::default());
             id
         };
@@ -111,7 +111,7 @@ impl FailoverClient {
             let id = self.next;
             self.next += 1;
             let header = FrameHeader { request_id: id, session, ..FrameHeader::of(FrameKind::Request) };
-            let body = RequestBody { caller: None, request: Some(request) };
+            let body = RequestBody { caller: None, trace: None, request: Some(request) };
             server.handle(&conn, &header, body, (&[][..]).into(), &responder, &mut Scratch::default());
             self.cluster.until("it is answered", || self.answers.has(id));
         }
@@ -276,7 +276,7 @@ impl FailoverClient {
             ..FrameHeader::of(FrameKind::Request)
         };
         let write = Write { capability: capability.to_vec(), offset, ..Write::default() };
-        let body = RequestBody { caller: None, request: Some(Request::Write(write)) };
+        let body = RequestBody { caller: None, trace: None, request: Some(Request::Write(write)) };
         let responder: Arc<dyn Responder> = self.answers.clone();
         self.cluster.server(node).handle(conn, &header, body, bytes.into(), &responder, &mut Scratch::default());
     }

@@ -98,7 +98,7 @@ impl TestConnection {
             ..FrameHeader::of(FrameKind::Request)
         };
         change(&mut header);
-        let body = RequestBody { caller: None, request: Some(request) };
+        let body = RequestBody { caller: None, trace: None, request: Some(request) };
         let responder: Arc<dyn Responder> = self.answers.clone();
         self.server.handle(&self.conn, &header, body, payload.into(), &responder, scratch);
         id

@@ -4,6 +4,7 @@
 //! and order: `frieze_chain::Message`.
 
 use crate::fabric::{FabricOffer, RemoteMemory};
+use crate::trace::TraceContext;
 
 /// To the successor: the next record. Its payload goes beside it, and the frame has its checksum as the writer gave it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -75,6 +76,9 @@ pub struct ChainRecord {
     /// Memory of the sender that the payload is to be fetched from; it is not in the frame then.
     #[prost(message, optional, tag = "22")]
     pub src_slot: Option<RemoteMemory>,
+    /// The span of the sender that the record is a part of; absent: its request is not sampled.
+    #[prost(message, optional, tag = "23")]
+    pub trace: Option<TraceContext>,
 }
 
 /// To the successor: payloads of records can be fetched from memory of the sender. To be tested with some of it.

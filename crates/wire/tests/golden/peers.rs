@@ -14,6 +14,8 @@ use frieze_wire::peer::{
     PeerRequestKind, PeerResponse, PersistAsk, ReachAsk, RecordAsk, RecordsAsk, ServerMessage, TouchedAsk,
 };
 
+use frieze_wire::trace::TraceContext;
+
 use super::AT;
 
 pub(super) fn messages() -> Vec<(&'static str, ServerMessage)> {
@@ -41,6 +43,7 @@ pub(super) fn messages() -> Vec<(&'static str, ServerMessage)> {
         ahead: 0,
         crc: 0,
         src_slot: None,
+        trace: None,
     };
     vec![
         ("alive", ServerMessage::Alive(KeepAlive {})),
@@ -55,6 +58,10 @@ pub(super) fn messages() -> Vec<(&'static str, ServerMessage)> {
         (
             "chain-record-behind-pieces",
             ServerMessage::ChainRecord(ChainRecord { ahead: 7, crc: 0xfeed, ..record.clone() }),
+        ),
+        (
+            "chain-record-sampled",
+            ServerMessage::ChainRecord(ChainRecord { trace: Some(TraceContext::of(1 << 64 | 2, 3)), ..record.clone() }),
         ),
         (
             "hop-offer",

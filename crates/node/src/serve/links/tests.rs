@@ -116,7 +116,7 @@ fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
         removed: Box::new(|fault| panic!("nobody is removed: {fault}")),
         went_on: Box::new(|successor| panic!("the cluster has not ended: {successor:?}")),
     };
-    (Links::new(NodeId(1), ClusterId(7), NodeKeys::of(SECRET), clock, notices, (Arc::default(), None)), noticed)
+    (Links::new(NodeId(1), ClusterId(7), NodeKeys::of(SECRET), clock, notices, (Arc::default(), None, None)), noticed)
 }
 
 fn message(number: u32, len: usize) -> PeerPayload {

@@ -40,7 +40,7 @@ impl ClusterWorld {
                 continue;
             };
             let header = FrameHeader { request_id: number + 1, ..FrameHeader::of(FrameKind::Request) };
-            let body = RequestBody { caller: None, request: Some(Request::Join(join.clone())) };
+            let body = RequestBody { caller: None, trace: None, request: Some(Request::Join(join.clone())) };
             let client = usize::MAX - joiner;
             self.nodes[leader].request(client, u64::MAX - joiner as u64, header, body, Vec::new());
             let mut answer = None;

@@ -1,6 +1,6 @@
 //! `contrib/grafana/frieze.json` and `contrib/prometheus/frieze.rules.yml`, made from the tables beside this file.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p frieze-node --lib metrics` writes them. Each expression is parsed and compared with
+//! `UPDATE_EXPECT=1 cargo test -p frieze-metrics` writes them. Each expression is parsed and compared with
 //! real servers by `crates/cli/tests/metrics/expressions.rs`.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::alerts::{Alert, GROUPS, Severity};
 use super::panels::{Bound, LEFT_OUT, Line, Look, Panel, ROWS};
-use crate::metrics::FIGURES;
+use crate::FIGURES;
 
 /// Which servers a reader has chosen.
 const SELECTOR: &str = "job=~\"$job\",instance=~\"$instance\"";
@@ -79,7 +79,7 @@ fn compare(name: &str, text: &str) {
         std::fs::write(&path, text).unwrap();
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == text, "{name} is made from the table: UPDATE_EXPECT=1 cargo test -p frieze-node --lib metrics");
+    assert!(found == text, "{name} is made from the table: UPDATE_EXPECT=1 cargo test -p frieze-metrics");
 }
 
 /// Names of metrics in an expression; those of a histogram without their ends.
@@ -327,6 +327,6 @@ fn rules() -> String {
 
 const HEAD: &str = "\
 # Alerts of frieze, for `rule_files` of Prometheus. The job is named `frieze`, one job for each cluster.
-# docs/operating.md has a section for each alert. This file is made from crates/node/src/metrics/tests/alerts.rs.
+# docs/operating.md has a section for each alert. This file is made from crates/metrics/src/tests/alerts.rs.
 groups:
 ";

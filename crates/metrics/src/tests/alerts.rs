@@ -294,6 +294,13 @@ pub(super) const GROUPS: &[(&str, &[Alert])] = &[
                 "{{ $value | humanize1024 }}B are resident.",
             ),
             warning(
+                "FriezeSpansDropped",
+                "15m",
+                "rate(frieze_spans_dropped_total[5m]) > 0",
+                "{{ $labels.instance }} loses spans of traces",
+                "{{ $value }} a second: the collector is away or too slow, or refuses them.",
+            ),
+            warning(
                 "FriezeFabricFails",
                 "15m",
                 "rate(frieze_fabric_failures_total[5m]) > 0",

@@ -162,6 +162,28 @@ pub(super) const ROWS: &[PanelRow] = &[
                 "Requests that were answered with an error: a missing file counts, too.",
             ),
             panel(
+                "Payload in and out",
+                "Bps",
+                8,
+                Stacked,
+                &[
+                    Line("sum by (kind) (rate(frieze_request_received_bytes_total[R]))", "{{kind}} in"),
+                    Line("sum by (kind) (rate(frieze_request_sent_bytes_total[R]))", "{{kind}} out"),
+                ],
+                "Bytes of files in requests and in answers, without headers.",
+            ),
+            panel(
+                "Spans",
+                "ops",
+                8,
+                Lines,
+                &[
+                    Line("sum(rate(frieze_spans_sent_total[R]))", "sent"),
+                    Line("sum(rate(frieze_spans_dropped_total[R]))", "dropped"),
+                ],
+                "Empty unless servers run with --otlp.",
+            ),
+            panel(
                 "Connections and sessions",
                 "short",
                 8,
