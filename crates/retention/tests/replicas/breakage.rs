@@ -29,9 +29,7 @@ pub(crate) enum RetentionBreak {
     PackedOlderOrder,
     /// A pack is made of marks and pins as they are when it is made.
     PackOfNow,
-    /// A member takes what was thinned by a mark that it has not executed.
-    SuppliedAheadOfMark,
-    /// A member serves before it has executed again the marks of its packs.
+    /// A member serves before it has executed the marks by which its packs and runs are thinned.
     ServesBehindMark,
     /// A mark below the last one counts.
     MarkGoesBack,
@@ -39,8 +37,8 @@ pub(crate) enum RetentionBreak {
     MarkBeyondClosed,
     /// A pack ignores pins.
     PinIgnored,
-    /// A pack has the pins of the mark before.
-    PinsOfOlderMark,
+    /// A pack has the pins that there were at the order before: one that came between mark and reclaim is forgotten.
+    PinsOfOlderOrder,
     /// An instant that marks have thinned is pinned as long as its records are there.
     PinOfThinned,
     /// Of a file that came from another policy only the new one counts.
@@ -71,12 +69,11 @@ impl RetentionBreak {
         RetentionBreak::PackedDirty,
         RetentionBreak::PackedOlderOrder,
         RetentionBreak::PackOfNow,
-        RetentionBreak::SuppliedAheadOfMark,
         RetentionBreak::ServesBehindMark,
         RetentionBreak::MarkGoesBack,
         RetentionBreak::MarkBeyondClosed,
         RetentionBreak::PinIgnored,
-        RetentionBreak::PinsOfOlderMark,
+        RetentionBreak::PinsOfOlderOrder,
         RetentionBreak::PinOfThinned,
         RetentionBreak::EraForgotten,
         RetentionBreak::TruncatesIgnored,

@@ -59,6 +59,12 @@ impl JudgedRules {
         }
     }
 
+    fn last_mark(&self) -> Hlc {
+        let past = self.files.values().flat_map(|file| &file.past);
+        let marks = self.policies.values().flat_map(|(_, rules)| rules).chain(past);
+        marks.map(|(upto, _)| *upto).max().unwrap_or_default()
+    }
+
     fn is_kept(&self, inode: InodeId, at: Hlc) -> bool {
         let Some(file) = self.files.get(&inode) else { return true };
         let marks = self.policies.get(&file.policy).map_or(&[][..], |(_, rules)| rules);
@@ -78,7 +84,8 @@ pub(crate) struct Judge {
     rules: Vec<JudgedRules>,
     /// By position and file: kept instants on the grid of seconds, and pins.
     walks: BTreeMap<(usize, InodeId), Vec<Hlc>>,
-    /// By file and instant the first position at which it was refused.
+    /// By file and instant the last position at which it was exact, and the first at which it was refused.
+    exact: BTreeMap<(InodeId, Hlc), usize>,
     refused: BTreeMap<(InodeId, Hlc), usize>,
     pub(crate) violations: Vec<String>,
 }
@@ -123,11 +130,12 @@ impl Judge {
         if self.is_kept(inode, at, position) {
             return true;
         }
-        let newest = self.truth.last().map_or(0, |record| record.stamp.micros() / 1_000_000);
         let rules = &self.rules[position];
+        // Above the last mark every instant is kept.
+        let end = rules.last_mark().micros() / 1_000_000 + 2;
         let walk = self.walks.entry((position, inode)).or_insert_with(|| {
             let pins = rules.files.get(&inode).into_iter().flat_map(|file| file.pins.keys().copied());
-            let grid = (BEGIN - 60..newest + 60).map(seconds).filter(|at| rules.is_kept(inode, *at));
+            let grid = (BEGIN - 60..end).map(seconds).filter(|at| rules.is_kept(inode, *at));
             let mut walk: Vec<Hlc> = grid.chain(pins).collect();
             walk.sort();
             walk
@@ -148,14 +156,17 @@ impl Judge {
         state(self.truth.iter(), names.truncates.last().unwrap(), inode, at)
     }
 
-    /// Notes an answer: what was refused once is refused for ever.
+    /// Notes an answer. One changes by what is executed only, and only from exact to refused.
     pub(crate) fn note(&mut self, inode: InodeId, at: Hlc, position: usize, is_exact: bool) {
-        let first = self.refused.get(&(inode, at)).copied();
-        if is_exact && first.is_some_and(|first| first <= position) {
-            self.fail(format!("{at} of {inode} was refused at {first:?}, and is exact at {position}"));
+        let exact = self.exact.entry((inode, at)).or_default();
+        let refused = self.refused.entry((inode, at)).or_insert(usize::MAX);
+        match is_exact {
+            true => *exact = position.max(*exact),
+            false => *refused = position.min(*refused),
         }
-        if !is_exact && first.is_none_or(|first| first > position) {
-            self.refused.insert((inode, at), position);
+        if *refused <= *exact {
+            let words = format!("{at} of {inode} was refused at {refused}, and exact at {exact}");
+            self.fail(words);
         }
     }
 

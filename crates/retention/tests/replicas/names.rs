@@ -11,7 +11,8 @@ use crate::breakage::RetentionBreak;
 pub(crate) const FILES: u64 = 2;
 /// First second of the world.
 pub(crate) const BEGIN: u64 = 1_000_020;
-const POLICIES: [&str; 3] = ["all 20s, 1/5s 1min, 1/15s 2min, 1/30s 4min", "all 40s, 1/s 90s, 1/5s forever", "all 30s"];
+const POLICIES: [&str; 3] =
+    ["all 10s, 1/5s 30s, 1/15s 1min, 1/30s 4min", "all 15s, 1/5s 1min, 1/30s forever", "all 30s"];
 
 pub(crate) fn seconds(seconds: u64) -> Hlc {
     Hlc::last_of_micros(seconds * 1_000_000)
@@ -114,10 +115,10 @@ impl NamesLog {
 
     /// The table of which a pack at `position` is made.
     pub(crate) fn pack_table(&self, position: usize) -> RetentionTable {
-        let marks = (0..position).rev().filter(|place| self.is_mark(*place));
+        let mut orders = (0..position - 1).rev().filter(|place| matches!(self.entries[*place].1, NamesEntry::Pack(..)));
         let pins_before = match self.broken {
             Some(RetentionBreak::PinIgnored) => 0,
-            Some(RetentionBreak::PinsOfOlderMark) => marks.take(2).last().unwrap_or(0),
+            Some(RetentionBreak::PinsOfOlderOrder) => orders.next().unwrap_or(0),
             _ => return self.tables[position].clone(),
         };
         let kept = self.entries[..position].iter().enumerate().filter_map(|(place, (_, entry))| match entry {
@@ -126,10 +127,6 @@ impl NamesLog {
             _ => None,
         });
         replayed(kept.collect())
-    }
-
-    fn is_mark(&self, place: usize) -> bool {
-        matches!(self.entries[place].1, NamesEntry::Retain(RetentionEntry::Mark(_)))
     }
 }
 

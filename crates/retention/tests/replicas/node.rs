@@ -50,10 +50,12 @@ pub(crate) struct ReplicaNode {
     pub(crate) is_full: bool,
     /// Its clock, in seconds beside the true time.
     pub(crate) clock_offset: i64,
+    /// It executes once in so many turns.
+    pub(crate) slowness: u64,
 }
 
 impl ReplicaNode {
-    pub(crate) fn new(clock_offset: i64) -> ReplicaNode {
+    pub(crate) fn new(clock_offset: i64, slowness: u64) -> ReplicaNode {
         ReplicaNode {
             is_up: true,
             role: NodeRole::Out,
@@ -68,6 +70,7 @@ impl ReplicaNode {
             newest_mark: 0,
             is_full: false,
             clock_offset,
+            slowness,
         }
     }
 

@@ -33,7 +33,24 @@ impl ReplicaWorld {
         if orders.is_empty() {
             return;
         }
-        let name = *self.rng.choose(&orders);
+        // Mostly one that no newer order makes useless.
+        let overlap = |a: &PackName, b: &PackName| a.first <= b.last && b.first <= a.last;
+        let is_packed = |order: &PackName| self.nodes[node].packs.iter().any(|pack| pack.name == *order);
+        let is_newest =
+            |order: &&PackName| !orders.iter().any(|other| other.mark > order.mark && overlap(other, order));
+        let newest: Vec<PackName> =
+            orders.iter().filter(is_newest).filter(|order| !is_packed(order)).copied().collect();
+        let choices = if newest.is_empty() || self.rng.chance(5) { &orders } else { &newest };
+        let name = *self.rng.choose(choices);
+        if let Some(candidate) = &self.nodes[node].candidate {
+            let made = candidate.made.name;
+            let overlaps =
+                |name: &PackName| name.mark > made.mark && name.first <= made.last && made.first <= name.last;
+            if orders.iter().any(overlaps) && self.rng.chance(3) {
+                // A newer order makes it useless: the others may have skipped it.
+                self.nodes[node].candidate = None;
+            }
+        }
         let this = &self.nodes[node];
         let may_pack = match this.role {
             NodeRole::Member | NodeRole::Removed { .. } => true,
@@ -82,7 +99,7 @@ impl ReplicaWorld {
                 return;
             }
             written.parts.truncate(written.parts.len() / 2);
-        } else if self.rng.chance(15) {
+        } else if self.rng.chance(20) {
             // The disk has not what was written, and says nothing.
             written.parts.pop();
         }
@@ -253,7 +270,7 @@ impl ReplicaWorld {
                         && this.clean >= pack.name.last
                         && this.candidate.is_none()
                 };
-                if let Some(pack) = pack.filter(|pack| self.is(Break::SuppliedAheadOfMark) || fits(pack)) {
+                if let Some(pack) = pack.filter(fits) {
                     self.adopt(node, pack);
                     self.reach("records that a pack of another member mended");
                 }
@@ -262,30 +279,40 @@ impl ReplicaWorld {
         }
     }
 
-    /// A read at an instant, at any server that may answer it.
+    /// Reads at some instants, at a server that may or may not answer them.
     pub(crate) fn read(&mut self, node: usize) {
-        let inode = InodeId(1 + self.rng.below(FILES));
-        let at = self.instant(inode);
-        self.read_at(node, inode, at);
-    }
-
-    fn read_at(&mut self, node: usize, inode: InodeId, at: Hlc) {
-        let this = &self.nodes[node];
-        let position = this.position;
-        let may_serve = this.role == NodeRole::Member && this.is_up && this.clean >= self.closed.1;
-        let is_current = position >= this.newest_mark || self.is(Break::ServesBehindMark);
-        let names_closed = self.names.entries.get(position).is_none_or(|(stamp, _)| *stamp > at);
-        let is_current = is_current || self.is(Break::SuppliedAheadOfMark);
-        if !may_serve || !is_current || !names_closed || at > self.closed.0 {
+        if !self.may_serve(node) {
             return;
         }
-        let parts = this.parts();
+        let parts = self.nodes[node].parts();
+        for _ in 0..10 {
+            let inode = InodeId(1 + self.rng.below(FILES));
+            let at = self.instant(inode);
+            self.read_at(node, &parts, inode, at);
+        }
+    }
+
+    fn may_serve(&self, node: usize) -> bool {
+        let this = &self.nodes[node];
+        let is_current = this.position >= this.newest_mark || self.is(Break::ServesBehindMark);
+        this.role == NodeRole::Member && this.is_up && this.clean >= self.closed.1 && is_current
+    }
+
+    fn read_at(&mut self, node: usize, parts: &[LogPart], inode: InodeId, at: Hlc) {
+        let this = &self.nodes[node];
+        let position = this.position;
+        let names_closed = self.names.entries.get(position).is_none_or(|(stamp, _)| *stamp > at);
+        if !names_closed || at > self.closed.0 {
+            return;
+        }
         let (table, truncates) = (&self.names.tables[position], &self.names.truncates[position]);
-        let asked: Vec<LogPart> = match self.is(Break::ExactByPresence) {
-            true => parts.iter().filter(|part| matches!(part, LogPart::Dropped(_))).cloned().collect(),
-            false => parts.clone(),
+        let answer = match self.is(Break::ExactByPresence) {
+            true => {
+                let runs: Vec<LogPart> = parts.iter().filter(|part| record(part).is_none()).cloned().collect();
+                answer_at(table, truncates, inode, at, &runs)
+            }
+            false => answer_at(table, truncates, inode, at, parts),
         };
-        let answer = answer_at(table, truncates, inode, at, &asked);
         let shown = state(parts.iter().filter_map(record), truncates, inode, at);
         let is_rotten = shown.iter().any(|number| this.rotten.contains(number));
         let is_exact = answer == InstantAnswer::Exact;
@@ -303,6 +330,9 @@ impl ReplicaWorld {
         let all = self.judge.state(&self.names, inode, at);
         if shown != all && !is_rotten {
             self.judge.fail(format!("server {node} at {position} shows {shown:?} of {inode} at {at}, not {all:?}"));
+        }
+        if position + 3 < self.names.end() {
+            self.reach("answers by a member behind the log");
         }
         let is_kept = self.judge.is_kept(inode, at, position);
         self.reach(if is_kept { "kept instants that were read" } else { "instants between that were exact" });
@@ -339,12 +369,11 @@ impl ReplicaWorld {
                 return self.judge.fail(format!("{name:?} does not count everywhere: {:?}", self.chain));
             }
         }
-        for inode in (1..=FILES).map(InodeId) {
+        for node in self.chain.clone() {
+            let parts = self.nodes[node].parts();
             for place in 0..committed as usize {
-                let stamp = self.judge.truth[place].stamp;
-                for node in self.chain.clone() {
-                    self.read_at(node, inode, stamp);
-                }
+                let RecordExtent { stamp, inode, .. } = self.judge.truth[place];
+                self.read_at(node, &parts, inode, stamp);
             }
         }
     }
@@ -362,10 +391,6 @@ impl ReplicaWorld {
                 self.nodes[node].sync();
                 self.read_back(node);
                 self.count_pack(node);
-                if self.nodes[node].candidate.is_some() && self.rng.chance(4) {
-                    // A newer order makes it useless.
-                    self.nodes[node].candidate = None;
-                }
             }
             self.resolve_alarms();
             self.drain();

@@ -50,15 +50,18 @@ impl ReplicaWorld {
     pub(crate) fn new(seed: u64, broken: Option<RetentionBreak>) -> ReplicaWorld {
         let mut rng = Rng::new(seed);
         let skew = *rng.choose(&[0, 2, 15, 60]);
-        let nodes = (0..NODES).map(|_| ReplicaNode::new(rng.below(2 * skew + 1) as i64 - skew as i64)).collect();
-        let flips_left = u32::from(rng.chance(4));
+        let nodes = (0..NODES)
+            .map(|_| ReplicaNode::new(rng.below(2 * skew + 1) as i64 - skew as i64, *rng.choose(&[1, 1, 2, 12])))
+            .collect();
+        let flips_left = u32::from(rng.chance(6));
+        let leader_ahead = if rng.chance(3) { 20 + rng.below(100) } else { 0 };
         let mut world = ReplicaWorld {
             rng,
             broken,
             now: BEGIN,
             names: NamesLog::new(broken),
             proposed: Vec::new(),
-            leader_ahead: 0,
+            leader_ahead,
             nodes,
             chain: (0..MEMBERS).collect(),
             epoch: 1,
@@ -92,6 +95,12 @@ impl ReplicaWorld {
     }
 
     pub(crate) fn run(&mut self, steps: u32) {
+        // Some history, so that the first orders are about something.
+        for _ in 0..self.rng.below(25) {
+            self.now += self.rng.below(3);
+            self.write();
+            self.drain();
+        }
         for _ in 0..steps {
             self.step();
             if !self.judge.violations.is_empty() {
@@ -102,30 +111,43 @@ impl ReplicaWorld {
     }
 
     fn step(&mut self) {
-        self.now += self.rng.below(3);
+        self.now += self.rng.below(2);
         let node = self.rng.below(NODES as u64) as usize;
         match self.rng.below(100) {
-            0..=17 => self.write(),
-            18..=35 => self.deliver(),
-            36..=43 => self.acknowledge(),
-            44..=48 => self.nodes[node].sync(),
-            49..=53 => self.promise(),
-            54..=59 => self.execute(node),
-            60..=63 => self.propose(),
-            64..=67 => self.decide(),
-            68 => self.jump(),
-            69 => self.crash(node),
-            70 => self.remove(node),
-            71..=72 => self.rejoin(node),
-            73..=78 => self.supply(node),
-            79..=83 => self.start_pack(node),
-            84..=87 => self.read_back(node),
-            88..=90 => self.count_pack(node),
-            91 => self.resolve_alarms(),
-            92 => self.rot(node),
-            93 => self.mend(node),
-            94 => self.nodes[node].is_full = self.rng.chance(3),
+            0..=11 => self.write(),
+            12..=23 => self.deliver(),
+            24..=29 => self.acknowledge(),
+            30..=37 => self.some_nodes(|world, node| world.nodes[node].sync()),
+            38..=41 => self.promise(),
+            42..=50 => self.some_nodes(Self::execute),
+            51..=58 => {
+                self.propose();
+                if !self.rng.chance(3) {
+                    self.decide();
+                }
+            }
+            59 => self.decide(),
+            60 => self.jump(),
+            61 if self.rng.chance(2) => self.crash(node),
+            61 => self.remove(node),
+            62..=64 => self.some_nodes(Self::rejoin),
+            65..=69 => self.some_nodes(|world, node| (0..5).for_each(|_| world.supply(node))),
+            70..=76 => self.some_nodes(Self::start_pack),
+            77..=83 => self.some_nodes(Self::read_back),
+            84..=89 => self.some_nodes(Self::count_pack),
+            90 if self.rng.chance(3) => self.rot(node),
+            90 | 91 => self.mend(node),
+            92 => self.resolve_alarms(),
+            93 => self.nodes[node].is_full = self.rng.chance(8),
             _ => self.read(node),
+        }
+    }
+
+    fn some_nodes(&mut self, step: impl Fn(&mut Self, usize)) {
+        for node in 0..NODES {
+            if !self.rng.chance(3) {
+                step(self, node);
+            }
         }
     }
 
@@ -290,9 +312,10 @@ impl ReplicaWorld {
         if syncs || self.chain.len() == MEMBERS || self.chain.contains(&node) {
             return;
         }
-        if self.rng.chance(8) {
+        if self.rng.chance(5) {
             // Another server, with an empty disk.
-            self.nodes[node] = ReplicaNode::new(self.nodes[node].clock_offset);
+            let slowness = *self.rng.choose(&[1, 4, 30]);
+            self.nodes[node] = ReplicaNode::new(self.nodes[node].clock_offset, slowness);
         }
         let tail = self.tail();
         let epochs = |node: &ReplicaNode| {
@@ -330,9 +353,6 @@ impl ReplicaWorld {
             Some(pack) => pack.name.mark.0 as usize,
             None => self.nodes[tail].newest_mark,
         };
-        if self.nodes[node].position < mark && !self.is(Break::SuppliedAheadOfMark) {
-            return;
-        }
         if let Some(pack) = pack.filter(|_| self.rng.chance(2)) {
             self.reach("packs that were supplied whole");
             return self.adopt(node, pack);
@@ -365,7 +385,22 @@ impl ReplicaWorld {
         self.epoch += 1;
         // The head stays, and so do its promises; what is on its way is sent again.
         self.reach("members that returned");
+        self.check_parts(node);
         self.commit();
+    }
+
+    /// What a server acknowledges has no hole, and no record that is not the chain's.
+    fn check_parts(&mut self, node: usize) {
+        let this = &self.nodes[node];
+        if this.whole_upto() != this.last() {
+            self.judge.fail(format!("server {node} acknowledges {} with a hole", this.last()));
+        }
+        for part in self.nodes[node].parts() {
+            let LogPart::Record(record) = part else { continue };
+            if self.judge.truth.get(record.number as usize - 1).is_some_and(|truth| *truth != record) {
+                self.judge.fail(format!("server {node} keeps {record:?}, which is not the chain's"));
+            }
+        }
     }
 
     // ---- the log of names
@@ -374,7 +409,7 @@ impl ReplicaWorld {
         let end = self.names.end();
         let some = 1 + self.rng.below(4) as usize;
         let node = &mut self.nodes[node];
-        if node.is_up {
+        if node.is_up && self.rng.chance(node.slowness) {
             node.position = (node.position + some).min(end);
         }
     }
@@ -397,14 +432,14 @@ impl ReplicaWorld {
         }
         let inode = InodeId(1 + self.rng.below(FILES));
         match self.rng.below(12) {
-            0..=5 => {
+            0..=3 => {
                 let marks = self.marks();
                 self.proposed.extend(marks);
                 if self.rng.chance(2) {
                     self.propose_pack();
                 }
             }
-            6..=7 => self.propose_pack(),
+            4..=7 => self.propose_pack(),
             8 => {
                 let at = self.instant(inode);
                 self.proposed.push(NamesEntry::Retain(RetentionEntry::Pin(inode, at)));
@@ -432,25 +467,13 @@ impl ReplicaWorld {
             false => self.closed.0,
         };
         let mut marks = table.marks_due(closed);
-        let is_older = self.rng.chance(6);
-        for mark in &mut marks {
-            let age = seconds(self.rng.below(60)).0;
-            if is_older {
-                let older = Hlc(mark.upto.0.saturating_sub(age));
-                let policy: frieze_retention::RetentionPolicy = self.policy(mark.policy);
-                *mark = RetentionMark { upto: policy.mark_grid(mark.class).last_at_or_below(older).unwrap(), ..*mark };
-            }
+        let older: Vec<RetentionMark> = self.names.entries.iter().filter_map(|(_, entry)| mark_of(entry)).collect();
+        if self.rng.chance(3) && !older.is_empty() {
+            // An older leader had proposed it.
+            marks = vec![*self.rng.choose(&older)];
         }
         marks.retain(|_| !self.rng.chance(3));
         marks.into_iter().map(|mark| NamesEntry::Retain(RetentionEntry::Mark(mark))).collect()
-    }
-
-    fn policy(&self, number: PolicyNumber) -> frieze_retention::RetentionPolicy {
-        let made = self.names.entries.iter().find_map(|(_, entry)| match entry {
-            NamesEntry::Retain(RetentionEntry::MakePolicy(made, policy)) if *made == number => Some(policy.clone()),
-            _ => None,
-        });
-        made.expect("a mark has a policy")
     }
 
     /// Stretches that were ordered, in order, merged where one order has several.
@@ -511,5 +534,12 @@ impl ReplicaWorld {
             _ => seconds(BEGIN + self.rng.below(self.now - BEGIN + 1)),
         }
         .min(self.closed.0)
+    }
+}
+
+fn mark_of(entry: &NamesEntry) -> Option<RetentionMark> {
+    match entry {
+        NamesEntry::Retain(RetentionEntry::Mark(mark)) => Some(*mark),
+        _ => None,
     }
 }
