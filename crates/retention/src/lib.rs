@@ -19,17 +19,16 @@
 //! - An instant whose epoch had no death is exact too: what is only appended loses no instant.
 //! - What is answered for an instant is a function of records and marks, not of packs. Packs of one name are equal.
 //!
-//! Leaves to others: the order of entries (`metalog`), who makes a pack and when (a driver; the rules are in
+//! Leaves to others: the order of entries (`metalog`), when a member makes a pack (a driver; the rules are in
 //! docs/adr/0093-thin-history-by-marks-and-packs.md, and `tests/replicas` is their model), bytes, blocks and files of
 //! packs (`multilog`), when all chains are closed (`chain`), names and their versions (`namespace`).
 //!
-//! Where to look: [`RetentionTable`] executes entries, [`KeptSet`] has the instants, [`SurvivorSweep`] the rule of
+//! Where to look: [`RetentionTable`] executes entries, [`KeptSet`] has the instants, [`RetentionSweep`] the rule of
 //! survival, [`PackContent::make`] a pack, [`answer_at`] the one question before a read.
 //!
 //! # Source
-//! Classes of age on a grid are what rrdtool and the snapshot tools (sanoid, restic) offer; there they count snapshots,
-//! here instants that need no snapshot. The rule of survival is that of garbage collection under retained versions
-//! (Elephant, SOSP'99), by byte range.
+//! Classes of age on a grid: rrdtool, and the snapshot tools sanoid and restic, which count snapshots where this counts
+//! instants. Santry et al., Elephant (SOSP'99): which versions of a file are kept is a policy of the file.
 
 mod answer;
 mod error;
@@ -37,7 +36,7 @@ mod kept;
 mod pack;
 mod period;
 mod policy;
-mod survivors;
+mod sweep;
 mod table;
 mod thinning;
 
@@ -47,6 +46,6 @@ pub use kept::{KeptSet, RetentionEpoch};
 pub use pack::{DroppedRun, LogPart, PackContent, PackName, RecordExtent, TruncateList};
 pub use period::GridPeriod;
 pub use policy::{AgeBound, RetentionClass, RetentionPolicy};
-pub use survivors::{RANGES_MAX, SurvivorSweep, SweepVerdict, survivors_of_epoch};
+pub use sweep::{RANGES_MAX, RetentionSweep, SweepVerdict, surviving_records};
 pub use table::{PolicyNumber, RetentionEntry, RetentionMark, RetentionTable};
 pub use thinning::Thinning;

@@ -10,7 +10,7 @@ use frieze_hlc::Hlc;
 
 use crate::error::RetentionError;
 use crate::kept::KeptSet;
-use crate::survivors::{RANGES_MAX, survivors_of_epoch};
+use crate::sweep::{RANGES_MAX, surviving_records};
 use crate::table::RetentionTable;
 
 /// A record of a chain, as far as retention looks at it: a write, or a punch.
@@ -237,7 +237,7 @@ pub(crate) fn dead_of_epoch<'a>(records: &[RecordExtent], truncates: impl Iterat
     order.extend(hidden);
     order.sort_unstable_by(|a, b| b.cmp(a));
     let ranges: Vec<ByteRange> = order.iter().map(|(_, _, range)| *range).collect();
-    let survives = survivors_of_epoch(&ranges, RANGES_MAX);
+    let survives = surviving_records(&ranges, RANGES_MAX);
     let dead = order.iter().zip(survives).filter(|((_, number, _), survives)| *number != 0 && !survives);
     dead.map(|((_, number, _), _)| *number).collect()
 }

@@ -6,7 +6,7 @@ use frieze_base::{ByteRange, ChainEpoch, InodeId, LogIndex, Rng};
 use frieze_hlc::Hlc;
 use frieze_retention::{
     GridPeriod, InstantAnswer, KeptSet, LogPart, PackContent, PackName, PolicyNumber, RecordExtent, RetentionEntry,
-    RetentionMark, RetentionTable, SurvivorSweep, SweepVerdict, TruncateList, answer_at, survivors_of_epoch,
+    RetentionMark, RetentionSweep, RetentionTable, SweepVerdict, TruncateList, answer_at, surviving_records,
 };
 
 const BYTES: u64 = 10;
@@ -29,8 +29,8 @@ struct RandomLog {
 impl RandomLog {
     fn draw(rng: &mut Rng) -> RandomLog {
         let mut table = RetentionTable::default();
-        let policy = "all 20s, 1/5s 1min, 1/15s 2min, 1/30s 10min".parse().unwrap();
-        table.apply(&RetentionEntry::MakePolicy(NUMBER, policy)).unwrap();
+        let policy = "all 20s, 1/5s 1min, 1/15s 2min, 1/30s 10min".parse().expect("it is a policy");
+        table.apply(&RetentionEntry::MakePolicy(NUMBER, policy)).expect("it is new");
         let mut log =
             RandomLog { records: Vec::new(), truncates: TruncateList::new(), table, instants: BTreeSet::new() };
         let (mut stamp, mut epoch) = (seconds(1000), 1);
@@ -47,7 +47,7 @@ impl RandomLog {
             log.instants.extend([stamp, stamp.previous(), stamp.next()]);
         }
         for inode in (1..=FILES).map(InodeId) {
-            log.table.apply(&RetentionEntry::SetPolicy(inode, NUMBER)).unwrap();
+            log.table.apply(&RetentionEntry::SetPolicy(inode, NUMBER)).expect("there is one");
         }
         log.instants.extend((1000..1000 + 480).step_by(5).map(seconds));
         log
@@ -62,7 +62,7 @@ impl RandomLog {
         }
         for mark in self.table.marks_due(seconds(closed)) {
             if !rng.chance(3) {
-                self.table.apply(&RetentionEntry::Mark(mark)).unwrap();
+                self.table.apply(&RetentionEntry::Mark(mark)).expect("it is due");
             }
         }
     }
@@ -75,7 +75,7 @@ impl RandomLog {
         let within: Vec<LogPart> =
             parts.iter().filter(|part| (first..=last).contains(&part.first())).cloned().collect();
         let name = PackName { first, last, mark: LogIndex(1) };
-        PackContent::make(name, &within, &self.table, &self.truncates).unwrap()
+        PackContent::make(name, &within, &self.table, &self.truncates).expect("no number is missing")
     }
 }
 
@@ -121,7 +121,7 @@ fn a_sweep_in_one_range_of_memory_finds_what_a_judge_of_bytes_finds() {
             .map(|range| (range.start()..range.end()).filter(|byte| covered.insert(*byte)).count() > 0)
             .collect();
         for ranges_max in [1, 2, 3, 1000] {
-            assert_eq!(survivors_of_epoch(&ranges, ranges_max), expected, "seed {seed}: {ranges:?} in {ranges_max}");
+            assert_eq!(surviving_records(&ranges, ranges_max), expected, "seed {seed}: {ranges:?} in {ranges_max}");
         }
     }
 }
@@ -150,7 +150,7 @@ fn a_sweep_that_stops_and_starts_again_finds_what_a_pack_drops() {
 /// The survivors of one file, by a sweep that forgets everything but its position now and then.
 fn swept(rng: &mut Rng, newest_first: &[RecordExtent], kept: &KeptSet) -> BTreeSet<u64> {
     let (mut survivors, mut place) = (BTreeSet::new(), 0);
-    let mut sweep = SurvivorSweep::new(kept.clone(), 2);
+    let mut sweep = RetentionSweep::new(kept.clone(), 2);
     while let Some(epoch) = sweep.next_pass(newest_first.get(place).map(|record| record.stamp)) {
         let is_within = |record: &&RecordExtent| record.stamp <= epoch.upto && Some(record.stamp) > epoch.after;
         let mut is_open = false;
@@ -165,7 +165,7 @@ fn swept(rng: &mut Rng, newest_first: &[RecordExtent], kept: &KeptSet) -> BTreeS
         place = next.unwrap_or(newest_first.len());
         if rng.chance(3) && !is_open {
             // A record that survives may have cut the pass too: the rest of the epoch has no verdict to change.
-            sweep = SurvivorSweep::new(kept.clone(), 2);
+            sweep = RetentionSweep::new(kept.clone(), 2);
         }
     }
     survivors

@@ -39,8 +39,8 @@ impl JudgedRules {
                 file.policy = *number;
             }
             RetentionEntry::Mark(mark) => {
-                let (policy, rules) = self.policies.get_mut(&mark.policy).unwrap();
-                let class = policy.as_ref().unwrap().classes().get(mark.class - 1);
+                let (policy, rules) = self.policies.get_mut(&mark.policy).expect("a mark has a policy");
+                let class = policy.as_ref().expect("it was made").classes().get(mark.class - 1);
                 rules.push((mark.upto, class.map(|class| class.period.micros())));
             }
             RetentionEntry::Pin(inode, at) => {
@@ -153,7 +153,7 @@ impl Judge {
 
     /// The number of the record that each byte shows at the instant; 0: none.
     pub(crate) fn state(&self, names: &NamesLog, inode: InodeId, at: Hlc) -> Vec<u64> {
-        state(self.truth.iter(), names.truncates.last().unwrap(), inode, at)
+        state(self.truth.iter(), names.truncates.last().expect("there is one"), inode, at)
     }
 
     /// Notes an answer. One changes by what is executed only, and only from exact to refused.

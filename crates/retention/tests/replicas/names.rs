@@ -40,7 +40,7 @@ impl NamesLog {
         let (tables, truncates) = (vec![RetentionTable::default()], vec![TruncateList::new()]);
         let mut log = NamesLog { broken, entries: Vec::new(), tables, truncates };
         for (number, text) in (1..).zip(POLICIES) {
-            let policy: RetentionPolicy = text.parse().unwrap();
+            let policy: RetentionPolicy = text.parse().expect("it is a policy");
             log.append(Hlc::ZERO, NamesEntry::Retain(RetentionEntry::MakePolicy(PolicyNumber(number), policy)));
         }
         for inode in 1..=FILES {

@@ -1,4 +1,4 @@
-//! Who packs when, damage, reads, and the end of a run.
+//! When a member packs, damage, reads, and the end of a run.
 
 use frieze_base::{ChainEpoch, InodeId, LogIndex};
 use frieze_hlc::Hlc;

@@ -33,7 +33,7 @@ pub enum SweepVerdict {
 ///
 /// Its position is an end of an epoch: a sweep that stopped starts again there, and nothing of it is stored.
 #[derive(Clone, Debug)]
-pub struct SurvivorSweep {
+pub struct RetentionSweep {
     kept: KeptSet,
     epoch: Option<RetentionEpoch>,
     covered: CoveredRanges,
@@ -44,11 +44,11 @@ pub struct SurvivorSweep {
     ranges_max: usize,
 }
 
-impl SurvivorSweep {
+impl RetentionSweep {
     /// A sweep with at most `ranges_max` ranges in memory, 1 or more.
-    pub fn new(kept: KeptSet, ranges_max: usize) -> SurvivorSweep {
+    pub fn new(kept: KeptSet, ranges_max: usize) -> RetentionSweep {
         assert!(ranges_max > 0, "a sweep without ranges finds nothing");
-        SurvivorSweep { kept, epoch: None, covered: CoveredRanges::default(), start: 0, end: u64::MAX, ranges_max }
+        RetentionSweep { kept, epoch: None, covered: CoveredRanges::default(), start: 0, end: u64::MAX, ranges_max }
     }
 
     /// The epoch of which the records of `stamp` have to come next: the last one once more, if a pass was too small
@@ -83,9 +83,9 @@ impl SurvivorSweep {
 }
 
 /// Which of the records of one epoch survive. `newest_first` has their ranges, in bytes.
-pub fn survivors_of_epoch(newest_first: &[ByteRange], ranges_max: usize) -> Vec<bool> {
+pub fn surviving_records(newest_first: &[ByteRange], ranges_max: usize) -> Vec<bool> {
     let mut survives = vec![false; newest_first.len()];
-    let mut sweep = SurvivorSweep::new(KeptSet::default(), ranges_max);
+    let mut sweep = RetentionSweep::new(KeptSet::default(), ranges_max);
     loop {
         for (range, survives) in newest_first.iter().zip(&mut survives) {
             *survives |= sweep.step(*range) == SweepVerdict::Survives;
