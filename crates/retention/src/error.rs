@@ -3,7 +3,7 @@
 use frieze_base::{ErrorKind, Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 
-use crate::table::PolicyNumber;
+use crate::number::PolicyNumber;
 
 /// What is refused. The same at every server that executes the same log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -14,7 +14,8 @@
 //!
 //! # Guarantees
 //! - An instant that is not kept is never kept again; a file that changes its policy keeps what both kept.
-//! - Every multiple of the coarsest period of some policies is kept for all their files, down to where one of them ends.
+//! - Every multiple of the coarsest period of some policies is kept for all their files, down to where one of them
+//!   ends.
 //! - The states at kept instants are those of all records, however much of the dead is removed.
 //! - An instant whose epoch had no death is exact too: what is only appended loses no instant.
 //! - What is answered for an instant is a function of records and marks, not of packs. Packs of one name are equal.
@@ -33,6 +34,7 @@
 mod answer;
 mod error;
 mod kept;
+mod number;
 mod pack;
 mod period;
 mod policy;
@@ -43,9 +45,10 @@ mod thinning;
 pub use answer::{InstantAnswer, answer_at};
 pub use error::RetentionError;
 pub use kept::{KeptSet, RetentionEpoch};
+pub use number::PolicyNumber;
 pub use pack::{DroppedRun, LogPart, PackContent, PackName, RecordExtent, TruncateList};
 pub use period::GridPeriod;
 pub use policy::{AgeBound, RetentionClass, RetentionPolicy};
 pub use sweep::{RANGES_MAX, RetentionSweep, SweepVerdict, surviving_records};
-pub use table::{PolicyNumber, RetentionEntry, RetentionMark, RetentionTable};
+pub use table::{RetentionEntry, RetentionMark, RetentionTable};
 pub use thinning::Thinning;

@@ -123,13 +123,13 @@ impl FromStr for RetentionPolicy {
         let count = text.split(',').count();
         if count > Self::CLASSES_MAX {
             let wrong = format!("it has {count} classes");
-            return Err(Word { text, at: 0 }.refused(wrong, format!("write {} at most", Self::CLASSES_MAX)));
+            return Err(ClassText { text, at: 0 }.refused(wrong, format!("write {} at most", Self::CLASSES_MAX)));
         }
         let mut policy: Option<RetentionPolicy> = None;
         let mut at = 0;
         for part in text.split(',') {
             let lead = part.len() - part.trim_start().len();
-            let word = Word { text: part.trim(), at: at + lead };
+            let word = ClassText { text: part.trim(), at: at + lead };
             policy = Some(match policy {
                 None => RetentionPolicy { all_until: word.all()?, classes: Vec::new() },
                 Some(before) => before.with(&word)?,
@@ -141,7 +141,7 @@ impl FromStr for RetentionPolicy {
 }
 
 impl RetentionPolicy {
-    fn with(mut self, word: &Word<'_>) -> Result<RetentionPolicy, RetentionError> {
+    fn with(mut self, word: &ClassText<'_>) -> Result<RetentionPolicy, RetentionError> {
         let class = word.class()?;
         let begins = match self.classes.last().map_or(self.all_until, |before| before.until) {
             AgeBound::Seconds(begins) => begins,
@@ -168,13 +168,13 @@ impl RetentionPolicy {
 }
 
 /// One class as it is written.
-struct Word<'a> {
+struct ClassText<'a> {
     text: &'a str,
     /// Where it begins, in bytes.
     at: usize,
 }
 
-impl Word<'_> {
+impl ClassText<'_> {
     fn refused(&self, wrong: impl Into<String>, instead: impl Into<String>) -> RetentionError {
         const SHOWN_MAX: usize = 60;
         let mut text: String = self.text.chars().take(SHOWN_MAX).collect();

@@ -1,25 +1,15 @@
 //! Policies, marks, and which file has which: the part of retention that is executed from the log of names.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use frieze_base::InodeId;
 use frieze_hlc::Hlc;
 
 use crate::error::RetentionError;
 use crate::kept::KeptSet;
+use crate::number::PolicyNumber;
 use crate::policy::RetentionPolicy;
 use crate::thinning::Thinning;
-
-/// The number of a policy, as an inode has it. 0 is the policy of files without one: everything, for ever.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PolicyNumber(pub u32);
-
-impl fmt::Display for PolicyNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
-}
 
 /// A mark: of files with `policy`, instants below `upto` are kept as class `class` keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
