@@ -261,6 +261,8 @@ const PLACES: &[CratePlace] = &[
     place("cores", "frieze-chain", WORDS),
     place("cores", "frieze-cluster", WORDS),
     place("cores", "frieze-multilog", WORDS),
+    // Marks, instants and numbers of records are enough: it knows neither messages nor files on disk.
+    place("cores", "frieze-retention", &["frieze-hlc", "frieze-base"]),
     place("cores", "frieze-tier", WORDS),
     // Pure functions of the bytes of a record.
     place("cores", "frieze-usertime", &["frieze-hlc", "frieze-base"]),
