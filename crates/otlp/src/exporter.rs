@@ -10,7 +10,9 @@ use frieze_trace::{Span, SpanQueue};
 use prost::Message;
 use ureq::Agent;
 
-use crate::messages::{ExportRequest, ExportResponse, Resource, ResourceSpans, Scope, ScopeSpans, SpanMessage, text};
+use crate::messages::{
+    ExportRequest, ExportResponse, Resource, ResourceSpans, ScopeSpans, SpanLibrary, SpanMessage, text,
+};
 
 /// Spans of one post at most, as the SDKs of OpenTelemetry have it.
 const BATCH_SPANS_MAX: usize = 512;
@@ -84,7 +86,7 @@ impl OtlpExporter {
         Ok(OtlpExporter { is_ending, running: Some(running), thread: Some(thread) })
     }
 
-    /// Sends what is in the queue and ends. After an attempt that fails the rest is dropped, so a collector that does not
+    /// Sends what is in the queue and ends. After an attempt that fails the rest is dropped: a collector that does not
     /// answer costs some seconds.
     pub fn finish(self) {}
 }
@@ -197,7 +199,7 @@ impl SpanSender {
 
     fn request(&self, batch: Vec<Span>) -> ExportRequest {
         let attributes = self.settings.resource.iter().map(|(key, value)| text(key, value)).collect();
-        let scope = Scope { name: "frieze".to_owned(), version: self.settings.version.clone() };
+        let scope = SpanLibrary { name: "frieze".to_owned(), version: self.settings.version.clone() };
         let spans = batch.into_iter().map(SpanMessage::from).collect();
         let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
         let resource_spans = vec![ResourceSpans { resource: Some(Resource { attributes }), scope_spans }];

@@ -30,14 +30,14 @@ pub(crate) struct Resource {
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ScopeSpans {
     #[prost(message, optional, tag = "1")]
-    pub(crate) scope: Option<Scope>,
+    pub(crate) scope: Option<SpanLibrary>,
     #[prost(message, repeated, tag = "2")]
     pub(crate) spans: Vec<SpanMessage>,
 }
 
 /// `InstrumentationScope`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct Scope {
+pub(crate) struct SpanLibrary {
     #[prost(string, tag = "1")]
     pub(crate) name: String,
     #[prost(string, tag = "2")]

@@ -3,8 +3,8 @@
 //! [`Recorder`] writes: a gateway or the client library opens a [`CallScope`] around a call, and the scope writes one
 //! [`Event`] when it ends. Scopes within it, on the same thread, add to it. [`read_ring`] reads the file, while the
 //! process runs or after it was killed, and [`RingFollower`] piece by piece. [`Summary`] counts. What a server does at
-//! its device is recorded beside the calls ([`DeviceFile`]). Spans of sampled requests ([`Tracer`]) are made at the same
-//! places, and follow a request through other processes.
+//! its device is recorded beside the calls ([`DeviceFile`]). Spans of sampled requests ([`Tracer`]) are made at the
+//! same places, and follow a request through other processes.
 //!
 //! Guarantees: a call never waits for its record, allocates nothing for it, and never fails because of it; a record
 //! that was being written when the process ended is skipped; records that the ring has written over are counted.

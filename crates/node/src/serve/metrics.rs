@@ -2,7 +2,8 @@
 //!
 //! Guarantees: a scrape costs clients of the file system nothing; at most [`CONNECTIONS_MAX`] connections are answered
 //! at a time, and one user has at most as many of them as it leaves to others.
-//! Leaves to others: the metrics (`frieze_metrics`, `crate::metrics`), HTTP (`frieze_httpd`), the format of the text (`prometheus`).
+//! Leaves to others: the metrics (`frieze_metrics`, `crate::metrics`), HTTP (`frieze_httpd`), the format of the text
+//! (`prometheus`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
