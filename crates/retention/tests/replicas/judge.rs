@@ -6,7 +6,7 @@ use frieze_base::{ByteRange, InodeId};
 use frieze_hlc::Hlc;
 use frieze_retention::{LogPart, PolicyNumber, RecordExtent, RetentionEntry, RetentionPolicy, TruncateList};
 
-use crate::names::{BEGIN, NamesEntry, NamesLog, seconds};
+use crate::names::{BEGIN, BEHIND_MAX, NamesEntry, NamesLog, seconds};
 
 pub(crate) const BYTES: u64 = 8;
 
@@ -135,7 +135,7 @@ impl Judge {
         let end = rules.last_mark().micros() / 1_000_000 + 2;
         let walk = self.walks.entry((position, inode)).or_insert_with(|| {
             let pins = rules.files.get(&inode).into_iter().flat_map(|file| file.pins.keys().copied());
-            let grid = (BEGIN - 60..end).map(seconds).filter(|at| rules.is_kept(inode, *at));
+            let grid = (BEGIN - BEHIND_MAX - 60..end).map(seconds).filter(|at| rules.is_kept(inode, *at));
             let mut walk: Vec<Hlc> = grid.chain(pins).collect();
             walk.sort();
             walk

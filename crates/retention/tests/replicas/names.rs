@@ -11,6 +11,8 @@ use crate::breakage::RetentionBreak;
 pub(crate) const FILES: u64 = 2;
 /// First second of the world.
 pub(crate) const BEGIN: u64 = 1_000_020;
+/// How far a clock may be behind, in seconds: the judge walks over every instant from there.
+pub(crate) const BEHIND_MAX: u64 = 120;
 const POLICIES: [&str; 3] =
     ["all 10s, 1/5s 30s, 1/15s 1min, 1/30s 4min", "all 15s, 1/5s 1min, 1/30s forever", "all 30s"];
 

@@ -8,7 +8,7 @@ use frieze_retention::{LogPart, PackContent, PackName, PolicyNumber, RecordExten
 
 use crate::breakage::RetentionBreak;
 use crate::judge::{BYTES, Judge};
-use crate::names::{BEGIN, FILES, NamesEntry, NamesLog, seconds};
+use crate::names::{BEGIN, BEHIND_MAX, FILES, NamesEntry, NamesLog, seconds};
 use crate::node::{NodeRole, ReplicaNode};
 
 pub(crate) const NODES: usize = 4;
@@ -421,7 +421,8 @@ impl ReplicaWorld {
             1 => self.now += ahead / 2,
             _ => {
                 let node = self.rng.below(NODES as u64) as usize;
-                self.nodes[node].clock_offset += ahead as i64 / 2 - 50;
+                let offset = self.nodes[node].clock_offset + ahead as i64 / 2 - 50;
+                self.nodes[node].clock_offset = offset.max(-(BEHIND_MAX as i64));
             }
         }
     }
