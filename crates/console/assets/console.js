@@ -49,8 +49,8 @@ function startTime(bar) {
   let length = startLength();
   let to = now;
   let from = earliest;
-  /** @type {{ from: number, to: number, counts: number[] }} */
-  let found = { from: 0, to: 1, counts: [] };
+  /** @type {{ from: number, to: number, counts: number[], whole: boolean }} */
+  let found = { from: 0, to: 1, counts: [], whole: true };
   let asked = 0;
   /** @type {AbortController | undefined} */
   let running;
@@ -95,13 +95,14 @@ function startTime(bar) {
 
   async function heat() {
     const number = ++asked;
-    found = { from, to, counts: [] };
+    found = { from, to, counts: [], whole: true };
     draw();
     const query = new URLSearchParams({ from: String(Math.floor(from)), to: String(Math.floor(to)), cells: String(CELLS) });
     try {
       const reply = await fetch(`/activity${path}?${query}`);
       if (reply.ok && number === asked) {
         found = await reply.json();
+        /** @type {HTMLElement} */ (document.getElementById("heat-note")).hidden = found.whole;
         draw();
       }
     } catch {
@@ -231,7 +232,15 @@ function startTime(bar) {
         return;
       }
       event.preventDefault();
+      clearTimeout(timer);
+      running?.abort();
       const url = new URL(/** @type {HTMLAnchorElement} */ (document.getElementById(id)).href);
+      // From what is shown, which may be newer than the links.
+      if (isNow) {
+        url.searchParams.delete("at");
+      } else {
+        url.searchParams.set("at", field.value);
+      }
       url.searchParams.set("as", "json");
       const reply = await fetch(url);
       if (!reply.ok || !(reply.headers.get("content-type") ?? "").includes("json")) {

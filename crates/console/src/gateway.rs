@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use frieze_client::{AcceptedConnection, Client, ConnectionHandler, Guest, Proof, host_name};
+use frieze_client::{AcceptedConnection, Client, ConnectionHandler, Guest, Proof, host_name, mono};
 use frieze_httpd::{ConnectionLimits, HttpBody, RequestGuard, origin};
 use hyper::body::{Body, Incoming};
 use hyper::header::{COOKIE, HeaderMap};
@@ -29,6 +30,8 @@ pub const LOGOUT: &str = "/sign-out-all";
 
 /// Bytes of a form.
 const FORM_BYTES_MAX: usize = 64 << 10;
+/// Time that a form may take, and silence in the middle of any request.
+const FORM_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// What all connections share.
 pub(crate) struct Gateway {
@@ -80,7 +83,8 @@ impl Gateway {
         let guest = RefCell::new(guest);
         let respond = |request, guard| self.respond(peer, guard, &guest, request);
         // The acceptor shuts the socket down when the console closes.
-        frieze_httpd::serve(&stream, ConnectionLimits::default(), None, respond)
+        let limits = ConnectionLimits { silence: FORM_TIME_MAX, ..ConnectionLimits::default() };
+        frieze_httpd::serve(&stream, limits, None, respond)
     }
 
     async fn respond(
@@ -97,7 +101,7 @@ impl Gateway {
             Err(refusal) => {
                 tracing::debug!("a browser is refused {}: {}", head.uri.path(), refusal.words);
                 match wants_page {
-                    true => pages::refused(&refusal),
+                    true => pages::refused(&refusal, None),
                     false => ConsoleReply::json(&json!({ "error": refusal.words, "remedy": refusal.remedy }))
                         .status(refusal.status),
                 }
@@ -118,6 +122,10 @@ impl Gateway {
             // Public: they are the program.
             return crate::assets::asset(rest).ok_or_else(|| not_there(path));
         }
+        if is_foreign_link(head) {
+            // The browser withholds its cookie, as it should; from a page of ours it does not.
+            return Ok(pages::sign_in::go_on(&head.uri));
+        }
         let host = self.check_origin(peer, head)?;
         let query = Params::parse(head.uri.query().unwrap_or_default().as_bytes());
         match (&head.method, path) {
@@ -137,7 +145,8 @@ impl Gateway {
         match head.method {
             Method::GET | Method::HEAD => {
                 let visit = self.visit(signed_in, Params::default())?;
-                pages::answer(&visit, path, &query)
+                let reply = pages::answer(&visit, path, &query);
+                reply.or_else(|refusal| in_frame(&visit, path, refusal))
             }
             Method::POST => {
                 let form = form(body).await?;
@@ -147,7 +156,8 @@ impl Gateway {
                     return Ok(ConsoleReply::see("/").cookie(&set_cookie(&host, "", 0)));
                 }
                 let visit = self.visit(signed_in, form)?;
-                pages::change(&visit, path, &query)
+                let reply = pages::change(&visit, path, &query);
+                reply.or_else(|refusal| in_frame(&visit, path, refusal))
             }
             _ => Err(PageRefusal::new(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -211,6 +221,27 @@ impl Gateway {
     }
 }
 
+/// A refusal with the navigation around it; scripts of pages get it as a value.
+fn in_frame(visit: &Visit<'_>, path: &str, refusal: PageRefusal) -> Result<ConsoleReply, PageRefusal> {
+    match pages::is_page(path) {
+        true => Ok(pages::refused(&refusal, Some(visit))),
+        false => Err(refusal),
+    }
+}
+
+/// True if a person follows a link of another page to a page of this one: nothing is shown yet, and nothing is done.
+fn is_foreign_link(head: &Parts) -> bool {
+    let is = |name: &str, values: &[&str]| {
+        head.headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| values.contains(&value))
+    };
+    head.method == Method::GET
+        && head.uri.path() != "/login"
+        && pages::is_page(head.uri.path())
+        && is("sec-fetch-site", &["cross-site", "same-site"])
+        && is("sec-fetch-mode", &["navigate"])
+        && is("sec-fetch-dest", &["document"])
+}
+
 /// The user of a program that asks for itself: a proven one, and no browser, whatever page it shows.
 fn program_user(peer: BrowserPeer, head: &Parts) -> Result<u32, PageRefusal> {
     if origin::is_browser(&head.headers) {
@@ -244,9 +275,13 @@ fn check_form(head: &Parts, signed_in: &SignedIn, form: &Params) -> Result<(), P
 
 /// Reads a form.
 async fn form(mut body: Incoming) -> Result<Params, PageRefusal> {
-    let mut bytes = Vec::new();
+    let (mut bytes, began) = (Vec::new(), mono());
     while let Some(frame) = std::future::poll_fn(|context| std::pin::Pin::new(&mut body).poll_frame(context)).await {
         let frame = frame.map_err(|error| PageRefusal::bad(format!("the form ends in the middle: {error}")))?;
+        if mono().since_ns(began) > FORM_TIME_MAX.as_nanos() as u64 {
+            let words = "the form took too long to arrive";
+            return Err(PageRefusal::new(StatusCode::REQUEST_TIMEOUT, words, "Send it again."));
+        }
         let Ok(piece) = frame.into_data() else { continue };
         if bytes.len() + piece.len() > FORM_BYTES_MAX {
             let words = format!("the form is longer than {FORM_BYTES_MAX} bytes");

@@ -31,8 +31,9 @@ struct RefusalPage<'a> {
 }
 
 /// A page that says why there is no other.
-pub(crate) fn refused(refusal: &PageRefusal) -> ConsoleReply {
-    let frame = Frame::signed_out("", "Not possible");
+pub(crate) fn refused(refusal: &PageRefusal, visit: Option<&Visit<'_>>) -> ConsoleReply {
+    let title = "Not possible";
+    let frame = visit.map_or_else(|| Frame::signed_out("", title), |visit| Frame::new(visit, "", title));
     render(&RefusalPage { frame, refusal }).status(refusal.status)
 }
 

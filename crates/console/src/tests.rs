@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 
-use frieze_client::{CreateMode, ForgetOptions, Fs, Hlc, Target};
+use frieze_client::{CreateMode, ForgetOptions, Fs, Hlc, RenameMode, Target};
 use frieze_testkit::wait;
 
 use self::fixture::ConsoleFixture;
@@ -56,6 +56,7 @@ fn pages_of_other_origins_get_nothing() {
         &[("cookie", &*cookie), ("origin", "http://evil.example")][..],
         &[("cookie", &*cookie), ("sec-fetch-site", "cross-site")],
         &[("cookie", &*cookie), ("sec-fetch-site", "same-site")],
+        &[("cookie", &*cookie), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")],
         &[("cookie", &*cookie), ("origin", "null")],
         &[("cookie", &*cookie), ("host", "evil.example")],
     ] {
@@ -63,6 +64,11 @@ fn pages_of_other_origins_get_nothing() {
         let forged = fixture.send("POST", "/restore/f?to=1s-ago", headers, &format!("token={token}"));
         assert_eq!(forged.status, 403, "{headers:?}");
     }
+    // A person may follow a link from anywhere: the page that comes goes on by itself, and shows nothing.
+    let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+    let followed = fixture.send("GET", "/files/f?at=1s-ago", &link, "");
+    assert_eq!(followed.after("content=\"0;url="), "/files/f?at=1s-ago");
+    assert_eq!(fixture.send("GET", "//evil.example/files", &link, "").after("content=\"0;url="), "/evil.example/files");
     // A program of the user has no business with forms, and a form of another page does not know the token.
     let bare = fixture.send("POST", "/restore/f?to=1s-ago", &[("cookie", &*cookie)], &format!("token={token}"));
     assert_eq!(bare.status, 403);
@@ -96,6 +102,9 @@ fn names_and_contents_never_become_code() {
         let policy = answer.header("content-security-policy");
         assert!(policy.contains("script-src 'self'") && policy.contains("default-src 'none'"), "{page}: {policy}");
     }
+    write(&fs, "/a;filename=evil.exe", b"x");
+    let forged = browser.get("/raw/a;filename=evil.exe");
+    assert_eq!(forged.header("content-disposition"), "attachment; filename*=UTF-8''a%3Bfilename%3Devil.exe");
     let raw = browser.get("/raw/x.svg");
     assert_eq!(raw.header("content-type"), "application/octet-stream");
     assert!(raw.header("content-security-policy").contains("sandbox"));
@@ -245,6 +254,41 @@ fn a_user_sees_and_changes_what_that_user_may() {
     assert!(sessions.contains("another user"), "{sessions}");
     assert!(!sessions.contains("console-"), "programs of others stay theirs: {sessions}");
     assert!(!other.get("/files/?at=1us-ago").text.contains("Restore this directory"));
+}
+
+#[test]
+fn a_file_is_found_under_the_name_that_it_had() {
+    let fixture = ConsoleFixture::new();
+    let fs = fixture.client.fs();
+    write(&fs, "/a%41b to=1", b"old words");
+    let then = fixture.client.now().unwrap();
+    write(&fs, "/a%41b to=1", b"new words");
+    fs.rename(&Target::path("/a%41b to=1"), &Target::path("/n"), RenameMode::Replace).unwrap();
+    let browser = fixture.browser(0);
+    let absent = browser.get(&format!("/files/n?at={then}"));
+    assert!(absent.text.contains("it was called"), "{}", absent.text);
+    let compared = browser.get(&format!("/compare/n?from={then}"));
+    assert!(compared.text.contains("old words") && compared.text.contains("new words"), "{}", compared.text);
+    let changes = browser.get(&format!("/changes/?from={then}"));
+    let compared = browser.get(&changes.after("<span class=\"what\">9 B <a href=\""));
+    assert!(compared.text.contains("old words"), "{}", compared.text);
+    let plan = browser.get(&format!("/restore/a%2541b%20to=1?to={then}"));
+    assert_eq!(plan.after("name=\"to\" value=\""), then.to_string());
+    // Of a name that is not there any more, too.
+    fs.unlink(&Target::path("/n")).unwrap();
+    assert_eq!(browser.get("/step/n?to=previous&as=json").status, 200);
+}
+
+#[test]
+fn times_are_understood_as_the_page_shows_them() {
+    let fixture = ConsoleFixture::new();
+    let browser = fixture.browser(0);
+    let now = browser.get("/instant?text=Now").json();
+    let shown = now["time"].as_str().unwrap();
+    for text in [shown.to_owned(), format!("{shown} UTC")] {
+        let found = browser.get(&format!("/instant?text={}", text.replace(' ', "%20"))).json();
+        assert_eq!(found["time"].as_str(), Some(shown), "{text}");
+    }
 }
 
 #[test]

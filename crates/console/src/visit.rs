@@ -66,8 +66,7 @@ impl<'g> Visit<'g> {
     /// 400 for a text that names none, and for one that is yet to come.
     pub(crate) fn instant(&self, text: &str) -> Result<Hlc, PageRefusal> {
         let resolve = |text: &str| self.client().resolve(text, ZonePolicy::Refuse);
-        // Pages show UTC, so a time of day without a zone means that.
-        let at = resolve(text).or_else(|error| resolve(&format!("{text}Z")).map_err(|_| error)).map_err(|error| {
+        let at = resolve(text).or_else(|error| resolve(&in_utc(text)).map_err(|_| error)).map_err(|error| {
             let words = format!("{text:?} names no instant: {error}");
             let remedy = "Write 10m-ago, yesterday, 2026-11-30T10:00:00Z, the name of a snapshot, or an hlc- stamp.";
             PageRefusal::new(StatusCode::BAD_REQUEST, words, remedy)
@@ -83,7 +82,7 @@ impl<'g> Visit<'g> {
 
     /// The instant that a parameter names; `None`: now.
     pub(crate) fn instant_of(&self, query: &Params, name: &str) -> Result<Option<Hlc>, PageRefusal> {
-        query.text(name).filter(|text| *text != "now").map(|text| self.instant(text)).transpose()
+        query.text(name).filter(|text| !text.eq_ignore_ascii_case("now")).map(|text| self.instant(text)).transpose()
     }
 
     /// The view of an instant, or of now.
@@ -105,6 +104,17 @@ impl<'g> Visit<'g> {
     /// The changes that this user made by pages.
     pub(crate) fn done(&self) -> Vec<DoneEdit> {
         self.sign_ins.done(self.signed_in.uid)
+    }
+}
+
+/// A time as pages show it, in UTC, as programs write it: `2026-11-30 10:00:00.123 UTC`, `2026-11-30 10:00`,
+/// `2026-11-30`.
+fn in_utc(text: &str) -> String {
+    let text = text.trim_end_matches("UTC").trim_end();
+    match text.split_once([' ', 'T']) {
+        None => format!("{text}T00:00:00Z"),
+        Some((date, time)) if time.len() == 5 => format!("{date}T{time}:00Z"),
+        Some((date, time)) => format!("{date}T{time}Z"),
     }
 }
 

@@ -26,7 +26,9 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 }
 
 fn is_shown(c: char) -> bool {
-    !c.is_control() && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let hides = matches!(c, '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{feff}');
+    !(c.is_control() || turns || hides)
 }
 
 /// A count of bytes: `812 B`, `4.2 KiB`.

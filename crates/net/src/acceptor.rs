@@ -26,7 +26,8 @@ const STACK_BYTES: usize = 512 << 10;
 pub trait ConnectionHandler: Send + Sync + 'static {
     /// The name of its threads.
     const NAME: &'static str;
-    /// Connections at a time, below the server's own limit; one more is closed at once, and its client tries again.
+    /// Connections at a time, below the server's own limit; one more is closed at once, and its client tries again. A
+    /// user, or an address of another machine, has a quarter of them at most, and the last sixteenth is for root.
     const CONNECTIONS_MAX: usize = usize::MAX;
 
     /// Serves a connection until it ends.
@@ -91,8 +92,19 @@ struct AcceptorState {
 
 #[derive(Default)]
 struct OpenConnections {
-    streams: BTreeMap<u64, TcpStream>,
+    streams: BTreeMap<u64, (TcpStream, Origin)>,
     last: u64,
+}
+
+impl OpenConnections {
+    /// True if one more connection of `origin` may be open beside these, of `max` in all.
+    fn has_place(&self, origin: Origin, max: usize) -> bool {
+        if origin == Origin::User(0) {
+            return self.streams.len() < max;
+        }
+        let own = self.streams.values().filter(|(_, known)| *known == origin).count();
+        self.streams.len() < max - max / 16 && own < max.div_ceil(4)
+    }
 }
 
 impl Acceptor {
@@ -132,7 +144,7 @@ impl Drop for Acceptor {
             tracing::error!("a thread that accepts connections of a gateway panicked");
         }
         let mut open = self.shared.open();
-        open.streams.values().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        open.streams.values().for_each(|(stream, _)| drop(stream.shutdown(Shutdown::Both)));
         (self.stop)();
         while !open.streams.is_empty() {
             open = self.shared.ended.wait(open);
@@ -171,7 +183,8 @@ impl AcceptorState {
             Proof::Unproven
         });
         // The admission logs refusals. Clients try again.
-        let Ok(seat) = self.admission.enter(Origin::of(proof, peer.ip().to_canonical())) else { return };
+        let origin = Origin::of(proof, peer.ip().to_canonical());
+        let Ok(seat) = self.admission.enter(origin) else { return };
         // Answers are complete: they do not wait for more data.
         let _ = stream.set_nodelay(true);
         // Blocks are sent as fast as the client reads; the next read finds a connection that has ended.
@@ -179,13 +192,16 @@ impl AcceptorState {
         let Ok(kept) = stream.try_clone() else { return };
         let number = {
             let mut open = self.open();
-            if open.streams.len() >= S::CONNECTIONS_MAX {
-                let most = S::CONNECTIONS_MAX;
-                return self.miss(format_args!("{most} clients are connected to {}: one more is turned away", S::NAME));
+            if !open.has_place(origin, S::CONNECTIONS_MAX) {
+                let count = open.streams.len();
+                return self.miss(format_args!(
+                    "{count} clients are connected to {}: one more of {origin:?} is turned away",
+                    S::NAME
+                ));
             }
             open.last += 1;
             let number = open.last;
-            open.streams.insert(number, kept);
+            open.streams.insert(number, (kept, origin));
             number
         };
         let (ends, service) = (ConnectionEntry { shared: self.clone(), number }, service.clone());
@@ -212,9 +228,37 @@ struct ConnectionEntry {
 
 impl Drop for ConnectionEntry {
     fn drop(&mut self) {
-        if let Some(stream) = self.shared.open().streams.remove(&self.number) {
+        if let Some((stream, _)) = self.shared.open().streams.remove(&self.number) {
             let _ = stream.shutdown(Shutdown::Both);
         }
         self.shared.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_leaves_places_for_others_and_root_has_some_of_its_own() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut open = OpenConnections::default();
+        let mut fill = |origin: Origin| {
+            let mut count = 0;
+            while open.has_place(origin, 64) {
+                open.last += 1;
+                open.streams.insert(open.last, (stream(), origin));
+                count += 1;
+            }
+            count
+        };
+        let others = [1001, 1002, 1003].map(|uid| fill(Origin::User(uid)));
+        assert_eq!(others, [16, 16, 16]);
+        assert_eq!(fill(Origin::Unproven([127, 0, 0, 9].into())), 12);
+        assert_eq!(fill(Origin::User(1004)), 0);
+        assert_eq!(fill(Origin::User(0)), 4);
+        assert!(!open.has_place(Origin::User(0), 64));
+        assert!(open.has_place(Origin::User(1001), usize::MAX), "no limit of its own");
     }
 }

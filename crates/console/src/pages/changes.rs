@@ -177,7 +177,11 @@ pub(super) fn change_row(event: &Difference, authors: &mut PageAuthors) -> Optio
 }
 
 fn compare_address(before: &Side, after: &Side, from: Hlc, to: Hlc) -> String {
-    let was = if before.path == after.path { String::new() } else { format!("&was={}", escaped(&before.path)) };
+    let was = if before.path == after.path {
+        String::new()
+    } else {
+        format!("&was={}", escaped(escaped(&before.path).as_bytes()))
+    };
     format!("/compare{}?from={from}&to={to}{was}", escaped(&after.path))
 }
 

@@ -30,7 +30,7 @@ struct ShownFigure {
 }
 
 /// A server of the cluster.
-struct ServerRow {
+struct NodeRow {
     name: String,
     place: String,
     address: String,
@@ -80,7 +80,7 @@ struct ClusterPage {
     figures: Vec<ShownFigure>,
     slow: Vec<ShownFigure>,
     space: SpaceBar,
-    servers: Vec<ServerRow>,
+    servers: Vec<NodeRow>,
     chains: Vec<ChainRow>,
     /// How many chains are not listed; empty if all are.
     more_chains: String,
@@ -243,13 +243,13 @@ fn space(status: &StatusReply) -> SpaceBar {
     }
 }
 
-fn servers(cluster: &ClusterReply) -> Vec<ServerRow> {
+fn servers(cluster: &ClusterReply) -> Vec<NodeRow> {
     let row = |node: &frieze_client::ClusterNodeStatus| {
         let mut state = node.state.clone();
         if node.node == cluster.leader {
             state.push_str(", leads");
         }
-        ServerRow {
+        NodeRow {
             name: format!("{} ({})", node.name, node.node),
             place: [node.site.as_str(), node.machine.as_str()].join(" / ").trim_matches([' ', '/']).to_owned(),
             address: node.address.clone(),

@@ -1,7 +1,7 @@
 //! A file at two instants, side by side: text, a table, or pictures.
 
 use askama::Template;
-use frieze_client::Fs;
+use frieze_client::{Fs, InodeId};
 use similar::{ChangeTag, TextDiff};
 
 use crate::error::{PageRefusal, about};
@@ -60,14 +60,14 @@ struct ComparePage {
     frame: Frame,
     crumbs: Vec<(String, String)>,
     path: String,
-    from: String,
     from_time: String,
-    to: String,
     to_time: String,
     left_size: String,
     right_size: String,
     left_raw: String,
     right_raw: String,
+    left_href: String,
+    right_href: String,
     file: String,
     pair: Pair,
 }
@@ -76,8 +76,11 @@ pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
     let to = visit.instant_of(query, "to")?.unwrap_or(visit.now());
     let missing = || PageRefusal::bad("from is missing: the instant of the left side");
     let from = visit.instant_of(query, "from")?.ok_or_else(missing)?;
-    let was = query.text("was").map(PagePath::parse).transpose()?.unwrap_or_else(|| path.clone());
     let (left_fs, right_fs) = (visit.view(Some(from)), visit.view(Some(to)));
+    let was = match query.text("was") {
+        Some(was) => PagePath::parse(was)?,
+        None => name_then(&left_fs, &right_fs, path),
+    };
     let (left_len, right_len) = (len_of(&left_fs, &was)?, len_of(&right_fs, path)?);
     let [left_raw, right_raw] =
         [(&was, from), (path, to)].map(|(path, at)| format!("/raw{}?at={at}", escaped(path.as_bytes())));
@@ -89,17 +92,26 @@ pub(super) fn page(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
         frame: Frame::new(visit, "files", format!("{} at two instants", path.shown())),
         crumbs: path.crumbs(),
         path: path.shown(),
-        from: from.to_string(),
         from_time: time_of(from),
-        to: to.to_string(),
         to_time: time_of(to),
         left_size: size(left_len),
         right_size: size(right_len),
+        left_href: super::files::address(was.as_bytes(), Some(from)),
+        right_href: super::files::address(path.as_bytes(), Some(to)),
         left_raw,
         right_raw,
         file: super::files::address(path.as_bytes(), Some(to).filter(|to| *to < visit.now())),
         pair,
     }))
+}
+
+/// What the file was called then, if it has another name now.
+fn name_then(then: &Fs, now: &Fs, path: &PagePath) -> PagePath {
+    if then.stat(&target(path)).is_ok() {
+        return path.clone();
+    }
+    let inode = now.stat(&target(path)).map(|stat| InodeId(stat.attr.inode));
+    inode.and_then(|inode| then.path_of(inode)).map_or_else(|_| path.clone(), |found| PagePath::of(&found))
 }
 
 /// The length of a file; `None` if there is none.
@@ -141,7 +153,8 @@ fn pair_of(left: FileSide<'_>, right: FileSide<'_>, raw: [&str; 2]) -> Result<Pa
 
 /// Lines beside each other, equal stretches shortened; true if there are more than are shown.
 fn paired(old: &str, new: &str, columns: Option<u8>) -> (Vec<PairRow>, bool) {
-    let diff = TextDiff::configure().timeout(DIFF_TIME_MAX).diff_lines(old, new);
+    let (old, new) = (records(old, columns), records(new, columns));
+    let diff = TextDiff::configure().timeout(DIFF_TIME_MAX).diff_slices(&old, &new);
     let mut rows = Vec::new();
     for (index, group) in diff.grouped_ops(AROUND).iter().enumerate() {
         let first = group.first().map_or(0, |op| op.old_range().start);
@@ -175,10 +188,41 @@ fn paired(old: &str, new: &str, columns: Option<u8>) -> (Vec<PairRow>, bool) {
         }
         if rows.len() > ROWS_MAX {
             rows.truncate(ROWS_MAX);
+            pad(&mut rows);
             return (rows, true);
         }
     }
+    pad(&mut rows);
     (rows, false)
+}
+
+/// Gives every row as many cells, so that the right side begins in one column.
+fn pad(rows: &mut [PairRow]) {
+    let width = rows.iter().map(|row| row.left.len()).max().unwrap_or(1);
+    for row in rows.iter_mut().filter(|row| row.kind != "skipped") {
+        for side in [&mut row.left, &mut row.right] {
+            side.resize_with(width, || PairCell { text: String::new(), is_changed: false });
+        }
+    }
+}
+
+/// Lines; of a table its records, which may have line breaks in quotes.
+fn records(text: &str, columns: Option<u8>) -> Vec<&str> {
+    let (mut found, mut start, mut is_quoted) = (Vec::new(), 0, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' if columns.is_some() => is_quoted = !is_quoted,
+            b'\n' if !is_quoted => {
+                found.push(&text[start..=at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if start < text.len() {
+        found.push(&text[start..]);
+    }
+    found
 }
 
 fn skipped_row() -> PairRow {
@@ -207,7 +251,7 @@ fn pair_row(kind: &'static str, left: PairLine<'_>, right: PairLine<'_>, columns
     };
     let (mut old, mut new) = (divided(left), divided(right));
     // Both sides of a row have as many cells.
-    let width = if columns.is_some() { old.len().max(new.len()) } else { 1 };
+    let width = if columns.is_some() { old.len().max(new.len()).max(1) } else { 1 };
     old.resize(width, String::new());
     new.resize(width, String::new());
     let marked = |cells: &[String], others: &[String]| -> Vec<PairCell> {
@@ -262,6 +306,14 @@ mod tests {
     fn cells_of_a_table_are_marked_one_by_one() {
         let found = kinds("t,v\n1,2\n", "t,v\n1,3\n", Some(b','));
         assert_eq!(found[1], ("changed", "1|[2]".to_owned(), "1|[3]".to_owned()));
+    }
+
+    #[test]
+    fn a_cell_may_have_line_breaks_and_rows_have_one_width() {
+        let found = kinds("a,b\n\"x\ny\",3\n\n", "a,b\n\"x\nz\",3\n\n", Some(b','));
+        let expected = [("same", "a|b"), ("changed", "[x\ny]|3"), ("same", "|")];
+        let left: Vec<(&str, String)> = found.into_iter().map(|(kind, left, _)| (kind, left)).collect();
+        assert_eq!(left, expected.map(|(kind, left)| (kind, left.to_owned())));
     }
 
     #[test]

@@ -49,6 +49,9 @@ struct EditPage {
     delete: bool,
     back: String,
     action: String,
+    /// Where the plan is made again, and of which instant.
+    plan: String,
+    to: String,
 }
 
 /// The plan of restoring a file or tree to an instant.
@@ -99,6 +102,8 @@ fn restore_page(
         delete,
         back: address(path.as_bytes(), Some(to)),
         action: format!("/restore{}?to={to}", path.escaped()),
+        plan: format!("/restore{}", path.escaped()),
+        to: to.to_string(),
         ..outcome(visit, path, &reply, step)
     };
     Ok(render(&page))
@@ -214,6 +219,8 @@ fn outcome(visit: &Visit<'_>, path: &PagePath, reply: &EditReply, step: EditStep
         delete: false,
         back: String::new(),
         action: String::new(),
+        plan: String::new(),
+        to: String::new(),
     }
 }
 

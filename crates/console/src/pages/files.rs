@@ -83,6 +83,7 @@ enum State {
     Absent {
         words: String,
         last: Option<LastState>,
+        then: Option<(String, String)>,
     },
 }
 
@@ -164,7 +165,7 @@ fn state_of(
 ) -> Result<State, PageRefusal> {
     let stat = match fs.stat(&target(path)) {
         Ok(stat) => stat.attr,
-        Err(error) if error.reason() == Reason::NotFound => return Ok(absent(visit, path, &error.to_string())),
+        Err(error) if error.reason() == Reason::NotFound => return Ok(absent(visit, fs, path, at, &error.to_string())),
         Err(error) => return Err(PageRefusal::of(&path.shown(), &error)),
     };
     Ok(match stat.kind() {
@@ -176,7 +177,11 @@ fn state_of(
 }
 
 /// What a page says where there is nothing.
-fn absent(visit: &Visit<'_>, path: &PagePath, words: &str) -> State {
+fn absent(visit: &Visit<'_>, fs: &Fs, path: &PagePath, at: Option<Hlc>, words: &str) -> State {
+    // What is there now may have had another name then.
+    let now = visit.fs().stat(&target(path)).ok();
+    let then = now.and_then(|stat| fs.path_of(InodeId(stat.attr.inode)).ok());
+    let then = then.filter(|_| at.is_some()).map(|name| (shown(&name), address(&name, at)));
     let found = visit.fs().last_existed(path.as_bytes()).ok();
     let last = found.map(|reply| {
         let mut authors = PageAuthors::default();
@@ -186,7 +191,7 @@ fn absent(visit: &Visit<'_>, path: &PagePath, words: &str) -> State {
         let by = if reply.at == 0 { String::new() } else { authors.user(reply.was.uid) };
         LastState { at: at.to_string(), time: time_of(at), by }
     });
-    State::Absent { words: words.to_owned(), last }
+    State::Absent { words: words.to_owned(), last, then }
 }
 
 fn listing(fs: &Fs, path: &PagePath, time: &TimeBar, query: &Params) -> Result<Listing, PageRefusal> {

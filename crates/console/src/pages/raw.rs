@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use frieze_client::OpenFlags;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::error::{PageRefusal, about};
-use crate::paths::{PagePath, escaped};
+use crate::paths::PagePath;
 use crate::preview::{PICTURE_BYTES_MAX, picture_kind};
 use crate::query::Params;
 use crate::reply::ConsoleReply;
@@ -12,6 +13,15 @@ use crate::visit::{Visit, target};
 
 /// Bytes read and sent at once.
 const PIECE_BYTES: usize = 512 << 10;
+
+/// Bytes of a file's name that a header may have as they are (RFC 5987, attr-char).
+const NAME_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The name of a file in a header.
+fn download_name(path: &PagePath) -> String {
+    // Browsers take UTF-8 alone.
+    utf8_percent_encode(&String::from_utf8_lossy(path.name()), NAME_ESCAPED).to_string()
+}
 
 /// The bytes, to be saved; with `inline=1` a picture of a known format, to be shown.
 pub(super) fn bytes(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result<ConsoleReply, PageRefusal> {
@@ -40,5 +50,5 @@ pub(super) fn bytes(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Resul
         offset += count as u64;
         Ok(Some(Bytes::from(piece)))
     };
-    Ok(ConsoleReply::file(kind, &escaped(path.name()).replace('/', "root"), len, Box::new(next)))
+    Ok(ConsoleReply::file(kind, &download_name(path), len, Box::new(next)))
 }

@@ -2,6 +2,7 @@
 
 use askama::Template;
 use hyper::StatusCode;
+use hyper::Uri;
 use hyper::http::uri::Authority;
 
 use crate::error::PageRefusal;
@@ -16,6 +17,7 @@ struct SignInPage {
     frame: Frame,
     /// The command that gives a link.
     command: String,
+    port: u16,
     /// The browser was signed in before.
     was_signed_in: bool,
 }
@@ -26,8 +28,28 @@ pub(crate) fn page(host: &Authority, was_signed_in: bool) -> ConsoleReply {
         true => "frieze console login".to_owned(),
         false => format!("frieze console login --console {host}"),
     };
-    let page = SignInPage { frame: Frame::signed_out("", "Sign in"), command, was_signed_in };
+    let page = SignInPage {
+        frame: Frame::signed_out("", "Sign in"),
+        command,
+        port: host.port_u16().unwrap_or(80),
+        was_signed_in,
+    };
     render(&page).status(StatusCode::UNAUTHORIZED)
+}
+
+#[derive(Template)]
+#[template(path = "go_on.html")]
+struct GoOnPage {
+    frame: Frame,
+    address: String,
+}
+
+/// A page that goes on to an address of this console by itself: so the request comes from here.
+pub(crate) fn go_on(uri: &Uri) -> ConsoleReply {
+    let address = uri.path_and_query().map_or("/", |found| found.as_str());
+    // `//host` would be another server.
+    let address = format!("/{}", address.trim_start_matches('/'));
+    render(&GoOnPage { frame: Frame::signed_out("", "frieze"), address })
 }
 
 #[derive(Template)]

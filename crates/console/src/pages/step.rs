@@ -37,7 +37,7 @@ pub(super) fn step(visit: &Visit<'_>, path: &PagePath, query: &Params) -> Result
 /// The exact instant that a text means.
 pub(super) fn instant(visit: &Visit<'_>, query: &Params) -> Result<ConsoleReply, PageRefusal> {
     let text = query.text("text").unwrap_or("now");
-    let at = if text == "now" { visit.now() } else { visit.instant(text)? };
+    let at = if text.eq_ignore_ascii_case("now") { visit.now() } else { visit.instant(text)? };
     Ok(ConsoleReply::json(&instant_json(at)))
 }
 
@@ -64,7 +64,10 @@ fn neighbour(visit: &Visit<'_>, path: &PagePath, shown: Hlc, direction: Directio
     }
     let fs = visit.fs();
     let views = [fs.at(shown), fs.at(visit.now())];
-    let located = views.iter().find(|view| view.stat(&target(path)).is_ok()).unwrap_or(&views[0]);
+    // A name that is not there any more is looked up where it last was.
+    let last = || fs.last_existed(path.as_bytes()).ok().filter(|last| last.at != 0).map(|last| fs.at(Hlc(last.at)));
+    let found = views.iter().find(|view| view.stat(&target(path)).is_ok()).cloned();
+    let located = found.or_else(last).unwrap_or_else(|| views[0].clone());
     let mut interval = interval;
     loop {
         let reply = match direction {
