@@ -44,6 +44,8 @@ fn expressions_fit_the_metrics_of_real_servers() {
     let client = client(&first.address);
     let file = client.fs().create(&Target::path("/file"), 0o644, CreateMode::OpenExisting).unwrap();
     file.write_at(0, &[7; 70_000]).unwrap();
+    // Bytes that servers send are counted by kind of request, too.
+    assert_eq!(file.read_at(0, &mut [0; 70_000]).unwrap(), 70_000);
     assert!(client.fs().stat(&Target::path("/nothing")).is_err());
     let documented = documented();
     let absent = eventually("the servers export what there is", || {
