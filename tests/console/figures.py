@@ -61,10 +61,15 @@ def measure(server):
         page.wait_for_url("**/files/")
         url = f"{server.url}/files/many"
         weights, first, listed = {}, [], []
-        page.on("response", lambda reply: weights.update({reply.url: len(reply.body())}) if reply.ok else None)
+
+        def weigh(reply):
+            weights[reply.url] = reply
+
+        page.on("response", weigh)
         page.goto(url)
         page.wait_for_load_state("networkidle")
-        page_bytes = sum(weights.values())
+        page_bytes = sum(len(reply.body()) for reply in weights.values())
+        page.remove_listener("response", weigh)
         # In turn: both see the same machine. The page is loaded as in a new tab of a browser that is open.
         for _ in range(REPEATS):
             page.goto(url, wait_until="domcontentloaded")
