@@ -240,11 +240,14 @@ fn a_user_sees_and_changes_what_that_user_may() {
     let fixture = ConsoleFixture::new();
     let fs = fixture.client.fs();
     fs.mkdir(&Target::path("/private"), 0o700).unwrap();
+    let before = fixture.client.now().unwrap();
     write(&fs, "/private/secret", b"secret");
     let root = fixture.browser(0);
     let other = fixture.browser(4711);
     assert_eq!(root.get("/files/private").status, 200);
-    for page in ["/files/private", "/files/private/secret", "/raw/private/secret", "/restore/private?to=1us-ago"] {
+    let plan = other.get(&format!("/restore/private?delete=1&to={before}")).text;
+    assert!(plan.contains("would be refused") && !plan.contains("secret"), "{plan}");
+    for page in ["/files/private", "/files/private/secret", "/raw/private/secret"] {
         let answer = other.get(page);
         assert!(![200, 303].contains(&answer.status), "{page}: {}", answer.text);
         assert!(!answer.text.contains("secret</"), "{page}");
@@ -254,6 +257,10 @@ fn a_user_sees_and_changes_what_that_user_may() {
     assert!(sessions.contains("another user"), "{sessions}");
     assert!(!sessions.contains("console-"), "programs of others stay theirs: {sessions}");
     assert!(!other.get("/files/?at=1us-ago").text.contains("Restore this directory"));
+    fs.mkdir(&Target::path("/shared"), 0o755).unwrap();
+    assert!(!other.get("/changes/shared?from=1us-ago").text.contains("Undo these"));
+    let changes = root.get("/changes/shared?from=1us-ago").text;
+    assert!(changes.contains("Undo these"), "{changes}");
 }
 
 #[test]

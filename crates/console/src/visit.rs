@@ -71,13 +71,18 @@ impl<'g> Visit<'g> {
             let remedy = "Write 10m-ago, yesterday, 2026-11-30T10:00:00Z, the name of a snapshot, or an hlc- stamp.";
             PageRefusal::new(StatusCode::BAD_REQUEST, words, remedy)
         })?;
-        let now = self.now();
         // The end of the present microsecond, as a time of day names it, is not far away.
+        if at.micros() <= self.now().micros() {
+            return Ok(at.min(self.now()));
+        }
+        // `1us-ago` counts from a present that is later than that of the page.
+        let clock = self.client().clock().map_err(about("the present instant"))?;
+        let now = Hlc(if clock.without_lease { clock.stable } else { clock.at });
         if at.micros() > now.micros() {
             let words = format!("{text:?} is yet to come: it is {}", crate::words::exact_time(now));
             return Err(PageRefusal::new(StatusCode::BAD_REQUEST, words, "Choose an instant that has passed."));
         }
-        Ok(at.min(now))
+        Ok(self.now())
     }
 
     /// The instant that a parameter names; `None`: now.

@@ -375,7 +375,8 @@ impl Namespace {
                 // One that comes back is the caller's to fill, or lets him.
                 let back = directory.links == 0 && directory.uid == caller.uid;
                 if !back && !allows(&directory, caller, MAY_WRITE | MAY_EXECUTE) {
-                    return Err(Error::denied("changing names next to", naming.name));
+                    // Not which name: the caller may not be allowed to list it.
+                    return Err(Error::AccessDenied { what: "changing names of a directory".to_owned() });
                 }
                 if directory.links > 0 && naming.directory != InodeId::ROOT {
                     walk.approach(naming.directory)?;

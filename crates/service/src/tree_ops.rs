@@ -268,7 +268,7 @@ impl TreeOps {
                     |drafted: Drafted| self.planes.meta.check_edit(&principal.caller, &drafted.edit, now.next());
                 match self.draft(plan).and_then(check) {
                     Err(fault) if fault.reason == Reason::Superseded => continue,
-                    Err(fault) => (reply.refused, reply.refused_words) = (fault.reason as u32, fault.message),
+                    Err(fault) => reply.refuse(fault),
                     Ok(()) => {}
                 }
                 return Ok(reply);

@@ -3,6 +3,7 @@
 use frieze_base::{Fault, Reason};
 use frieze_hlc::{Hlc, UserTime};
 
+use crate::edit::EditReply;
 use crate::message::{Refusal, View};
 use crate::peer::control::HeartbeatRefusal;
 use crate::txn::{Caller, Outcome, Target};
@@ -83,6 +84,17 @@ impl Caller {
     /// True if the caller belongs to `gid`.
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+impl EditReply {
+    /// Makes the plan of a dry run one that would be refused. A plan that the caller has no right to carry out has no
+    /// actions: they name what the caller may not be allowed to list.
+    pub fn refuse(&mut self, fault: Fault) {
+        if fault.reason.kind() == frieze_base::ErrorKind::Denied {
+            self.actions.clear();
+        }
+        (self.refused, self.refused_words) = (fault.reason as u32, fault.message);
     }
 }
 

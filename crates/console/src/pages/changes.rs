@@ -51,6 +51,7 @@ struct ChangesPage {
     hidden: bool,
     /// Before this time history was forgotten; else empty.
     forgotten: String,
+    /// The plan that takes all of it back; empty if the user may not write there.
     undo: String,
 }
 
@@ -137,7 +138,9 @@ fn differences(
         let next = skip + reply.differences.len() as u64;
         page.more = format!("/changes{}?from={}{at}&skip={next}", path.escaped(), interval.after);
     }
-    page.undo = format!("/undo{}?from={}&to={}", path.escaped(), interval.after, interval.upto);
+    if visit.may_write(path) {
+        page.undo = format!("/undo{}?from={}&to={}", path.escaped(), interval.after, interval.upto);
+    }
     Ok(())
 }
 
