@@ -264,11 +264,12 @@ impl TreeOps {
                 return Ok(reply);
             }
             if dry_run {
+                let kind = plan.kind;
                 let check =
                     |drafted: Drafted| self.planes.meta.check_edit(&principal.caller, &drafted.edit, now.next());
                 match self.draft(plan).and_then(check) {
                     Err(fault) if fault.reason == Reason::Superseded => continue,
-                    Err(fault) => reply.refuse(fault),
+                    Err(fault) => reply.refuse(fault, kind),
                     Ok(()) => {}
                 }
                 return Ok(reply);

@@ -3,7 +3,7 @@
 use frieze_base::{Fault, Reason};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::edit::EditReply;
+use crate::edit::{EditKind, EditReply};
 use crate::message::{Refusal, View};
 use crate::peer::control::HeartbeatRefusal;
 use crate::txn::{Caller, Outcome, Target};
@@ -88,10 +88,10 @@ impl Caller {
 }
 
 impl EditReply {
-    /// Makes the plan of a dry run one that would be refused. A plan that the caller has no right to carry out has no
-    /// actions: they name what the caller may not be allowed to list.
-    pub fn refuse(&mut self, fault: Fault) {
-        if fault.reason.kind() == frieze_base::ErrorKind::Denied {
+    /// Makes the plan of a dry run one that would be refused. A restore that the caller has no right to make has no
+    /// actions: they name what the caller may not be allowed to list. An undo leaves such names out by itself.
+    pub fn refuse(&mut self, fault: Fault, kind: EditKind) {
+        if kind == EditKind::Restore && fault.reason.kind() == frieze_base::ErrorKind::Denied {
             self.actions.clear();
         }
         (self.refused, self.refused_words) = (fault.reason as u32, fault.message);
