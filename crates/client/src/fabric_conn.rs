@@ -133,7 +133,7 @@ impl FabricConn {
             }
             _ => return None,
         };
-        Some(RequestBody { caller: body.caller.clone(), trace: None, request: Some(request) })
+        Some(RequestBody { caller: body.caller.clone(), trace: body.trace, request: Some(request) })
     }
 }
 
