@@ -293,8 +293,9 @@ impl TreeOps {
         // The present inodes of these names are renamed back: they do not count as copies.
         let left: BTreeSet<NameKey> = touched.iter().filter_map(leaves).collect();
         for WantedName { key, inode, now, fate } in touched {
-            if span.then.inode(key.0)?.is_some() {
-                self.planes.meta.check_access(key.0, Some(at), &principal.caller, MAY_READ)?;
+            let trees = [(span.then.inode(key.0)?, at), (span.now.inode(key.0)?, plan.now)];
+            for (_, instant) in trees.into_iter().filter(|(directory, _)| directory.is_some()) {
+                self.planes.meta.check_access(key.0, Some(instant), &principal.caller, MAY_READ)?;
             }
             let path = paths.of(key.0, &key.1)?;
             let to = match fate {
