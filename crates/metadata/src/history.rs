@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, InodeId, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    self as namespace, ChangeSubject, Changed, CheckCounts, EntryVersion, PastSession, PlaceName, SharedState, TreeAt,
-    TreeExtent, TxnChanges, VersionHistory,
+    self as namespace, ChangeSubject, Changed, CheckCounts, EntryVersion, PastSession, Paths, PlaceName, SharedState,
+    TreeAt, TreeExtent, TxnChanges, VersionHistory,
 };
 use frieze_wire::txn::Caller;
 
@@ -41,6 +41,11 @@ impl<'a> NameHistory<'a> {
     /// The tree at `at` as `caller` may see it.
     pub fn tree_at(self, at: Hlc, caller: &'a Caller) -> TreeAt<'a> {
         TreeAt::new(self.0, at, caller)
+    }
+
+    /// Paths at `instants`, for `caller`.
+    pub fn paths(self, instants: &[Hlc], caller: &'a Caller) -> Paths<'a> {
+        Paths::new(self.0, instants, caller)
     }
 
     /// What a name stood for.

@@ -43,6 +43,7 @@ mod numbers;
 mod partial;
 mod past_session;
 mod patch;
+mod paths;
 mod present;
 mod quota;
 mod quotas;
@@ -88,6 +89,7 @@ pub use numbers::InodeNumbers;
 pub use partial::{FOOTPRINT_ITEMS_MAX, PartialOutcome, PartialRun, PartialState, find_footprint};
 pub use past_session::PastSession;
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
+pub use paths::Paths;
 pub use present::{
     ColdFile, ColdSource, MemoryPieces, NamesMemory, PackedInodes, PackedNames, PieceLoads, PieceOffsets, PieceWindow,
     PresentSnapshot, Relocation, VisitPiece,

@@ -460,12 +460,13 @@ fn an_undo_reveals_no_name_of_a_directory_closed_to_its_caller() {
     let machine = SimMachine::new(7);
     let mut client = machine.serve();
     let began = client.server.newest().0;
-    for (path, mode) in [("/shut", 0o700), ("/shut/gone", 0o755), ("/open", 0o777)] {
+    for (path, mode) in [("/shut", 0o700), ("/shut/gone", 0o755), ("/opened", 0o700), ("/open", 0o777)] {
         client.mkdir(path);
         client.chmod(path, mode).unwrap();
     }
     client.make("/shut/secret");
     client.make("/shut/gone/secret");
+    client.make("/opened/secret");
     client.make("/open/plain");
     client.new_session();
     let secret = client.open("/shut/secret").unwrap();
@@ -475,6 +476,9 @@ fn an_undo_reveals_no_name_of_a_directory_closed_to_its_caller() {
     }
     client.remove("/shut/gone/secret", false).unwrap();
     client.remove("/shut/gone", true).unwrap();
+    // Names of then ask for the rights of then, too.
+    client.remove("/opened/secret", false).unwrap();
+    client.chmod("/opened", 0o777).unwrap();
     let actor = client.session;
     drop(client);
     let mut client = machine.serve_as(Caller { uid: 1000, gid: 1000, groups: Vec::new() });

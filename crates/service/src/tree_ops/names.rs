@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_metadata::{NameHistory, TreeNode};
-use frieze_namespace::TreeAt;
+use frieze_metadata::TreeNode;
+use frieze_namespace::Paths;
 use frieze_wire::edit::NEW;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
@@ -32,7 +32,7 @@ impl TreeOps {
     /// # Errors
     /// Those of the store.
     pub(super) fn path_at(&self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Vec<u8>, Fault> {
-        Paths::new(self.planes.meta.history(), &[at]).of(directory, name)
+        self.planes.meta.history().paths(&[at], &Caller::root()).of(directory, name)
     }
 
     /// Drops from a plan the names that cannot change as planned: what others have built on stays. Each is listed as
@@ -56,71 +56,6 @@ impl TreeOps {
             }
             plan.forget_unnamed();
         }
-    }
-}
-
-/// Paths at several instants: the first instant with a path counts. An inode without a name at any of them is listed by
-/// its future name, or else by its last one.
-pub(super) struct Paths<'a> {
-    pub(super) cuts: Vec<TreeAt<'a>>,
-    /// Names that inodes are to get.
-    pub(super) coming: BTreeMap<InodeId, NameKey>,
-}
-
-/// Paths are made with the superuser's rights: a separate check decides whether an answer may contain them.
-static ROOT: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
-
-impl<'a> Paths<'a> {
-    pub(super) fn new(history: NameHistory<'a>, instants: &[Hlc]) -> Paths<'a> {
-        Paths { cuts: instants.iter().map(|&at| history.tree_at(at, &ROOT)).collect(), coming: BTreeMap::new() }
-    }
-
-    pub(super) fn of(&mut self, directory: InodeId, name: &[u8]) -> Result<Vec<u8>, Fault> {
-        let mut below = vec![name.to_vec()];
-        let (mut here, mut way) = (directory, BTreeSet::new());
-        let top = 'up: loop {
-            for cut in &mut self.cuts {
-                if let Some(path) = cut.path(here)? {
-                    break 'up path.to_vec();
-                }
-            }
-            match self.other_name(here)? {
-                Some((parent, name)) if way.insert(here) => {
-                    below.push(name);
-                    here = parent;
-                }
-                _ => break format!("inode {here}").into_bytes(),
-            }
-        };
-        below.push(top);
-        below.reverse();
-        Ok(below.join(&b'/'))
-    }
-
-    /// The path of the first name of an inode.
-    pub(super) fn of_inode(&mut self, id: InodeId) -> Result<Vec<u8>, Fault> {
-        if id == InodeId::ROOT {
-            return Ok(b"/".to_vec());
-        }
-        for index in 0..self.cuts.len() {
-            if let Some(named) = self.cuts[index].names(id)?.into_iter().next() {
-                return self.of(named.parent, &named.name);
-            }
-        }
-        match self.other_name(id)? {
-            Some((parent, name)) => self.of(parent, &name),
-            None => Ok(format!("inode {id}").into_bytes()),
-        }
-    }
-
-    /// The future name of an inode, or the last that it had.
-    fn other_name(&mut self, id: InodeId) -> Result<Option<NameKey>, Fault> {
-        if let Some(key) = self.coming.get(&id) {
-            return Ok(Some(key.clone()));
-        }
-        let Some(cut) = self.cuts.first_mut() else { return Ok(None) };
-        let last = cut.last_names(id)?.and_then(|(_, names)| names.into_iter().next());
-        Ok(last.map(|named| (named.parent, named.name)))
     }
 }
 

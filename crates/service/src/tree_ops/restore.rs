@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{ChangeSubject, MAY_READ, PATCHES_MAX, SubjectState, TreeAt};
+use frieze_namespace::{ChangeSubject, MAY_READ, PATCHES_MAX, Paths, SubjectState, TreeAt};
 use frieze_planes::{FileVersion, Principal};
 use frieze_wire::acl::is_acl;
 use frieze_wire::edit::{ActionKind, EditKind, Restore, Xattr};
@@ -17,7 +17,7 @@ use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::timeline::ChangedSpan;
 use frieze_wire::txn::{Caller, Target};
 
-use super::names::{NameKey, Paths};
+use super::names::NameKey;
 use super::{Naming, Plan, attribute_words};
 use crate::history::change_feed::FileChange;
 use crate::history::diff::spans_of;
@@ -138,9 +138,9 @@ impl TreeOps {
         let mut plan = Plan::new(EditKind::Restore, now, at);
         let root = Caller::root();
         let history = self.planes.meta.history();
-        let mut paths = Paths::new(history, &[now, at]);
+        let mut paths = history.paths(&[now, at], &principal.caller);
         let Some(root_then) = root_then else {
-            return self.plan_removal(plan, ask, own, root_now, &mut paths);
+            return self.plan_removal(principal, plan, ask, own, root_now, &mut paths);
         };
         let mut span = RestoreTrees {
             then: history.tree_at(at, &root),
@@ -152,6 +152,9 @@ impl TreeOps {
         let interval = Interval { after: at, upto: now };
         let mut cuts = CutPair::new(history, interval, &root);
         let changes = self.history.changes(Scope::Within(root_then), interval, &mut cuts)?;
+        if let Some(key) = span.own.clone() {
+            paths.note_known(root_then, key);
+        }
 
         let mut wanted: Vec<WantedName> = Vec::new();
         let mut made: Vec<(NameKey, InodeId)> = Vec::new();
@@ -210,12 +213,13 @@ impl TreeOps {
             if !ask.delete || plan.names.contains_key(&key) || span.is_copied(key.0, &copied)? {
                 continue;
             }
+            self.check_listable(principal, &mut span, key.0)?;
             self.plan_unname(&mut plan, &mut paths, key, inode)?;
         }
         if ask.delete {
             let replaced: Vec<InodeId> = plan.names.values().map(|naming| naming.expect).collect();
             for inode in replaced {
-                self.plan_emptying(&mut plan, &mut paths, inode)?;
+                self.plan_emptying(principal, &mut plan, &mut paths, inode)?;
             }
         }
         self.settle_names(&mut plan, &mut paths)?;
@@ -228,12 +232,20 @@ impl TreeOps {
         names.others_in = differs.map(|(directory, _)| *directory).collect();
         let back: BTreeSet<u64> = plan.names.values().map(|naming| naming.inode).collect();
         for (id, xattrs) in touched {
-            let mut held = id == root_then;
-            for named in span.then.names(id)? {
-                held |= span.contained_then(named.parent)? && !span.is_copied(named.parent, &copied)?;
-            }
             let named = back.contains(&id.0) || !span.now.names(id)?.is_empty() || id == InodeId::ROOT;
-            if held && named && !copied.contains(&id) {
+            if !named || copied.contains(&id) {
+                continue;
+            }
+            // What the caller named, or has a name in the restored tree that the caller may list.
+            let mut allowed = (id == root_then).then_some(Ok(()));
+            for named in span.then.names(id)? {
+                let is_allowed = allowed.as_ref().is_some_and(Result::is_ok);
+                if !is_allowed && span.contained_then(named.parent)? && !span.is_copied(named.parent, &copied)? {
+                    allowed = Some(self.check_listable(principal, &mut span, named.parent));
+                }
+            }
+            if let Some(allowed) = allowed {
+                allowed?;
                 self.restore_state(principal, &mut plan, &mut paths, id, xattrs, written.get(&id).copied(), &names)?;
             }
         }
@@ -243,6 +255,7 @@ impl TreeOps {
     /// Removes an object that did not exist then, if the request deletes names made since.
     fn plan_removal(
         &self,
+        principal: &Principal,
         mut plan: Plan,
         ask: &Restore,
         own: Option<NameKey>,
@@ -260,12 +273,19 @@ impl TreeOps {
         match (own, root_now) {
             (Some(key), Some(inode)) if ask.delete => {
                 self.plan_unname(&mut plan, paths, key, inode)?;
-                self.plan_emptying(&mut plan, paths, inode)?;
+                self.plan_emptying(principal, &mut plan, paths, inode)?;
                 self.settle_names(&mut plan, paths)?;
                 Ok(plan)
             }
             _ => Err(gone()),
         }
+    }
+
+    /// A plan names what is in a directory: it asks for the right to list it, then and now.
+    fn check_listable(&self, principal: &Principal, span: &mut RestoreTrees<'_>, id: InodeId) -> Result<(), Fault> {
+        let instants = [span.then.inode(id)?.map(|_| span.then.at()), span.now.inode(id)?.map(|_| span.now.at())];
+        let check = |at| self.planes.meta.check_access(id, Some(at), &principal.caller, MAY_READ);
+        instants.into_iter().flatten().try_for_each(check)
     }
 
     fn restore_names(
@@ -293,10 +313,7 @@ impl TreeOps {
         // The present inodes of these names are renamed back: they do not count as copies.
         let left: BTreeSet<NameKey> = touched.iter().filter_map(leaves).collect();
         for WantedName { key, inode, now, fate } in touched {
-            let trees = [(span.then.inode(key.0)?, at), (span.now.inode(key.0)?, plan.now)];
-            for (_, instant) in trees.into_iter().filter(|(directory, _)| directory.is_some()) {
-                self.planes.meta.check_access(key.0, Some(instant), &principal.caller, MAY_READ)?;
-            }
+            self.check_listable(principal, span, key.0)?;
             let path = paths.of(key.0, &key.1)?;
             let to = match fate {
                 NameRestore::Copied if !left.contains(&key) && self.is_copy(inode, at, now, plan.now)? => continue,
@@ -368,7 +385,13 @@ impl TreeOps {
     }
 
     /// Removes everything that a removed directory holds now, except objects that get another name.
-    fn plan_emptying(&self, plan: &mut Plan, paths: &mut Paths<'_>, inode: InodeId) -> Result<(), Fault> {
+    fn plan_emptying(
+        &self,
+        principal: &Principal,
+        plan: &mut Plan,
+        paths: &mut Paths<'_>,
+        inode: InodeId,
+    ) -> Result<(), Fault> {
         let mut todo = vec![inode];
         while let Some(directory) = todo.pop() {
             let back = plan.names.values().any(|naming| naming.inode == directory.0);
@@ -376,6 +399,7 @@ impl TreeOps {
             if back || !is_directory {
                 continue;
             }
+            self.planes.meta.check_access(directory, Some(plan.now), &principal.caller, MAY_READ)?;
             self.each_entry(directory, plan.now, &mut |entry| {
                 let key = (directory, entry.name);
                 if !plan.names.contains_key(&key) {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{ChangeSubject, Changed, SubjectChange, SubjectState};
+use frieze_namespace::{ChangeSubject, Changed, Paths, SubjectChange, SubjectState};
 use frieze_planes::Principal;
 use frieze_wire::edit::{ActionKind, EditKind, Undo};
 use frieze_wire::message::{FileKind, VersionKind, View};
@@ -26,7 +26,7 @@ use self::bytes::{EventKind, FileEvents};
 use self::reach::Reach;
 use self::sight::Sight;
 use self::units::{is_as_before, naming_of, undo_attributes, undo_name, undo_xattr};
-use super::names::{NameKey, Paths};
+use super::names::NameKey;
 use super::{Naming, Plan};
 use crate::history::change_feed::CHANGES_MAX;
 use crate::history::tree_pair::Interval;
@@ -103,17 +103,16 @@ impl TreeOps {
         let (changed, planned) = self.changes_reached(&actor, &mut reach, &mut sight)?;
         let mut changes = UndoChanges::of(&changed.subjects);
         changes.files = self.files_reached(&actor, &mut reach, &changes.inodes)?;
-        let mut paths = Paths::new(history, &[now, after]);
+        let mut paths = history.paths(&[now, after], &principal.caller);
         let coming = planned.into_iter().filter(|(_, naming)| naming.inode != 0);
-        paths.coming = coming.map(|(key, naming)| (InodeId(naming.inode), key)).collect();
+        paths.set_coming(coming.map(|(key, naming)| (InodeId(naming.inode), key)).collect());
 
         let mut unseen = 0;
         for (key, change) in &changes.names {
-            let by: BTreeSet<u32> = actor.uids(change).collect();
-            if by.is_empty() {
+            if actor.uids(change).next().is_none() {
                 continue;
             }
-            if !sight.tells(key.0, &by)? {
+            if !sight.tells_change(&actor, key.0, change)? {
                 unseen += 1;
                 continue;
             }
@@ -124,21 +123,24 @@ impl TreeOps {
         plan.displaced.retain(|id| !changes.made_by(&actor, *id));
         self.keep_what_others_built(&actor, &mut plan, &mut paths, &changes)?;
         self.settle_names(&mut plan, &mut paths)?;
-        let back: BTreeMap<u64, InodeId> = plan.names.iter().map(|(key, naming)| (naming.inode, key.0)).collect();
+        let back: BTreeMap<u64, NameKey> = plan.names.iter().map(|(key, naming)| (naming.inode, key.clone())).collect();
         let whole = whole_again(&actor, &plan, &changes);
         for id in changes.ids() {
             let by = changes.uids(&actor, id);
             if by.is_empty() || changes.made_by(&actor, id) {
                 continue;
             }
-            let named = paths.cuts[0].names(id)?.into_iter().map(|named| named.parent);
-            let places: Vec<InodeId> = named.chain(back.get(&id.0).copied()).collect();
-            if places.is_empty() && id != InodeId::ROOT {
-                continue;
-            }
-            if !sight.tells_any(&places, &by)? && id != InodeId::ROOT {
-                unseen += 1;
-                continue;
+            if id != InodeId::ROOT {
+                let named = history.names(id, now)?.into_iter().map(|named| (named.parent, named.name));
+                let mut names = named.chain(back.get(&id.0).cloned()).peekable();
+                if names.peek().is_none() {
+                    continue;
+                }
+                let Some(name) = sight.first_listable(names, &by)? else {
+                    unseen += 1;
+                    continue;
+                };
+                paths.note_known(id, name);
             }
             self.undo_inode(&actor, &mut plan, &mut paths, id, &changes)?;
             if let Some(mtime_ns) = whole.get(&id) {
@@ -176,7 +178,7 @@ impl TreeOps {
             let mut planned = BTreeMap::new();
             for (key, change) in changes.names {
                 if let Some((naming, _)) = naming_of(actor, change)
-                    && sight.tells(key.0, &actor.uids(change).collect())?
+                    && sight.tells_change(actor, key.0, change)?
                 {
                     planned.insert(key, naming);
                 }

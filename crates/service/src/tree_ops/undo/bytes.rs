@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::DroppedRecords;
-use frieze_namespace::{Inode, PATCHES_MAX, PatchSource, SNAPSHOTS_MAX, SubjectChange, SubjectState};
+use frieze_namespace::{Inode, PATCHES_MAX, PatchSource, Paths, SNAPSHOTS_MAX, SubjectChange, SubjectState};
 use frieze_planes::not_whole_here;
 use frieze_wire::edit::{ActionKind, Share};
 use frieze_wire::message::FileKind;
 
 use super::actor::Actor;
 use crate::history::tree_pair::Interval;
-use crate::tree_ops::names::Paths;
 use crate::tree_ops::{Plan, TreeOps};
 
 /// Records of one file that an undo looks at.

@@ -4,11 +4,11 @@ use std::iter;
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{ChangeSubject, Inode, SubjectChange, SubjectState};
+use frieze_namespace::{ChangeSubject, Inode, Paths, SubjectChange, SubjectState};
 use frieze_wire::edit::{ActionKind, NEW, Xattr};
 
 use super::actor::Actor;
-use crate::tree_ops::names::{NameKey, Paths};
+use crate::tree_ops::names::NameKey;
 use crate::tree_ops::{Naming, Plan, attribute_words};
 
 /// The newest version that is not the actor's, if the newest of all is the actor's: its stamp and value.
