@@ -168,6 +168,7 @@ const PLACES: &[CratePlace] = &[
             "frieze-cluster",
             "frieze-multilog",
             "frieze-tier",
+            "frieze-retention",
             "frieze-wire",
             "frieze-hlc",
             "frieze-locks",
@@ -190,6 +191,7 @@ const PLACES: &[CratePlace] = &[
             "frieze-cluster",
             "frieze-multilog",
             "frieze-tier",
+            "frieze-retention",
             "frieze-wire",
             "frieze-hlc",
             "frieze-locks",
@@ -207,6 +209,7 @@ const PLACES: &[CratePlace] = &[
             "frieze-metalog",
             "frieze-namespace",
             "frieze-cluster",
+            "frieze-retention",
             "frieze-wire",
             "frieze-hlc",
             "frieze-locks",
@@ -255,17 +258,17 @@ const PLACES: &[CratePlace] = &[
     // It is called by many threads at once.
     place("cores", "frieze-coherence", WORDS_AND_LOCKS),
     place("cores", "frieze-metalog", WORDS),
-    place("cores", "frieze-namespace", WORDS),
+    place("cores", "frieze-namespace", &["frieze-retention", "frieze-wire", "frieze-hlc", "frieze-base"]),
     // What a transaction means is not its business: positions and names of requests are enough.
     place("cores", "frieze-calvin", &["frieze-base"]),
     place("cores", "frieze-chain", WORDS),
     place("cores", "frieze-cluster", WORDS),
     place("cores", "frieze-multilog", WORDS),
-    // Marks, instants and numbers of records are enough: it knows neither messages nor files on disk.
-    place("cores", "frieze-retention", &["frieze-hlc", "frieze-base"]),
     place("cores", "frieze-tier", WORDS),
     // Pure functions of the bytes of a record.
     place("cores", "frieze-usertime", &["frieze-hlc", "frieze-base"]),
+    // Marks, instants and numbers of records are enough: it knows neither messages nor files on disk.
+    place("words", "frieze-retention", &["frieze-hlc", "frieze-base"]),
     // Names for operators; it uses nothing.
     place("words", "frieze-metrics", &[]),
     place("words", "frieze-wire", &["frieze-hlc", "frieze-base"]),

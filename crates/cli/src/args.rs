@@ -13,6 +13,7 @@ mod files;
 mod instants;
 mod load;
 mod manual;
+mod retention;
 mod sharing;
 mod timeline;
 mod top;
@@ -39,6 +40,7 @@ pub(crate) use files::{
 pub(crate) use instants::{NowArgs, SnapshotCommand, TimeCommand};
 pub(crate) use load::{LoadCommand, LoadMessagesArgs};
 pub(crate) use manual::{CompletionArgs, ManArgs, ShellArg};
+pub(crate) use retention::{RetentionCommand, RetentionPreviewArgs, RetentionSetArgs, RetentionShowArgs};
 pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, SessionArg, UndoArgs};
 pub(crate) use timeline::{DiffArgs, FindArgs, LogArgs, OldIntervals, RunWithArgs, SessionsArgs};
 pub(crate) use top::TopArgs;
@@ -271,6 +273,8 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     Undo(UndoArgs),
     Forget(ForgetArgs),
+    #[command(subcommand)]
+    Retention(RetentionCommand),
     Diff(DiffArgs),
     Find(FindArgs),
     Sessions(SessionsArgs),

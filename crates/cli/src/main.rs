@@ -40,6 +40,7 @@ mod past;
 mod path;
 mod progress;
 mod quota;
+mod retention;
 mod rings;
 mod run;
 mod scrub;
@@ -133,6 +134,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Restore(args) => sharing::restore(&mut run, args),
         Command::Undo(args) => sharing::undo(&mut run, args),
         Command::Forget(args) => forget::forget(&mut run, args),
+        Command::Retention(command) => retention::retention(&mut run, command),
         Command::Log(args) => timeline::log(&mut run, args),
         Command::Watch(args) => watch::watch(&mut run, args),
         Command::Diff(args) => timeline::diff(&mut run, args),
@@ -225,6 +227,7 @@ impl Command {
             Command::Restore(_) => "restore",
             Command::Undo(_) => "undo",
             Command::Forget(_) => "forget",
+            Command::Retention(_) => "retention",
             Command::Diff(_) => "diff",
             Command::Find(_) => "find",
             Command::Sessions(_) => "sessions",

@@ -238,6 +238,7 @@ pub(crate) fn name_of(reply: &Reply) -> &'static str {
         Reply::Status(_) => "a status",
         Reply::Punch(_) => "a hole",
         Reply::Forgot(_) => "expired history",
+        Reply::Retention(_) => "a policy of retention",
         Reply::Edited(_) => "a clone, restore, undo or copy",
         Reply::Recalls(_) => "recalls",
         Reply::AwaitChange(_) => "a change",

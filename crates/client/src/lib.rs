@@ -90,6 +90,7 @@ pub use frieze_wire::message::{
 };
 pub use frieze_wire::mode::{ModeAction, ModeChange};
 pub use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR};
+pub use frieze_wire::retention::{RetainedClass, RetainedInstant, RetentionPreview, RetentionReply};
 pub use frieze_wire::scrub::{Finding, FindingKind, ScrubAction, ScrubReply, ScrubState};
 pub use frieze_wire::timeline::{
     ChangedSpan, DeletedObject, DeletedReply, DiffReply, Difference, LastExistedReply, SessionInfo, SessionsReply,

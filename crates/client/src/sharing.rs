@@ -5,6 +5,7 @@ use frieze_wire::edit::{ChangeTree, CloneTree, CopyRange, EditReply, JoinFiles, 
 use frieze_wire::forget::{Forget, ForgetReply};
 use frieze_wire::message::{Reply, Request};
 use frieze_wire::mode::ModeChange;
+use frieze_wire::retention::{Retention, RetentionPreview, RetentionReply};
 use frieze_wire::txn::Target;
 
 use crate::file::check_range;
@@ -93,7 +94,53 @@ impl Fs {
         self.must_be_now("changing")?;
         let RightsChange { modes, uid, gid } = change;
         let (modes, uid, gid) = (modes.clone(), *uid, *gid);
-        self.edit(Request::ChangeTree(ChangeTree { target: target.clone(), modes, uid, gid, dry_run }), dry_run)
+        let change = ChangeTree { target: target.clone(), modes, uid, gid, dry_run, policy: None };
+        self.edit(Request::ChangeTree(change), dry_run)
+    }
+
+    /// Gives a file, or a directory and all that is below it, a policy of retention, as one change: which instants of
+    /// the past are kept. What is made in the directory later has it, too. What earlier policies have thinned stays
+    /// thinned.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a text that is no policy; `NotPermitted` unless the caller owns all of it; else as
+    /// [`Fs::change_tree`].
+    ///
+    /// # Cost
+    /// One record for each file of the tree.
+    pub fn set_retention(&self, target: &Target, policy: &str, dry_run: bool) -> Result<EditReply, Error> {
+        self.must_be_now("changing")?;
+        let policy = Some(policy.to_owned());
+        let change = ChangeTree { target: target.clone(), policy, dry_run, ..ChangeTree::default() };
+        self.edit(Request::ChangeTree(change), dry_run)
+    }
+
+    /// The policy of a file or directory, what it has thinned, and whether the instant `at` of it is kept exactly.
+    ///
+    /// # Errors
+    /// `NotFound`; as any call.
+    pub fn retention(&self, target: &Target, at: Option<Hlc>) -> Result<RetentionReply, Error> {
+        self.ask_retention(Retention { target: target.clone(), at: at.map_or(0, |at| at.0), preview: String::new() })
+    }
+
+    /// What a policy would keep of a file, or of all files below a directory, if they got it now; by class, in writes
+    /// and bytes of the server that is asked. Nothing changes.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a text that is no policy; `NotPermitted` unless the caller owns the path; as any call.
+    ///
+    /// # Cost
+    /// A pass over all records of the files.
+    pub fn preview_retention(&self, target: &Target, policy: &str) -> Result<RetentionPreview, Error> {
+        let ask = Retention { target: target.clone(), at: 0, preview: policy.to_owned() };
+        Ok(self.ask_retention(ask)?.preview.unwrap_or_default())
+    }
+
+    fn ask_retention(&self, ask: Retention) -> Result<RetentionReply, Error> {
+        match self.query(Request::Retention(ask))? {
+            Reply::Retention(reply) => Ok(reply),
+            other => Err(self.unexpected("a policy of retention", &other)),
+        }
     }
 
     /// Deletes the history before an instant of a file, or of all that was below a directory at `before`, and frees its

@@ -184,6 +184,7 @@ impl<'r> Subject<'r> {
             Request::ChangeTree(_) => Subject::bare(CallKind::SetAttr),
             Request::Lock(_) | Request::TestLock(_) | Request::CancelLock(_) => Subject::bare(CallKind::Lock),
             Request::Diff(_)
+            | Request::Retention(_)
             | Request::Story(_)
             | Request::LastExisted(_)
             | Request::Deleted(_)

@@ -84,6 +84,7 @@ levels! {
     ReadPlace in "node": "the place of a connection among large reads";
     Founding in "node", held in waits: "one founding of a cluster at a time";
     RemainingSpace in "service": "space of chains that moved away, as far as it is counted";
+    Thinning in "planes", held in waits: "how far policies of retention were applied to what is stored";
     DeadRecords in "planes", held in signals: "dead records, and space of them that is not freed yet";
     HistoryExpiry in "service", held in waits: "readers are edits under way, the writer is an expiry of history";
     FlushState in "planes", held in waits: "the flush under way: one at a time";

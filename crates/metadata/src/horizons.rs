@@ -4,7 +4,8 @@
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{ExpiredInodes, Expiries, Expiry, Pins};
+use frieze_namespace::{ExpiredInodes, Expiries, Expiry, Inode, InodeRetention, Pins};
+use frieze_retention::{KeptSet, MarkedPolicy, PolicyNumber, RetentionEpoch, Thinning};
 use frieze_wire::forget::ForgottenHistory;
 
 use super::facts::{ForgettingCount, InodeHorizon};
@@ -25,6 +26,52 @@ impl Metadata {
     /// As [`Metadata::check_kept`].
     pub fn check_kept_called(&self, id: InodeId, at: Option<Hlc>, path: &[u8]) -> Result<(), Fault> {
         self.state.read().check_kept_called(id, at, path)
+    }
+
+    /// True if a file ever had a policy of retention.
+    pub fn has_policies(&self) -> bool {
+        self.state.read().has_policies()
+    }
+
+    /// Counts the changes of policies and of what they keep, but for marks; since the start.
+    pub fn policy_changes(&self) -> u64 {
+        self.state.read().policy_changes()
+    }
+
+    /// True if a mark is due when everything is closed up to `closed`.
+    pub fn has_marks_due(&self, closed: Hlc) -> bool {
+        self.state.read().has_marks_due(closed)
+    }
+
+    /// Every policy that files have or had, with its marks.
+    pub fn policies(&self) -> Vec<(PolicyNumber, MarkedPolicy)> {
+        self.state.read().policies()
+    }
+
+    /// What is kept of an inode: its policy, and what was thinned.
+    pub fn retention_of(&self, inode: &Inode) -> InodeRetention {
+        self.state.read().retention_of(inode)
+    }
+
+    /// The kept instants of a file; `None` if they are all.
+    ///
+    /// # Errors
+    /// As [`frieze_namespace::Namespace::kept_set`].
+    pub fn kept_set(&self, id: InodeId) -> Result<Option<KeptSet>, Fault> {
+        self.state.read().kept_set(&self.state.versions, id)
+    }
+
+    /// The kept instants of a file as they would be if these marks were raised, too.
+    pub fn kept_set_with(&self, inode: &Inode, marks: Thinning) -> KeptSet {
+        self.state.read().kept_set_with(inode, marks)
+    }
+
+    /// The epoch of an instant of a file that policies do not keep; `None` if they do.
+    ///
+    /// # Errors
+    /// As [`frieze_namespace::Namespace::thinned_epoch`].
+    pub fn thinned_epoch(&self, id: InodeId, at: Hlc) -> Result<Option<RetentionEpoch>, Fault> {
+        self.state.read().thinned_epoch(&self.state.versions, id, at)
     }
 
     /// Everything that was forgotten. A copy: for work that looks at all of it.

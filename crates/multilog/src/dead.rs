@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem::size_of;
 
-use frieze_base::{InodeId, SegmentId, SessionId};
+use frieze_base::{ByteRange, InodeId, SegmentId, SessionId};
 use frieze_hlc::Hlc;
 
 /// Where a record lies: its header and everything up to the next.
@@ -19,6 +19,19 @@ pub struct DeadRecord {
     pub end: u64,
     /// Bytes of payload.
     pub bytes: u32,
+}
+
+/// A record of a file, as thinning looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRecord {
+    /// Its stamp.
+    pub stamp: Hlc,
+    /// First byte in the chunk, and the one behind the last.
+    pub range: ByteRange,
+    /// No read needs its bytes any more: they may be gone.
+    pub is_dead: bool,
+    /// Where it lies.
+    pub place: DeadRecord,
 }
 
 /// A segment that takes no more records, all of which its footer names.

@@ -11,10 +11,10 @@
 
 use std::collections::BTreeSet;
 
-use frieze_base::{InodeId, SegmentId, crc32c};
+use frieze_base::{ByteRange, InodeId, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::dead::{DeadRecord, DroppedRecords, SealedSegment};
+use crate::dead::{DeadRecord, DroppedRecords, FileRecord, SealedSegment};
 use crate::header::LogPosition;
 use crate::index::{CompactIndex, IndexRecord};
 use crate::log::MultiLog;
@@ -32,6 +32,24 @@ impl MultiLog {
         let Some(file) = self.file(inode) else { return Vec::new() };
         let dead = file.kept_upto(upto).map(|record| self.dead_record_of(&record));
         dead.filter(|dead| !live.contains(&(dead.segment, dead.place))).collect()
+    }
+
+    /// The records of a file stamped in (`after`, `upto`], dead or not, by chunk, each chunk's oldest first.
+    ///
+    /// # Cost
+    /// A pass over them, and a search in each chunk.
+    pub fn records_of_chunks(&self, inode: InodeId, after: Hlc, upto: Hlc) -> Vec<(u32, Vec<FileRecord>)> {
+        let record = |record: IndexRecord| {
+            let (start, len) = (u64::from(record.offset), u64::from(record.len));
+            FileRecord {
+                stamp: record.stamp,
+                range: ByteRange::new(start, start + len),
+                is_dead: record.is_dead(),
+                place: self.dead_record_of(&record),
+            }
+        };
+        let chunks = self.file(inode).into_iter().flat_map(|file| file.chunks_within(after, upto));
+        chunks.map(|(index, records)| (index, records.map(record).collect())).collect()
     }
 
     /// Marks records dead that [`MultiLog::dead_records`] listed. No plan of a read that is still answered may name

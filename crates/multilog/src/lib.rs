@@ -44,7 +44,7 @@ mod trailer;
 
 pub use chains::NumberedRecord;
 pub use check::{CheckStop, CheckedSegment, Damage, DamageKind, SegmentBytes, SegmentContent};
-pub use dead::{DeadRecord, DroppedRecords, SealedSegment};
+pub use dead::{DeadRecord, DroppedRecords, FileRecord, SealedSegment};
 pub use discarded::Discards;
 pub use entry::RECORD_MARK_BYTES;
 pub use error::Error;

@@ -20,6 +20,7 @@ use crate::history::VersionHistory;
 use crate::inode::Inode;
 use crate::key::{ENTRY_STAMPS, VersionKey, keeps_versions};
 use crate::patch::PatchSource;
+use crate::regimes::{StoredPolicy, StoredRegime};
 use crate::stored::{
     StoredEntry, StoredForgotten, StoredForgottenInodes, StoredFormat, StoredInode, StoredSession, StoredSnapshot,
     StoredXattr, decode, read_loss,
@@ -241,6 +242,12 @@ fn read(key: &[u8], stamp: Hlc, value: Option<&[u8]>) -> Result<(), Error> {
         }),
         VersionKey::Loss => read_loss(value).map(drop),
         VersionKey::Format => decode::<StoredFormat>(value, "format").map(drop),
+        VersionKey::Policy(_) => {
+            decode::<StoredPolicy>(value, "policy of retention").and_then(|stored| stored.read()).map(drop)
+        }
+        VersionKey::Regime(_) => {
+            decode::<StoredRegime>(value, "regime of retention").and_then(|stored| stored.read()).map(drop)
+        }
         VersionKey::Forgotten(_, 0) => decode::<StoredForgotten>(value, "forgotten instant").map(drop),
         VersionKey::Forgotten(..) => {
             let stored: StoredForgottenInodes = decode(value, "forgotten inodes")?;

@@ -63,6 +63,8 @@ pub(crate) struct Draft<'a> {
     states: Vec<(InodeId, &'a SetState, Vec<Patch>)>,
     /// Directories that are made keep their times over the names they get.
     keeps_times: bool,
+    /// The policy of retention that some of the states get.
+    policy: &'a str,
 }
 
 /// The numbers of the inodes that an edit makes.
@@ -122,7 +124,7 @@ impl Namespace {
             EditKind::Undo => VersionKind::Undone,
             EditKind::CopyRange | EditKind::Join => VersionKind::Shared,
             EditKind::Remove => VersionKind::Unnamed,
-            EditKind::Change => VersionKind::SetAttr,
+            EditKind::Change | EditKind::Retain => VersionKind::SetAttr,
         };
         let mut draft = Draft {
             cause,
@@ -133,7 +135,11 @@ impl Namespace {
             tallies: BTreeMap::new(),
             states: Vec::with_capacity(op.states.len()),
             keeps_times: op.keeps_times,
+            policy: &op.policy,
         };
+        if op.states.iter().any(|state| state.gets_policy) {
+            self.check_policy(&op.policy)?;
+        }
         for brought in &op.brought {
             let id = InodeId(brought.inode);
             if self.inodes.contains(id) {
@@ -415,12 +421,17 @@ impl Namespace {
             // A change of its names is one, too.
             self.look_at(|| StateItem::Times(id));
         }
-        if inode.from != Hlc(state.expect) {
+        // Whatever has changed of a file since, it may get a policy.
+        let is_any = state.expect == 0 && state.is_only_policy();
+        if inode.from != Hlc(state.expect) && !is_any {
             return Err(Error::Superseded { what: what() });
         }
         let owns = caller.uid == 0 || caller.uid == inode.uid;
         if !owns && (state.mode.is_some() || state.atime_ns.is_some() || state.mtime_ns.is_some()) {
             return Err(Error::NotPermitted { why: "only the owner puts mode and times back" });
+        }
+        if !owns && state.gets_policy {
+            return Err(Error::NotPermitted { why: "only the owner gives a file or directory a policy of retention" });
         }
         if state.mode.is_some_and(|mode| mode > 0o7777) {
             return Err(Error::InvalidArgument { why: "not a mode" });
@@ -526,6 +537,7 @@ fn new_inode(run: &TxnRun<'_>, new: &NewInode) -> Result<Inode, Error> {
             chunk_bytes: new.chunk_bytes,
             chain_count: new.chain_count,
             plugin: new.plugin.clone(),
+            regime: new.regime,
         }),
         links: if kind == FileKind::Directory { 2 } else { 0 },
         uid: new.uid,

@@ -4,6 +4,7 @@ use frieze_base::{
     ErrorKind, Fault, InodeId, NAME_BYTES_MAX, PATH_BYTES_MAX, Reason, SYMLINKS_FOLLOWED_MAX, SessionId,
 };
 use frieze_hlc::{Hlc, format_instant};
+use frieze_retention::RetentionError;
 
 /// Why a metadata operation fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +41,19 @@ pub enum Error {
         /// It had been deleted by then: nothing of it is kept.
         gone: bool,
     },
+    /// An instant that is to have a name is not kept for every file.
+    #[error("{}", unpinnable(*at, *before, *after))]
+    Unpinnable {
+        /// The instant.
+        at: Hlc,
+        /// The newest before it that every policy keeps.
+        before: Option<Hlc>,
+        /// The oldest after it.
+        after: Hlc,
+    },
+    /// A policy of retention is refused.
+    #[error(transparent)]
+    Retention(#[from] RetentionError),
     /// The inode is not known, or so long without a name that it can only be read.
     #[error("inode {inode} is not held any more: look its name up again")]
     StaleHandle {
@@ -277,7 +291,8 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Error::NotFound { .. } | Error::NotYetMade { .. } | Error::NotFormatted => Reason::NotFound,
-            Error::Forgotten { .. } => Reason::HistoryExpired,
+            Error::Forgotten { .. } | Error::Unpinnable { .. } => Reason::HistoryExpired,
+            Error::Retention(error) => error.reason(),
             Error::StaleHandle { .. } => Reason::StaleHandle,
             Error::Exists { .. } => Reason::Exists,
             Error::NotDirectory { .. } => Reason::NotDirectory,
@@ -388,4 +403,13 @@ impl From<Fault> for Error {
     fn from(fault: Fault) -> Error {
         Error::History(fault)
     }
+}
+
+fn unpinnable(at: Hlc, before: Option<Hlc>, after: Hlc) -> String {
+    let before = before.map_or(String::new(), |before| format!("{} or ", format_instant(before)));
+    let (at, after) = (format_instant(at), format_instant(after));
+    format!(
+        "policies of retention do not keep {at} for every file: name {before}{after}, which they keep \
+         (`frieze retention show` lists policies)"
+    )
 }

@@ -52,6 +52,8 @@ pub struct FileLayout {
     pub chain_count: u32,
     /// Time plug-in as text; empty for none.
     pub plugin: String,
+    /// Number of the policy of retention with what earlier ones have thinned; 0 for none.
+    pub regime: u32,
 }
 
 /// One version of an inode. The id is that of the lookup and is not repeated here.
@@ -162,8 +164,9 @@ impl Extra {
 impl FileLayout {
     /// True if they are the same; see [`Extra::is_empty`].
     pub(crate) fn is(&self, other: &FileLayout) -> bool {
-        let FileLayout { chunk_bytes, chain_count, plugin } = self;
-        (*chunk_bytes, *chain_count, plugin.len()) == (other.chunk_bytes, other.chain_count, other.plugin.len())
+        let FileLayout { chunk_bytes, chain_count, plugin, regime } = self;
+        (*chunk_bytes, *chain_count, plugin.len(), *regime)
+            == (other.chunk_bytes, other.chain_count, other.plugin.len(), other.regime)
             && (plugin.is_empty() || *plugin == other.plugin)
     }
 }
@@ -171,7 +174,7 @@ impl FileLayout {
 impl Inode {
     /// In the place of one that a partial namespace does not have: whatever is done with it does not count.
     pub(crate) fn unknown() -> Inode {
-        let layout = Arc::new(FileLayout { chunk_bytes: 1, chain_count: 1, plugin: String::new() });
+        let layout = Arc::new(FileLayout { chunk_bytes: 1, chain_count: 1, plugin: String::new(), regime: 0 });
         Inode {
             from: Hlc::ZERO,
             born: Hlc::ZERO,

@@ -107,7 +107,9 @@ impl StateItem {
             StateItem::Globals => {
                 value.add(history, &VersionKey::Format.encode(), at)?;
                 value.add(history, &VersionKey::Loss.encode(), at)?;
-                value.add_all(history, b"H", at, &mut |_| true)?;
+                for letter in [b"H", b"K", b"V"] {
+                    value.add_all(history, letter, at, &mut |_| true)?;
+                }
                 value.add_all(history, b"X", at, &mut |xattr| is_quota(&xattr.key))?;
             }
             StateItem::Session(id) => value.add(history, &VersionKey::Session(*id).encode(), at)?,

@@ -9,11 +9,13 @@
 //! | `G` session (8) seq (8) plan (8) part (4) | a staged part of an edit: only the newest is kept |
 //! | `H` stamp (8) page (4) | what was forgotten by the transaction of that stamp: page 0, then lists of its inodes |
 //! | `I` inode (8) | an inode |
+//! | `K` policy (8) | a policy of retention and its marks: only the newest is kept |
 //! | `L` inode (8) parent (8) name | a name that no version of the inode has ([`crate::names_at`]); in the store only |
 //! | `N` name | a named instant |
 //! | `P` inode (8) | stamps at which entries of the directory changed ([`crate::EntryStampPage`]) |
 //! | `R` session (8) seq (8) | a remembered outcome: only the newest is kept |
 //! | `S` session (8) | a session |
+//! | `V` regime (8) | a policy together with what policies before it have thinned |
 //! | `X` inode (8) name | an extended attribute |
 
 use frieze_base::{InodeId, Seq, SessionId};
@@ -32,6 +34,8 @@ pub(crate) enum VersionKey<'a> {
     Snapshot(&'a [u8]),
     EntryStamps(InodeId),
     Outcome(SessionId, Seq),
+    Policy(u32),
+    Regime(u32),
     Session(SessionId),
     Xattr(InodeId, &'a [u8]),
 }
@@ -53,6 +57,8 @@ impl<'a> VersionKey<'a> {
             VersionKey::Snapshot(name) => [b"N", name].concat(),
             VersionKey::EntryStamps(id) => with_name(ENTRY_STAMPS, id.0, &[]),
             VersionKey::Outcome(session, seq) => with_name(b'R', session.0, &seq.0.to_be_bytes()),
+            VersionKey::Policy(number) => with_name(POLICY, number.into(), &[]),
+            VersionKey::Regime(number) => with_name(b'V', number.into(), &[]),
             VersionKey::Session(id) => with_name(b'S', id.0, &[]),
             VersionKey::Xattr(id, name) => with_name(b'X', id.0, name),
         }
@@ -89,6 +95,8 @@ impl<'a> VersionKey<'a> {
                 let (session, tail) = long()?;
                 Some(VersionKey::Outcome(SessionId(session), Seq(u64::from_be_bytes(tail.try_into().ok()?))))
             }
+            POLICY => alone().and_then(|number| u32::try_from(number).ok()).map(VersionKey::Policy),
+            b'V' => alone().and_then(|number| u32::try_from(number).ok()).map(VersionKey::Regime),
             b'S' => alone().map(|id| VersionKey::Session(SessionId(id))),
             b'X' => long().map(|(id, name)| VersionKey::Xattr(InodeId(id), name)),
             _ => None,
@@ -102,14 +110,17 @@ pub const CONTROL: u8 = b'C';
 /// The key of what losses of names took.
 const LOSS: u8 = b'D';
 
+/// First byte of the keys of policies of retention.
+const POLICY: u8 = b'K';
+
 /// First byte of the keys of staged parts of edits.
 const STAGED: u8 = b'G';
 
 /// True if a store keeps every version of this key; false if only the newest matters: of remembered outcomes, which are
 /// never read in the past, and would double the history of small files; of staged parts of edits;
-/// of the state of the control plane; of losses.
+/// of the state of the control plane; of losses; of policies, whose marks rise for ever.
 pub fn keeps_versions(key: &[u8]) -> bool {
-    !matches!(key.first(), Some(&(b'R' | STAGED | CONTROL | LOSS)))
+    !matches!(key.first(), Some(&(b'R' | STAGED | CONTROL | LOSS | POLICY)))
 }
 
 /// True if a restart takes the newest version of this key into memory ([`crate::Namespace::load`]); the names of an
@@ -201,6 +212,8 @@ mod tests {
             VersionKey::Format,
             VersionKey::Staged(SessionId(7), Seq(9), u64::MAX, 3),
             VersionKey::Forgotten(Hlc(u64::MAX - 1), 7),
+            VersionKey::Policy(7),
+            VersionKey::Regime(u32::MAX),
             VersionKey::Inode(InodeId(u64::MAX)),
             VersionKey::Link(InodeId(7), InodeId(1), b"name"),
             VersionKey::Snapshot(b"before"),

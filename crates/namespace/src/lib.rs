@@ -50,12 +50,16 @@ mod quotas;
 mod read;
 mod read_scope;
 mod read_set;
+mod regimes;
+mod retain;
 mod sessions;
+mod snapshot_fates;
 mod staged;
 mod state_item;
 mod stored;
 mod timeline;
 mod tree_at;
+mod tree_owners;
 mod walk;
 
 pub use apply::OUTCOMES_REMEMBERED_MAX;
@@ -99,7 +103,9 @@ pub use present::{
 pub use present::{DirectoryNames, DirectoryTable, InodeTable, NameCursor};
 pub use read::ListedEntry;
 pub use read_set::{NoReadSet, ReadSet};
+pub use retain::InodeRetention;
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
+pub use snapshot_fates::SnapshotFates;
 pub use staged::{STAGED_BYTES_MAX, check_edit_bytes};
 pub use state_item::{StateItem, StatePart};
 pub use timeline::{
@@ -107,6 +113,7 @@ pub use timeline::{
     author, changes_of, entry_at, names_at, newest_changes_since, version_of_name, visit_names,
 };
 pub use tree_at::TreeAt;
+pub use tree_owners::TreeOwners;
 
 #[cfg(test)]
 frieze_harness::count_allocations!();

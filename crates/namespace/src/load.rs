@@ -87,6 +87,8 @@ impl Namespace {
                 self.staged.insert((session, request, plan), part, value.to_vec());
             }
             VersionKey::Forgotten(at, page) => self.load_forgotten(at, page, value)?,
+            VersionKey::Policy(number) => self.load_policy(number, value)?,
+            VersionKey::Regime(number) => self.load_regime(number, value)?,
             VersionKey::Inode(id) => self.load_inode(id, stamp, value)?,
             VersionKey::EntryStamps(id) => self.load_entry_stamps(id, stamp, value)?,
             // Looked up in the store when a path is asked for.
@@ -95,6 +97,7 @@ impl Namespace {
                 let stored: StoredSnapshot = decode(value, "snapshot")?;
                 let name = String::from_utf8(name.to_vec()).map_err(|_| Error::Corrupt { what: "snapshot" })?;
                 let snapshot = NamedInstant { name: name.clone(), at: Hlc(stored.at), made: stamp, uid: stored.uid };
+                self.pin(snapshot.at);
                 self.snapshots.insert(name, snapshot);
             }
             VersionKey::Outcome(session, Seq(seq)) => {

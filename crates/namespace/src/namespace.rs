@@ -21,6 +21,7 @@ use crate::numbers::InodeNumbers;
 use crate::present::{DirectoryTable, EvictionHand, InodeTable, PieceLoads};
 use crate::quotas::Quotas;
 use crate::read_scope::ReadScope;
+use crate::regimes::Retentions;
 use crate::staged::StagedEdits;
 use crate::state_item::StateItem;
 use crate::stored::{StoredInode, read_entry};
@@ -67,6 +68,7 @@ pub struct Namespace {
     pub(crate) staged: StagedEdits,
     pub(crate) snapshots: BTreeMap<String, NamedInstant>,
     pub(crate) horizons: Expiries,
+    pub(crate) retention: Retentions,
     pub(crate) quotas: Quotas,
     pub(crate) format: Option<Format>,
     pub(crate) numbers: InodeNumbers,
@@ -366,6 +368,7 @@ impl PartialEq for Namespace {
             && self.staged == other.staged
             && self.snapshots == other.snapshots
             && self.horizons == other.horizons
+            && self.retention == other.retention
             && self.format == other.format
             && self.numbers == other.numbers
             && (self.alive, self.lost_upto) == (other.alive, other.lost_upto)

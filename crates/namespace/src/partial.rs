@@ -201,7 +201,11 @@ impl RunEnd<'_> {
             }
             VersionKey::Snapshot(_) => self.add(StateItem::Snapshots),
             VersionKey::Staged(..) => self.add(StateItem::StagedEdits),
-            VersionKey::Format | VersionKey::Forgotten(..) | VersionKey::Loss => self.add(StateItem::Globals),
+            VersionKey::Format
+            | VersionKey::Forgotten(..)
+            | VersionKey::Loss
+            | VersionKey::Policy(_)
+            | VersionKey::Regime(_) => self.add(StateItem::Globals),
             VersionKey::Outcome(..) => unreachable!("a transaction without a number is not remembered"),
         };
         vec![(part, change)]

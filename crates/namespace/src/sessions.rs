@@ -52,7 +52,8 @@ impl Namespace {
             return Err(Error::InvalidArgument { why: "there is at least one chain" });
         }
         let stamp = run.stamp;
-        let layout = FileLayout { chunk_bytes: op.chunk_bytes, chain_count: op.chain_count, plugin: String::new() };
+        let layout =
+            FileLayout { chunk_bytes: op.chunk_bytes, chain_count: op.chain_count, plugin: String::new(), regime: 0 };
         let root = Inode {
             from: stamp,
             born: stamp,
@@ -280,9 +281,11 @@ impl Namespace {
         if op.count_max != 0 && own() >= op.count_max as usize {
             return Err(Error::SnapshotsFull { uid, max: op.count_max });
         }
+        self.check_pinnable(at)?;
         let stored = StoredSnapshot { at: at.0, uid };
         run.change(VersionKey::Snapshot(op.name.as_bytes()), Some(stored.encode_to_vec()));
         let snapshot = NamedInstant { name: op.name.clone(), at, made: run.stamp, uid };
+        self.pin(at);
         self.snapshots.insert(op.name.clone(), snapshot);
         Ok(OpResult::default())
     }
@@ -294,6 +297,7 @@ impl Namespace {
         }
         let (at, maker) = (snapshot.at, snapshot.uid);
         self.snapshots.remove(&op.name);
+        self.unpin_instant(at);
         self.unpin(run, at, maker);
         run.change(VersionKey::Snapshot(op.name.as_bytes()), None);
         Ok(OpResult::default())

@@ -9,7 +9,7 @@ use frieze_base::{InodeId, SessionId};
 /// inode before its times.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StateItem {
-    /// The format, what was forgotten, losses, and which directories have a quota.
+    /// The format, what was forgotten, policies of retention, losses, and which directories have a quota.
     Globals,
     /// An open session.
     Session(SessionId),

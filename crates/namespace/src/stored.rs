@@ -145,6 +145,9 @@ pub(crate) struct StoredInode {
     /// What is made in it begins with an access list.
     #[prost(bool, tag = "32")]
     has_default_acl: bool,
+    /// Number of its policy of retention with what earlier ones have thinned.
+    #[prost(uint32, tag = "34")]
+    regime: u32,
     /// Stamp of the version minus that of the one whose cause has the name in the home.
     #[prost(sint64, tag = "33")]
     named_before: i64,
@@ -350,6 +353,7 @@ impl StoredInode {
             chunk_bytes_log2: inode.layout.chunk_bytes.trailing_zeros(),
             chain_count: inode.layout.chain_count,
             plugin: inode.layout.plugin.clone(),
+            regime: inode.layout.regime,
             session: session.0,
             by_uid,
             causes,
@@ -422,6 +426,7 @@ impl StoredInode {
             chunk_bytes: 1 << stored.chunk_bytes_log2,
             chain_count: stored.chain_count,
             plugin: std::mem::take(&mut stored.plugin),
+            regime: stored.regime,
         };
         let mut patches = Vec::new();
         if let Some(horizon) = &stored.horizon {

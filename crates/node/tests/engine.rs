@@ -30,6 +30,8 @@ mod races;
 mod rebound_times;
 #[path = "engine/removing.rs"]
 mod removing;
+#[path = "engine/retention.rs"]
+mod retention;
 #[path = "engine/rows.rs"]
 mod rows;
 #[path = "engine/scrub.rs"]

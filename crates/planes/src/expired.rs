@@ -13,7 +13,8 @@ impl Planes {
     /// # Errors
     /// `HistoryExpired`, with the earliest instant that is kept.
     pub fn check_kept(&self, id: InodeId, at: Option<Hlc>) -> Result<(), Fault> {
-        self.meta.check_kept(id, at)
+        self.meta.check_kept(id, at)?;
+        at.map_or(Ok(()), |at| self.check_exact(id, at))
     }
 
     /// As [`Planes::check_kept`], for an inode that the caller did not name himself: the error names the path that the

@@ -19,6 +19,8 @@ pub struct GcState {
     pub wanted: AtomicBool,
     /// A full pass has finished since the start: every dead record is known.
     pub known: AtomicBool,
+    /// A pass over what policies thin has finished since the start.
+    pub thinned: AtomicBool,
     /// Times the full pass was put off because edits were under way.
     pub put_off: AtomicU32,
     /// Bytes of dead records.
@@ -113,11 +115,6 @@ impl GcState {
     /// Requests a full pass, soon.
     pub fn want(&self) {
         self.wanted.store(true, Ordering::Release);
-    }
-
-    /// True once every record that had expired before this start is known again.
-    pub fn is_known(&self) -> bool {
-        self.known.load(Ordering::Acquire)
     }
 
     /// ExpiryProgress of the command that expires history.

@@ -28,6 +28,8 @@ mod remote_chains;
 mod remote_reach;
 mod settings;
 mod stored_places;
+mod thinning;
+mod thinning_pass;
 mod write_order;
 
 pub use chain_parts::*;
@@ -48,3 +50,4 @@ pub use recovery::*;
 pub use remote_chains::*;
 pub use remote_reach::*;
 pub use settings::*;
+pub use thinning_pass::*;

@@ -307,7 +307,11 @@ impl Planes {
                 format!("path of {} bytes; at most {} are allowed", target.path.len(), frieze_base::PATH_BYTES_MAX),
             ));
         }
-        self.meta.resolve(target, at, &principal.caller, reads)
+        let found = self.meta.resolve(target, at, &principal.caller, reads)?;
+        if let Some(at) = at {
+            self.check_exact(found.id, at)?;
+        }
+        Ok(found)
     }
 
     /// An inode at an instant (`None`: now).
@@ -315,7 +319,9 @@ impl Planes {
     /// # Errors
     /// `HistoryExpired`; those of the store.
     pub fn inode_at(&self, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
-        self.meta.kept_inode(id, at)
+        let inode = self.meta.kept_inode(id, at)?;
+        at.map_or(Ok(()), |at| self.check_exact(id, at))?;
+        Ok(inode)
     }
 
     /// Checks that the caller had these rights at an instant (`None`: now), and has them now.

@@ -26,6 +26,21 @@ pub enum RetentionError {
     /// The number has another policy.
     #[error("policy {0} of retention exists, and never changes: make another one, and give it to the files")]
     PolicyExists(PolicyNumber),
+    /// There are as many policies as there may be.
+    #[error("there are {max} policies of retention, and no more are allowed: use one of them")]
+    TooManyPolicies {
+        /// Most policies.
+        max: usize,
+    },
+    /// Policies were changed too often.
+    #[error(
+        "policies of retention were changed so often that there are {max} combinations of them, and no more are \
+        allowed: give the file a policy that other files have"
+    )]
+    TooManyRegimes {
+        /// Most combinations.
+        max: usize,
+    },
     /// The policy has no such class.
     #[error("policy {policy} has {count} classes, and no mark of class {class}")]
     UnknownClass {
@@ -95,6 +110,7 @@ impl RetentionError {
             RetentionError::MarkNotAbove { .. } => Reason::Superseded,
             RetentionError::NotKept { .. } => Reason::HistoryExpired,
             RetentionError::Hole { .. } => Reason::Unavailable,
+            RetentionError::TooManyPolicies { .. } | RetentionError::TooManyRegimes { .. } => Reason::NoSpace,
         }
     }
 }

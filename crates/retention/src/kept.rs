@@ -1,6 +1,7 @@
 //! The kept instants of one file, and the epochs between them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use frieze_hlc::Hlc;
 
@@ -11,7 +12,7 @@ use crate::thinning::Thinning;
 pub struct KeptSet {
     thinning: Thinning,
     /// How many snapshots, clones and holds pin each instant.
-    pins: BTreeMap<Hlc, u32>,
+    pins: Arc<BTreeMap<Hlc, u32>>,
 }
 
 /// The stretch between two neighbouring kept instants of a file: stamps above `after`, up to and with `upto`.
@@ -25,8 +26,33 @@ pub struct RetentionEpoch {
 
 impl KeptSet {
     /// What `thinning` leaves, and `pins`, each with how many pin it.
-    pub fn new(thinning: Thinning, pins: BTreeMap<Hlc, u32>) -> KeptSet {
-        KeptSet { thinning, pins }
+    pub fn new(thinning: Thinning, pins: impl Into<Arc<BTreeMap<Hlc, u32>>>) -> KeptSet {
+        KeptSet { thinning, pins: pins.into() }
+    }
+
+    /// The instant at and above which marks thin nothing.
+    pub fn end(&self) -> Hlc {
+        self.thinning.end()
+    }
+
+    /// The instant below which nothing is kept, unless something is pinned there; ZERO for none.
+    pub fn nothing_below(&self) -> Hlc {
+        let below = self.thinning.mark(None);
+        if self.pins.range(..below).next().is_some() { Hlc::ZERO } else { below }
+    }
+
+    /// What marks leave.
+    pub fn thinning(&self) -> &Thinning {
+        &self.thinning
+    }
+
+    /// As this, with these instants pinned, too.
+    pub fn with(mut self, pins: impl Iterator<Item = Hlc>) -> KeptSet {
+        let all = Arc::make_mut(&mut self.pins);
+        for pin in pins {
+            *all.entry(pin).or_default() += 1;
+        }
+        self
     }
 
     /// True if the instant is kept.

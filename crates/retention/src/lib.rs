@@ -24,8 +24,9 @@
 //! docs/adr/0093-thin-history-by-marks-and-packs.md, and `tests/replicas` is their model), bytes, blocks and files of
 //! packs (`multilog`), when all chains are closed (`chain`), names and their versions (`namespace`).
 //!
-//! Where to look: [`RetentionTable`] executes entries, [`KeptSet`] has the instants, [`RetentionSweep`] the rule of
-//! survival, [`PackContent::make`] a pack, [`answer_at`] the one question before a read.
+//! Where to look: [`RegimeTable`] has policies and marks, [`RetentionTable`] executes entries, [`KeptSet`] has the
+//! instants, [`RetentionSweep`] the rule of survival, [`PackContent::make`] a pack, [`answer_at`] the one question
+//! before a read.
 //!
 //! # Source
 //! Classes of age on a grid: rrdtool, and the snapshot tools sanoid and restic, which count snapshots where this counts
@@ -38,6 +39,7 @@ mod number;
 mod pack;
 mod period;
 mod policy;
+mod regime;
 mod sweep;
 mod table;
 mod thinning;
@@ -49,6 +51,7 @@ pub use number::PolicyNumber;
 pub use pack::{DroppedRun, LogPart, PackContent, PackName, RecordExtent, TruncateList};
 pub use period::GridPeriod;
 pub use policy::{AgeBound, RetentionClass, RetentionPolicy};
+pub use regime::{MarkedPolicy, Regime, RegimeNumber, RegimeTable, RetentionMark};
 pub use sweep::{RANGES_MAX, RetentionSweep, SweepVerdict, surviving_records};
-pub use table::{RetentionEntry, RetentionMark, RetentionTable};
+pub use table::{RetentionEntry, RetentionTable};
 pub use thinning::Thinning;

@@ -7,6 +7,7 @@ use frieze_hlc::Hlc;
 
 use crate::error::RetentionError;
 use crate::period::GridPeriod;
+use crate::thinning::Thinning;
 
 /// How long a class lasts, counted from the instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,6 +83,17 @@ impl RetentionPolicy {
     pub fn mark_grid(&self, class: usize) -> GridPeriod {
         let own = self.period_below(class).or(self.classes.last().map(|class| class.period));
         own.unwrap_or(GridPeriod::SHORTEST)
+    }
+
+    /// What its marks would leave if all of them were raised with `closed`.
+    pub fn thinning_at(&self, closed: Hlc) -> Thinning {
+        let mut thinning = Thinning::default();
+        for class in 1..=self.marks_max() {
+            if let Some(upto) = self.mark_due(class, closed) {
+                thinning.raise(self.period_below(class), upto);
+            }
+        }
+        thinning
     }
 
     /// The newest mark of `class`, from 1, when every chain and the names are closed up to `closed`; `None` before

@@ -1,4 +1,4 @@
-//! Policies, marks, and which file has which: the part of retention that is executed from the log of names.
+//! Which file has which policy: the part of retention that is executed from the log of names.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,8 @@ use crate::error::RetentionError;
 use crate::kept::KeptSet;
 use crate::number::PolicyNumber;
 use crate::policy::RetentionPolicy;
+use crate::regime::{RegimeNumber, RegimeTable, RetentionMark};
 use crate::thinning::Thinning;
-
-/// A mark: of files with `policy`, instants below `upto` are kept as class `class` keeps them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RetentionMark {
-    /// The policy.
-    pub policy: PolicyNumber,
-    /// The class, from 1: see [`RetentionPolicy::marks_max`].
-    pub class: usize,
-    /// A grid point of the class.
-    pub upto: Hlc,
-}
 
 /// An entry of the log of names that changes what is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,22 +32,14 @@ pub enum RetentionEntry {
 /// Guarantees: it is a function of the entries. An instant that is not kept is never kept again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetentionTable {
-    policies: BTreeMap<PolicyNumber, MarkedPolicy>,
+    regimes: RegimeTable,
     files: BTreeMap<InodeId, FileRetention>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct MarkedPolicy {
-    policy: RetentionPolicy,
-    marks: Thinning,
-}
-
-/// What a file has beyond its policy's marks.
+/// What a file has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct FileRetention {
-    policy: PolicyNumber,
-    /// What earlier policies of the file have left: all its eras in one.
-    past: Thinning,
+    regime: RegimeNumber,
     pins: BTreeMap<Hlc, u32>,
 }
 
@@ -69,22 +51,12 @@ impl RetentionTable {
     /// not kept, whether or not its records are still there: choose a neighbour.
     pub fn apply(&mut self, entry: &RetentionEntry) -> Result<(), RetentionError> {
         match entry {
-            RetentionEntry::MakePolicy(number, policy) => {
-                if *number == PolicyNumber::default() || self.policies.contains_key(number) {
-                    return Err(RetentionError::PolicyExists(*number));
-                }
-                let made = MarkedPolicy { policy: policy.clone(), marks: Thinning::default() };
-                self.policies.insert(*number, made);
-            }
+            RetentionEntry::MakePolicy(number, policy) => self.regimes.add_policy(*number, policy.clone())?,
             RetentionEntry::SetPolicy(inode, number) => {
-                if *number != PolicyNumber::default() && !self.policies.contains_key(number) {
-                    return Err(RetentionError::UnknownPolicy(*number));
-                }
-                let left = self.thinning(*inode);
-                let file = self.files.entry(*inode).or_default();
-                (file.policy, file.past) = (*number, left);
+                let regime = self.regimes.successor(self.regime_of(*inode), *number)?;
+                self.files.entry(*inode).or_default().regime = regime;
             }
-            RetentionEntry::Mark(mark) => self.raise(*mark)?,
+            RetentionEntry::Mark(mark) => self.regimes.raise(*mark)?,
             RetentionEntry::Pin(inode, at) => {
                 let kept = self.kept_set(*inode);
                 if !kept.is_kept(*at) {
@@ -108,54 +80,26 @@ impl RetentionTable {
         Ok(())
     }
 
-    fn raise(&mut self, mark: RetentionMark) -> Result<(), RetentionError> {
-        let RetentionMark { policy, class, upto } = mark;
-        let marked = self.policies.get_mut(&policy).ok_or(RetentionError::UnknownPolicy(policy))?;
-        let count = marked.policy.marks_max();
-        if class == 0 || class > count {
-            return Err(RetentionError::UnknownClass { policy, class, count });
-        }
-        if !marked.policy.mark_grid(class).has(upto) {
-            return Err(RetentionError::MarkOffGrid { upto });
-        }
-        let period = marked.policy.period_below(class);
-        let last = marked.marks.mark(period);
-        if upto <= last {
-            return Err(RetentionError::MarkNotAbove { upto, last });
-        }
-        marked.marks.raise(period, upto);
-        Ok(())
-    }
-
     /// The marks that are due when every chain and the names are closed up to `closed`, for the leader to append.
     ///
     /// # Cost
     /// O(policies), whatever the number of files.
     pub fn marks_due(&self, closed: Hlc) -> Vec<RetentionMark> {
-        let mut due = Vec::new();
-        for (number, marked) in &self.policies {
-            for class in 1..=marked.policy.marks_max() {
-                let last = marked.marks.mark(marked.policy.period_below(class));
-                let upto = marked.policy.mark_due(class, closed).filter(|upto| *upto > last);
-                due.extend(upto.map(|upto| RetentionMark { policy: *number, class, upto }));
-            }
-        }
-        due
+        self.regimes.marks_due(closed)
+    }
+
+    fn regime_of(&self, inode: InodeId) -> RegimeNumber {
+        self.files.get(&inode).map(|file| file.regime).unwrap_or_default()
     }
 
     /// The policy of a file.
     pub fn policy_of(&self, inode: InodeId) -> PolicyNumber {
-        self.files.get(&inode).map(|file| file.policy).unwrap_or_default()
+        self.regimes.policy_of(self.regime_of(inode))
     }
 
     /// What marks leave of a file.
     pub fn thinning(&self, inode: InodeId) -> Thinning {
-        let Some(file) = self.files.get(&inode) else { return Thinning::default() };
-        let mut thinning = file.past;
-        if let Some(marked) = self.policies.get(&file.policy) {
-            thinning.join(&marked.marks);
-        }
-        thinning
+        self.regimes.thinning(self.regime_of(inode))
     }
 
     /// The kept instants of a file.

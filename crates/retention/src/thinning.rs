@@ -45,6 +45,22 @@ impl Thinning {
         }
     }
 
+    /// Its instants: those of the periods from the shortest to the longest, then the one below which nothing is kept.
+    pub fn marks(&self) -> impl Iterator<Item = Hlc> + '_ {
+        self.grids.iter().copied().chain([self.nothing])
+    }
+
+    /// From what [`Thinning::marks`] gave; `None` for another number of instants.
+    pub fn of_marks(marks: &[Hlc]) -> Option<Thinning> {
+        let (nothing, grids) = marks.split_last()?;
+        Some(Thinning { grids: grids.try_into().ok()?, nothing: *nothing })
+    }
+
+    /// The instant at and above which it thins nothing.
+    pub fn end(&self) -> Hlc {
+        self.marks().max().unwrap_or_default()
+    }
+
     /// Leaves what both leave.
     pub fn join(&mut self, other: &Thinning) {
         for period in GridPeriod::all().map(Some).chain([None]) {
@@ -96,6 +112,22 @@ impl Thinning {
                 Some(point) if point < end => return point,
                 _ => at = end,
             }
+        }
+    }
+
+    /// The instant below which a class thins, by its period as a policy writes it; ZERO for others.
+    pub fn class_end(&self, period: &str) -> Hlc {
+        let periods = GridPeriod::all().map(|period| (period.to_string(), Some(period)));
+        let mut all = periods.chain([("none".to_owned(), None)]);
+        all.find(|(name, _)| name == period).map_or(Hlc::ZERO, |(_, period)| self.mark(period))
+    }
+
+    /// The period that thins around an instant, as a policy writes it: `all` for none, `none` where nothing is kept.
+    pub fn class_at(&self, at: Hlc) -> String {
+        match self.density(at) {
+            Density::All => "all".to_owned(),
+            Density::Grid(period) => period.to_string(),
+            Density::Nothing => "none".to_owned(),
         }
     }
 

@@ -13,7 +13,7 @@ use frieze_locks::RwLock;
 use frieze_metadata::OpenSessions;
 use frieze_net::ReceivedPayload;
 use frieze_planes::{
-    Files, Planes, Principal, chains_of_grants, chains_of_range, parts_before, spread_of, went_meanwhile,
+    Files, Planes, Principal, ThinningPass, chains_of_grants, chains_of_range, parts_before, spread_of, went_meanwhile,
 };
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{
@@ -127,6 +127,7 @@ impl Service {
             read: read.clone(),
             write: write.clone(),
             remains: Remains::default(),
+            thinning: ThinningPass::default(),
             scrub,
             forgetting: RwLock::default(),
             files_cached: AtomicU64::new(0),

@@ -153,6 +153,8 @@ requests! {
         service.tree_ops.edit(principal, header, false, &|now| {
             service.tree_ops.plan_copy_range(principal, header, &ask, now)
         }));
+    Retention(ask) => Row::names("retention", true).with_instants(),
+        Some(service.planes.retention(principal, &ask).map(Reply::Retention));
     Forget(ask) => Row::names("forget", true).gated(Everything),
         Some(service.upkeep.forget(principal, header, &ask).map(Reply::Forgot));
 

@@ -96,6 +96,8 @@ pub(crate) struct Plan {
     /// Files that are removed with their names while another file shares their bytes: nothing may be written to them
     /// until the edit runs.
     pub(crate) taken: BTreeSet<InodeId>,
+    /// The policy of retention that inodes get.
+    pub(crate) policy: String,
     /// Files that get bytes which do not depend on their old bytes: these may change until the edit runs.
     pub(crate) adds: BTreeSet<InodeId>,
 }
@@ -113,6 +115,7 @@ impl Plan {
             actions: Vec::new(),
             len: 0,
             taken: BTreeSet::new(),
+            policy: String::new(),
             adds: BTreeSet::new(),
         }
     }
@@ -294,7 +297,7 @@ impl TreeOps {
 
     /// The transaction of a plan.
     fn draft(&self, plan: Plan) -> Result<Drafted, Fault> {
-        let Plan { kind, now, at, names, new, states, taken, adds, .. } = plan;
+        let Plan { kind, now, at, names, new, states, taken, adds, policy, .. } = plan;
         let named = names.values().map(|naming| naming.inode).filter(|inode| *inode != 0 && inode & NEW == 0);
         let brought = self.planes.meta.nameless_inodes(&named.map(InodeId).chain(states.keys().copied()).collect())?;
         let decided: Vec<InodeId> = states
@@ -317,6 +320,7 @@ impl TreeOps {
             states: states.into_values().collect(),
             keeps_times: true,
             staged: None,
+            policy,
         };
         check_edit_bytes(edit.encoded_len())?;
         let watched = decided.iter().copied().filter(|id| !adds.contains(id)).chain(taken).collect();

@@ -10,12 +10,13 @@ mod memory;
 mod replica_gc;
 mod scrub;
 mod session_expiry;
+mod thin;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use frieze_locks::{RwLock, levels};
-use frieze_planes::{Files, Planes};
+use frieze_planes::{Files, Planes, ThinningPass};
 
 pub use self::checkup::{CheckProgress, Checkup};
 pub use self::memory::machine_bytes;
@@ -39,6 +40,8 @@ pub struct Upkeep {
     pub write: Arc<Writers>,
     /// Replicas that the cluster took away.
     pub remains: Remains,
+    /// Where policies of retention were applied to what is stored.
+    pub thinning: ThinningPass,
     /// Known damage, and the scrub under way.
     pub scrub: Scrub,
     /// Read lock: an edit, while it is planned and run. Write lock: an expiry of history.

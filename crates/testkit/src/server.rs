@@ -6,6 +6,7 @@
 mod calls;
 mod connection;
 mod machine;
+mod retention;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -192,6 +193,20 @@ impl TestServer {
     /// The disk's.
     pub fn reclaim(&self) -> Result<(), Fault> {
         self.0.service.upkeep.reclaim()
+    }
+
+    /// Raises the marks of retention that are due, and frees what they let go.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn thin(&self) -> Result<(), Fault> {
+        while self.0.service.upkeep.thin()? {}
+        Ok(())
+    }
+
+    /// Bytes of dead records, and those of them that are not freed yet.
+    pub fn dead_bytes(&self) -> (u64, u64) {
+        self.0.planes.gc.bytes()
     }
 
     /// Makes one image of metadata, if one is due; true if one was made.

@@ -30,6 +30,8 @@ pub enum EditKind {
     Join = 5,
     /// Mode and owner of a tree change.
     Change = 6,
+    /// A tree gets a policy of retention.
+    Retain = 7,
 }
 
 /// Many changes at one stamp, all or none.
@@ -60,6 +62,9 @@ pub struct Edit {
     /// Parts staged before, which come before what the lists here have.
     #[prost(message, optional, tag = "8")]
     pub staged: Option<StagedParts>,
+    /// The policy of retention that some of the inodes get.
+    #[prost(string, tag = "9")]
+    pub policy: String,
 }
 
 impl Edit {
@@ -233,6 +238,9 @@ pub struct NewInode {
     /// Those up to this instant.
     #[prost(uint64, tag = "16")]
     pub origin_at: u64,
+    /// Number of its policy of retention, with what earlier ones have thinned.
+    #[prost(uint32, tag = "17")]
+    pub regime: u32,
 }
 
 /// A range of a file that shows an older state of a file, or zeros.
@@ -318,6 +326,17 @@ pub struct SetState {
     /// Those up to this instant.
     #[prost(uint64, tag = "14")]
     pub origin_at: u64,
+    /// True: it gets the policy of retention of the edit. A file may have changed since the analysis.
+    #[prost(bool, tag = "15")]
+    pub gets_policy: bool,
+}
+
+impl SetState {
+    /// True if it gives a policy of retention and changes nothing else.
+    pub fn is_only_policy(&self) -> bool {
+        let only = SetState { inode: self.inode, expect: self.expect, gets_policy: true, ..SetState::default() };
+        *self == only
+    }
 }
 
 /// Copies a file or tree, as it was at an instant, by sharing its bytes.
@@ -366,6 +385,9 @@ pub struct ChangeTree {
     /// True: report the changes without making them.
     #[prost(bool, tag = "5")]
     pub dry_run: bool,
+    /// New policy of retention, as a policy is written.
+    #[prost(string, optional, tag = "6")]
+    pub policy: Option<String>,
 }
 
 /// Joins files: the bytes of several come behind those of one, by sharing, and their names go; at one stamp.

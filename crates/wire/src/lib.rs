@@ -16,6 +16,7 @@ pub mod message;
 pub mod mode;
 pub mod peer;
 pub mod quota;
+pub mod retention;
 pub mod scrub;
 pub mod timeline;
 pub mod trace;

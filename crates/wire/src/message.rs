@@ -163,6 +163,9 @@ pub enum Request {
     /// Changes mode and owner of a tree.
     #[prost(message, tag = "77")]
     ChangeTree(crate::edit::ChangeTree),
+    /// Which instants are kept.
+    #[prost(message, tag = "78")]
+    Retention(crate::retention::Retention),
     /// Waits for recalls of cache grants.
     #[prost(message, tag = "50")]
     Recalls(Recalls),
@@ -227,7 +230,7 @@ pub struct RequestBody {
     #[prost(
         oneof = "Request",
         tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, \
-                60, 61, 62, 63, 64, 65, 66, 70, 71, 72, 73, 74, 75, 76, 77, 100, 142, 143, 144, 150"
+                60, 61, 62, 63, 64, 65, 66, 70, 71, 72, 73, 74, 75, 76, 77, 78, 100, 142, 143, 144, 150"
     )]
     pub request: Option<Request>,
 }
@@ -287,6 +290,9 @@ pub enum Reply {
     /// To [`Request::Forget`].
     #[prost(message, tag = "74")]
     Forgot(crate::forget::ForgetReply),
+    /// To [`Request::Retention`].
+    #[prost(message, tag = "78")]
+    Retention(crate::retention::RetentionReply),
     /// To [`Recalls`].
     #[prost(message, tag = "50")]
     Recalls(RecallsReply),
@@ -338,7 +344,7 @@ pub struct ReplyBody {
     #[prost(
         oneof = "Reply",
         tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, \
-                65, 66, 70, 74, 100, 142, 143, 144"
+                65, 66, 70, 74, 78, 100, 142, 143, 144"
     )]
     pub reply: Option<Reply>,
 }

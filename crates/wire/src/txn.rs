@@ -418,6 +418,17 @@ pub enum Op {
     /// Keeps a part of an edit. Never taken from a client.
     #[prost(message, tag = "199")]
     StageEdit(crate::edit::StageEdit),
+    /// Thins history. Never taken from a client.
+    #[prost(message, tag = "200")]
+    RaiseMarks(RaiseMarks),
+}
+
+/// Raises the marks of all policies of retention that are due.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct RaiseMarks {
+    /// All chains and the names are closed up to here: ages count back from it.
+    #[prost(uint64, tag = "1")]
+    pub closed: u64,
 }
 
 /// The first transaction: the root directory and the defaults that new files inherit.
@@ -461,7 +472,8 @@ pub struct Transaction {
     /// The operation.
     #[prost(
         oneof = "Op",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197, 198, 199"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197, 198, 199, \
+                200"
     )]
     pub op: Option<Op>,
 }

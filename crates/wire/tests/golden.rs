@@ -134,9 +134,11 @@ fn edit() -> Edit {
             times_anew: false,
             origin: 0,
             origin_at: 0,
+            gets_policy: false,
         }],
         keeps_times: false,
         staged: None,
+        policy: String::new(),
     }
 }
 

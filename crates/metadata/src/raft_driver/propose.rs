@@ -325,7 +325,10 @@ fn adds_names(transaction: &Transaction, state: &AppliedState) -> bool {
         }
         Some(Op::Make(_) | Op::MakeNameless(_) | Op::Link(_) | Op::MakeSnapshot(_)) => true,
         Some(Op::SetXattr(_) | Op::SetAcl(_)) => true,
-        Some(Op::Edit(Edit { kind, .. }) | Op::StageEdit(StageEdit { kind, .. })) => *kind != EditKind::Remove as i32,
+        // A policy of retention makes room, as a removal does.
+        Some(Op::Edit(Edit { kind, .. }) | Op::StageEdit(StageEdit { kind, .. })) => {
+            ![EditKind::Remove as i32, EditKind::Retain as i32].contains(kind)
+        }
         _ => false,
     };
     adds && namespace.remembered(SessionId(transaction.session), Seq(transaction.seq)).is_none()

@@ -2,7 +2,8 @@
 //!
 //! Guarantees: at every instant that is kept, a plan, the end of the file and the writes since any other instant are as
 //! before. For the records that leave, the writer and the interval of their stamps stay known, so a read at an instant
-//! that is not kept is refused as before. What is on disk stays as it is.
+//! that is not kept is refused as before, and of the dead between two kept instants one stays, so that it is known that
+//! something died there. What is on disk stays as it is.
 //! Leaves to others: which instants are kept (`node`).
 //!
 //! # Why a plan is the same
@@ -79,15 +80,18 @@ impl Chunk {
         let upto = *kept.last()?;
         let count = self.count_upto(upto);
         let mut later = kept.len();
-        let (mut farthest, mut newest) = (0, true);
+        let (mut farthest, mut newest, mut death) = (0, true, true);
         let mut goes = vec![false; count];
         for number in (0..count).rev() {
             let record = self.records.get(number);
             while later > 0 && record.stamp <= kept[later - 1] {
                 later -= 1;
-                (farthest, newest) = (0, true);
+                (farthest, newest, death) = (0, true, true);
             }
-            let needed = newest || record.reach() > farthest || record.stamp == upto;
+            // Of the dead between two kept instants one stays: where none died, every instant is exact.
+            let is_last_death = death && record.is_dead();
+            let needed = newest || is_last_death || record.reach() > farthest || record.stamp == upto;
+            death &= !record.is_dead();
             farthest = farthest.max(record.reach());
             newest = false;
             goes[number] = !needed && record.is_dead() && record.kind() == RecordKind::Write;

@@ -254,6 +254,22 @@ impl FileIndex {
         self.chunks.iter().flat_map(move |(_, chunk)| chunk.kept_upto(upto))
     }
 
+    /// The chunks with records stamped in (`after`, `upto`], and these.
+    pub(crate) fn chunks_within(
+        &self,
+        after: Hlc,
+        upto: Hlc,
+    ) -> impl Iterator<Item = (u32, impl Iterator<Item = IndexRecord> + '_)> {
+        let within = move |(index, chunk): &(u32, Box<Chunk>)| {
+            let (from, to) = (chunk.count_upto(after), chunk.count_upto(upto));
+            (from < to).then_some((*index, from, to))
+        };
+        self.chunks.iter().filter_map(move |chunk| {
+            let (index, from, to) = within(chunk)?;
+            Some((index, chunk.1.records.range(from, to)))
+        })
+    }
+
     /// True if a record of a chunk is here and not dead.
     pub(crate) fn keeps(&self, chunk: u32, stamp: Hlc) -> bool {
         self.chunk(chunk).is_some_and(|chunk| chunk.keeps(stamp))

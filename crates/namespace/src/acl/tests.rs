@@ -59,7 +59,7 @@ fn inode(acl: &Acl, (uid, gid): (u32, u32)) -> Inode {
         size_as_of: Hlc(1),
         named: Hlc(1),
         parent: InodeId::ROOT,
-        layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 1, plugin: String::new() }),
+        layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 1, plugin: String::new(), regime: 0 }),
         links: 1,
         uid,
         gid,

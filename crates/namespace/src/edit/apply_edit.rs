@@ -21,7 +21,7 @@ use crate::stored::StoredXattr;
 impl Namespace {
     /// Everything is checked: nothing fails any more.
     pub(super) fn apply_edit(&mut self, run: &mut TxnRun<'_>, draft: Draft<'_>) {
-        let Draft { cause, brought, new, numbers, names, tallies, states, keeps_times } = draft;
+        let Draft { cause, brought, new, numbers, names, tallies, states, keeps_times, policy } = draft;
         let stamp = run.stamp;
         for (id, (mut inode, xattrs)) in brought {
             inode.layout = self.share(FileLayout::clone(&inode.layout));
@@ -84,8 +84,16 @@ impl Namespace {
             self.count_names(run, id, &tally);
         }
         let shared: BTreeSet<InodeId> = states.iter().map(|(id, ..)| *id).collect();
+        let gets_policy = states.iter().any(|(_, state, _)| state.gets_policy);
+        let policy = gets_policy.then(|| self.take_policy(run, policy));
         for (id, state, patches) in states {
-            self.change_state(run, id, state, patches);
+            if let Some(policy) = policy.filter(|_| state.gets_policy) {
+                self.bind_policy(run, id, policy);
+            }
+            // No attribute that has times changes with a policy.
+            if !state.is_only_policy() {
+                self.change_state(run, id, state, patches);
+            }
             told.entry(id).or_insert(b"");
         }
         let mut told: Vec<_> = told.into_iter().collect();

@@ -56,7 +56,8 @@ impl Namespace {
             let merged = whole.merge(part.as_slice());
             merged.map_err(|_| Error::InvalidArgument { why: "a part of an edit that is none" })?;
         }
-        let Edit { kind, at, brought, new, names, states, keeps_times, staged: _ } = op;
+        let Edit { kind, at, brought, new, names, states, keeps_times, staged: _, policy } = op;
+        whole.policy.clone_from(policy);
         (whole.kind, whole.at, whole.keeps_times, whole.staged) = (*kind, *at, *keeps_times, None);
         whole.brought.extend_from_slice(brought);
         whole.new.extend_from_slice(new);

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     fn layout(chain_count: u32) -> FileLayout {
-        FileLayout { chunk_bytes: 4096, chain_count, plugin: String::new() }
+        FileLayout { chunk_bytes: 4096, chain_count, plugin: String::new(), regime: 0 }
     }
 
     #[test]

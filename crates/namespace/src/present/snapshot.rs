@@ -311,6 +311,7 @@ impl PackedInodes {
             false => Some(FileLayout {
                 chunk_bytes: varint::take(rest).filter(|bytes| bytes.is_power_of_two())?,
                 chain_count: u32::try_from(varint::take(rest)?).ok()?,
+                regime: u32::try_from(varint::take(rest)?).ok()?,
                 plugin: std::str::from_utf8(rest).ok()?.to_owned(),
             }),
         };
@@ -477,9 +478,10 @@ pub(super) fn put_numbers(piece: &mut Vec<u8>, numbers: &InodeNumbers) {
 pub(super) fn put_layout(piece: &mut Vec<u8>, layout: Option<&FileLayout>) {
     piece.clear();
     piece.push(LAYOUT);
-    if let Some(FileLayout { chunk_bytes, chain_count, plugin }) = layout {
+    if let Some(FileLayout { chunk_bytes, chain_count, plugin, regime }) = layout {
         varint::put(piece, *chunk_bytes);
         varint::put(piece, (*chain_count).into());
+        varint::put(piece, (*regime).into());
         piece.extend_from_slice(plugin.as_bytes());
     }
 }

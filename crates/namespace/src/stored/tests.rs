@@ -12,7 +12,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn layout() -> Arc<FileLayout> {
-    Arc::new(FileLayout { chunk_bytes: 64 << 20, chain_count: 8, plugin: String::new() })
+    Arc::new(FileLayout { chunk_bytes: 64 << 20, chain_count: 8, plugin: String::new(), regime: 0 })
 }
 
 fn fresh() -> Inode {
@@ -52,7 +52,7 @@ fn full() -> Inode {
         size_as_of: Hlc(0x0065_c000_0000_0009),
         named: stamp,
         parent: InodeId(77),
-        layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 1, plugin: "json:/t".to_owned() }),
+        layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 1, plugin: "json:/t".to_owned(), regime: 0 }),
         links: 2,
         uid: u32::MAX,
         gid: 0,

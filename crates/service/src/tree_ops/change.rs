@@ -4,6 +4,7 @@ use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, MAY_EXECUTE, MAY_READ};
 use frieze_planes::Principal;
+use frieze_retention::RetentionPolicy;
 use frieze_wire::edit::{ActionKind, ChangeTree, EditKind, FileRights};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
@@ -27,10 +28,16 @@ impl TreeOps {
                 self.path_at(parent, &name, now)?
             }
         };
-        let (mut plan, mut todo) = (Plan::new(EditKind::Change, now, Hlc::ZERO), vec![(top, path)]);
+        let kind = if ask.policy.is_some() { EditKind::Retain } else { EditKind::Change };
+        let (mut plan, mut todo) = (Plan::new(kind, now, Hlc::ZERO), vec![(top, path)]);
+        let policy = ask.policy.as_deref().map(str::parse::<RetentionPolicy>).transpose()?;
+        plan.policy = policy.as_ref().map(RetentionPolicy::to_string).unwrap_or_default();
         while let Some((id, path)) = todo.pop() {
             let inode = self.planes.inode_at(id, Some(now))?;
             change(&mut plan, caller, ask, (id, &inode), &path);
+            if policy.is_some() && self.planes.meta.retention_of(&inode).policy != policy {
+                give_policy(&mut plan, (id, &inode), &path);
+            }
             plan.check_size()?;
             if !inode.is_directory() {
                 continue;
@@ -49,6 +56,19 @@ impl TreeOps {
         }
         Ok(plan)
     }
+}
+
+/// Adds that an inode gets the policy of the plan. A file may change meanwhile; a directory, whose names would get the
+/// old policy, may not.
+fn give_policy(plan: &mut Plan, (id, inode): (InodeId, &Inode), path: &[u8]) {
+    let is_new = !plan.states.contains_key(&id);
+    let state = plan.state(id, inode);
+    state.gets_policy = true;
+    if is_new && !inode.is_directory() {
+        state.expect = 0;
+    }
+    let shown: &[u8] = if path.is_empty() { b"/" } else { path };
+    plan.note_action(ActionKind::Attributes, shown, id.0, "policy of retention").file_kind = inode.kind() as i32;
 }
 
 /// Adds the change of one inode, unless it has all of it.

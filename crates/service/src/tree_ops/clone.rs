@@ -159,6 +159,7 @@ impl TreeOps {
             chunk_bytes: inode.layout.chunk_bytes,
             chain_count: inode.layout.chain_count,
             plugin: inode.plugin().to_owned(),
+            regime: inode.layout.regime,
             xattrs,
             shares,
             origin: origin.0,

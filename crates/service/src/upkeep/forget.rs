@@ -16,12 +16,11 @@ use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_metadata::InodeHome;
 use frieze_namespace::{
-    ExpiredInodes, Expiries, Expiry, FORGET_INODES_MAX, Inode, NoReadSet, Owners, Pins, pack_owners,
+    ExpiredInodes, Expiries, Expiry, FORGET_INODES_MAX, Inode, NoReadSet, Owners, Pins, SnapshotFates, TreeOwners,
+    pack_owners,
 };
 use frieze_planes::Principal;
-use frieze_wire::forget::{
-    ANYBODY, Forget, ForgetReply, ForgottenFile, ForgottenSession, Horizon, SnapshotLoss, encode_ids,
-};
+use frieze_wire::forget::{Forget, ForgetReply, ForgottenFile, ForgottenSession, Horizon, encode_ids};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{FileKind, View};
 use frieze_wire::txn::{Caller, Op, Transaction};
@@ -31,8 +30,6 @@ use crate::write::check_numbered;
 
 /// Files that an answer names.
 const BIGGEST_MAX: usize = 10;
-/// Snapshots that an answer names.
-const SNAPSHOTS_TOLD_MAX: usize = 1000;
 
 /// What lay below a path at an instant.
 #[derive(Default)]
@@ -46,106 +43,6 @@ struct Below {
     owners: Owners,
     /// Number of inodes left as they are: owned by other users, or with names outside the path.
     left: u64,
-}
-
-/// The owners of what lies below a path.
-///
-/// A user needs a path to the objects in a snapshot of his. So a directory counts as owned also by every user that
-/// owned an object which ever had a name in it, or further below. If a directory below is not read, its owners are
-/// unknown.
-#[derive(Default)]
-struct Theirs {
-    /// Owners by inode; without the superuser, whose snapshots protect everything.
-    owners: Owners,
-    /// Directories by the directories in which they had a name.
-    above: BTreeMap<InodeId, BTreeSet<InodeId>>,
-}
-
-impl Theirs {
-    fn own(&mut self, id: InodeId, inode: &Inode) {
-        if inode.uid != 0 {
-            self.owners.entry(id).or_default().insert(inode.uid);
-        }
-    }
-
-    /// Records that an inode had a name in a directory.
-    fn lay_in(&mut self, directory: InodeId, id: InodeId, inode: &Inode) {
-        if inode.is_directory() {
-            self.above.entry(id).or_default().insert(directory);
-        }
-        if inode.uid != 0 {
-            self.owners.entry(directory).or_default().insert(inode.uid);
-        }
-    }
-
-    /// By inode, the users whose snapshots protect it, where these directories were read.
-    fn owners(mut self, directories: &BTreeSet<InodeId>) -> Owners {
-        for (_, above) in self.above.iter().filter(|(id, _)| !directories.contains(id)) {
-            for directory in above {
-                self.owners.entry(*directory).or_default().insert(ANYBODY);
-            }
-        }
-        let mut todo: Vec<(InodeId, u32)> = Vec::new();
-        for (id, users) in self.owners.iter().filter(|(id, _)| self.above.contains_key(id)) {
-            todo.extend(users.iter().map(|user| (*id, *user)));
-        }
-        while let Some((id, user)) = todo.pop() {
-            for directory in self.above.get(&id).into_iter().flatten() {
-                if self.owners.entry(*directory).or_default().insert(user) {
-                    todo.push((*directory, user));
-                }
-            }
-        }
-        self.owners
-    }
-}
-
-/// What becomes of snapshots.
-#[derive(Default)]
-struct SnapshotFates {
-    /// Name, instant and maker, by name.
-    snapshots: Vec<(String, Hlc, u32)>,
-    instants: BTreeMap<Hlc, SnapshotFateAt>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct SnapshotFateAt {
-    holds: bool,
-    loses: bool,
-    held_bytes: u64,
-}
-
-impl SnapshotFates {
-    /// Adds an inode that was made at `born`, and the bytes of it that snapshots pin.
-    fn add(&mut self, horizons: &Expiries, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
-        // An inode without expired history is readable without them.
-        let Some(forgotten) = horizons.of(id) else { return };
-        let upto = if horizons.is_wholly_expired(id) { Hlc::MAX } else { Hlc(forgotten.before) };
-        let shown = self.instants.range_mut(born..).take_while(|(at, _)| **at < upto);
-        for (at, fate) in shown.filter(|(_, fate)| !(fate.holds && fate.loses)) {
-            match horizons.expired(id, Some(*at)) {
-                None => fate.holds = true,
-                Some(_) => fate.loses = true,
-            }
-        }
-        for (at, bytes) in held {
-            if let Some(fate) = self.instants.get_mut(at) {
-                fate.held_bytes += bytes;
-            }
-        }
-    }
-
-    /// The first snapshots that showed expired history, and how many more there are.
-    fn snapshot_losses(self) -> (Vec<SnapshotLoss>, u64) {
-        let concerned = |(name, at, uid): (String, Hlc, u32)| {
-            let SnapshotFateAt { holds, loses, held_bytes } = *self.instants.get(&at)?;
-            (holds || loses).then_some(SnapshotLoss { name, at: at.0, uid, holds, loses, held_bytes })
-        };
-        let mut told: Vec<SnapshotLoss> = self.snapshots.into_iter().filter_map(concerned).collect();
-        let more = told.len().saturating_sub(SNAPSHOTS_TOLD_MAX) as u64;
-        told.truncate(SNAPSHOTS_TOLD_MAX);
-        (told, more)
-    }
 }
 
 impl Upkeep {
@@ -228,7 +125,7 @@ impl Upkeep {
         }
         // One after the other: the expired ranges of all of them together may not fit into memory.
         let mut biggest: Vec<(u64, InodeId, u64)> = Vec::new();
-        let mut fate = self.fate_of_snapshots(before);
+        let mut fate = SnapshotFates::of(self.planes.meta.snapshots(), before);
         for (&id, &deleted) in &below.inodes {
             let dead = self.dead_of(&horizons, &needs, id)?;
             progress.step();
@@ -319,16 +216,6 @@ impl Upkeep {
         self.planes.meta.horizons_after(now.next(), forgetting, of)
     }
 
-    /// The snapshots of instants before `before`, with their fate still unknown.
-    fn fate_of_snapshots(&self, before: Hlc) -> SnapshotFates {
-        let mut fate = SnapshotFates::default();
-        for snapshot in self.planes.meta.snapshots().into_iter().filter(|snapshot| snapshot.at < before) {
-            fate.snapshots.push((snapshot.name, snapshot.at, snapshot.uid));
-            fate.instants.entry(snapshot.at).or_default();
-        }
-        fate
-    }
-
     /// The directories below, and the files that can lose history, except those whose history has all expired already.
     fn losing(&self, below: &Below, before: Hlc, through: bool) -> Result<Vec<InodeId>, Fault> {
         let mut wanted = Vec::new();
@@ -392,7 +279,7 @@ impl Upkeep {
         let mut below = Below::default();
         below.inodes.insert(root, gone(root, &top)?);
         below.born.insert(root, top.born);
-        let mut theirs = Theirs::default();
+        let mut theirs = TreeOwners::default();
         theirs.own(root, &top);
         let mut looked_at: BTreeSet<InodeId> = [root].into();
         let mut linked: Vec<InodeId> = Vec::new();

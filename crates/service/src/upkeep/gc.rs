@@ -28,7 +28,7 @@ use crate::upkeep::Upkeep;
 const PUT_OFF_MAX: u32 = 20;
 
 impl Upkeep {
-    /// Older states of inodes with expired history that readable states share.
+    /// Older states of inodes with expired history, or that policies may thin, that readable states share.
     ///
     /// # Errors
     /// Those of the store.
@@ -37,6 +37,7 @@ impl Upkeep {
     /// A pass over all versions of all inodes.
     pub(crate) fn needs(&self, horizons: &Expiries) -> Result<Needs, Fault> {
         let states = self.planes.meta.history().shared_states()?;
+        let has_policies = self.planes.meta.has_policies();
         let mut needs = Needs::new();
         let mut seen: BTreeSet<(InodeId, Hlc)> = BTreeSet::new();
         let mut todo: Vec<&SharedState> = Vec::new();
@@ -57,7 +58,7 @@ impl Upkeep {
         }
         while let Some(state) = todo.pop() {
             for &(source, at, start, end) in &state.sources {
-                if horizons.of(source).is_some() {
+                if has_policies || horizons.of(source).is_some() {
                     needs.entry(source).or_default().entry(at).or_default().push((start, end));
                 }
                 let below = states.get(&source).into_iter().flatten();
@@ -255,7 +256,7 @@ impl Upkeep {
     /// `needs` sees what it shares; a clone planned later is refused the deleted snapshot. While an edit is under way
     /// the pass is put off a few times; after that it waits for the edit.
     #[track_caller]
-    fn without_edits(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+    pub(super) fn without_edits(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         let alone = match self.forgetting.try_write() {
             Some(alone) => alone,
             None if self.planes.gc.put_off.fetch_add(1, Ordering::Relaxed) < PUT_OFF_MAX => {

@@ -23,7 +23,7 @@ impl Upkeep {
     /// The disk's: the next call continues.
     pub fn image(&self, pause: &dyn Fn(Duration) -> bool) -> Result<bool, Fault> {
         // History that expired before this start may read as zeros: the list of expired ranges has to be loaded first.
-        if self.planes.durability.failure().is_some() || !self.planes.gc.is_known() {
+        if self.planes.durability.failure().is_some() || !self.planes.knows_dead() {
             return Ok(false);
         }
         let device = self.planes.data.device();

@@ -178,10 +178,11 @@ impl Upkeep {
             return Ok(());
         }
         // Load the expired records first: their bytes may already be zeros.
-        if !self.planes.gc.is_known() {
+        if !self.planes.knows_dead() {
             self.reclaim()?;
+            while self.thin()? {}
         }
-        if !self.planes.gc.is_known() || self.look_at_what_readers_met(pause).is_err() {
+        if !self.planes.knows_dead() || self.look_at_what_readers_met(pause).is_err() {
             return Ok(());
         }
         self.mend();

@@ -5,6 +5,7 @@ use frieze_wire::fabric::FabricOffer;
 use frieze_wire::forget::{ForgetReply, ForgottenFile, ForgottenHistory, SnapshotLoss};
 use frieze_wire::holding::*;
 use frieze_wire::message::*;
+use frieze_wire::retention::*;
 use frieze_wire::scrub::*;
 use frieze_wire::timeline::*;
 
@@ -292,6 +293,21 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
             })),
         ),
         ("punch", Reply::Punch(PunchReply { stamp: AT, upto: 1 << 40 })),
+        (
+            "retention",
+            Reply::Retention(RetentionReply {
+                policy: "all 1h, 1/min 1d".into(),
+                classes: vec![RetainedClass { period: "1/min".into(), below: AT, writes: 1, bytes: 2 }],
+                preview: Some(RetentionPreview {
+                    files: 1,
+                    classes: vec![RetainedClass { period: "all".into(), below: 0, writes: 3, bytes: 4 }],
+                    freed_writes: 5,
+                    freed_bytes: 6,
+                }),
+                instant: Some(RetainedInstant { at: AT, is_exact: true, before: 1, after: 2 }),
+                as_of: AT,
+            }),
+        ),
         (
             "forgot",
             Reply::Forgot(ForgetReply {

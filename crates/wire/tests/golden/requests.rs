@@ -9,6 +9,7 @@ use frieze_wire::forget::{Forget, ForgottenSession, Horizon, OwnedInodes, encode
 use frieze_wire::holding::*;
 use frieze_wire::message::*;
 use frieze_wire::mode::{ModeAction, ModeChange};
+use frieze_wire::retention::*;
 use frieze_wire::scrub::*;
 use frieze_wire::timeline::*;
 use frieze_wire::txn::*;
@@ -33,6 +34,17 @@ pub(super) fn ops() -> Vec<(&'static str, Op)> {
         ("close_session", Op::CloseSession(CloseSession { settled: vec![settle()], only_stopped: false })),
         ("close_stopped_session", Op::CloseSession(CloseSession { settled: vec![settle()], only_stopped: true })),
         ("erase_sessions", Op::EraseSessions(EraseSessions { before: AT })),
+        ("raise_marks", Op::RaiseMarks(RaiseMarks { closed: AT })),
+        (
+            "edit.policy",
+            Op::Edit(Edit {
+                kind: EditKind::Retain as i32,
+                policy: "all 1h".into(),
+                new: vec![NewInode { regime: 3, ..NewInode::default() }],
+                states: vec![SetState { inode: 77, gets_policy: true, ..SetState::default() }],
+                ..Edit::default()
+            }),
+        ),
         ("make_file", make(MakeKind::File(true))),
         ("make_directory", make(MakeKind::Directory(true))),
         ("make_symlink", make(MakeKind::Symlink(b"../to".to_vec()))),
@@ -243,6 +255,11 @@ pub(super) fn requests() -> Vec<(&'static str, Request)> {
         ("snapshots", Request::Snapshots(Snapshots { with_bytes: true, after: String::new(), count_max: 0 })),
         ("status", Request::Status(Status {})),
         ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
+        ("retention", Request::Retention(Retention { target: file(), at: AT, preview: "all 1h".into() })),
+        (
+            "change_tree.policy",
+            Request::ChangeTree(ChangeTree { target: file(), policy: Some("all 1h".into()), ..ChangeTree::default() }),
+        ),
         ("remove_tree", Request::RemoveTree(RemoveTree { target: file(), dry_run: true })),
         (
             "change_tree",
@@ -262,6 +279,7 @@ pub(super) fn requests() -> Vec<(&'static str, Request)> {
                 ],
                 uid: Some(1),
                 gid: Some(2),
+                policy: None,
                 dry_run: true,
             }),
         ),

@@ -35,7 +35,7 @@ fn inode(number: u64, size: u64) -> Inode {
         size_as_of: born,
         named: born,
         parent: InodeId::directory(1),
-        layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 8, plugin: String::new() }),
+        layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 8, plugin: String::new(), regime: 0 }),
         links: 1,
         uid: 0,
         gid: 0,

@@ -110,7 +110,8 @@ fn owners_that_no_inode_has_any_more_leave_the_page() {
 
 #[test]
 fn an_inode_that_a_page_has_no_room_for_stays_unpacked() {
-    let inode = plain(1).unpacked(Arc::new(FileLayout { chunk_bytes: 1, chain_count: 1, plugin: String::new() }));
+    let inode =
+        plain(1).unpacked(Arc::new(FileLayout { chunk_bytes: 1, chain_count: 1, plugin: String::new(), regime: 0 }));
     assert_eq!(PlainInode::of(&inode, 0), Some(plain(1)));
     let directory = Inode { kind: FileKind::Directory as u8, ..inode.clone() };
     assert_eq!(PlainInode::of(&directory, 0), None);

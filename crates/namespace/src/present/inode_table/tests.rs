@@ -21,7 +21,7 @@ fn inode(layouts: &mut InodeTable, rng: &mut Rng) -> Inode {
         size_as_of: born,
         named: [born, Hlc::ZERO][rng.below(2) as usize],
         parent: InodeId(1 + rng.below(2)),
-        layout: layouts.share(FileLayout { chunk_bytes: 4096, chain_count, plugin: String::new() }),
+        layout: layouts.share(FileLayout { chunk_bytes: 4096, chain_count, plugin: String::new(), regime: 0 }),
         links: 1,
         uid: rng.below(3) as u32,
         gid: 0,
@@ -118,7 +118,7 @@ fn packed_or_not_is_no_difference() {
 fn a_table_takes_over_another_with_other_numbers_of_layouts() {
     let (mut one, mut two, mut rng) = (InodeTable::default(), InodeTable::default(), Rng::new(5));
     let mut oracle = BTreeMap::new();
-    one.share(FileLayout { chunk_bytes: 1, chain_count: 9, plugin: "other".to_owned() });
+    one.share(FileLayout { chunk_bytes: 1, chain_count: 9, plugin: "other".to_owned(), regime: 0 });
     for id in 1..5000 {
         let table = if id < 2530 { &mut one } else { &mut two };
         let inode = inode(table, &mut rng);

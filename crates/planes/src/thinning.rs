@@ -1,0 +1,294 @@
+//! Instants that policies of retention do not keep: whether something died there, and which records did.
+//!
+//! Guarantees: what died is a matter of the rule, not of what is still on disk, so an answer is the same before and
+//! after reclaiming and a restart. A record survives if it is newest for a byte between two kept instants.
+//! Leaves to others: which instants are kept (`namespace`, `retention`), freeing space (`service`).
+//!
+//! Bytes are compared chunk by chunk, since a chunk is on one chain: what another chunk's record covers beyond its end
+//! counts for neither. Truncates, holes, shared ranges and the removal of the last name cover what is older.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+use frieze_base::{ByteRange, Fault, InodeId, Reason};
+use frieze_hlc::{Hlc, format_instant};
+use frieze_multilog::{DeadRecord, FileRecord};
+use frieze_namespace::{Inode, InodeRetention, NoReadSet};
+use frieze_retention::{GridPeriod, KeptSet, RANGES_MAX, RetentionEpoch, RetentionPolicy, surviving_records};
+use frieze_wire::message::View;
+use frieze_wire::retention::{RetainedClass, RetainedInstant, Retention, RetentionPreview, RetentionReply};
+
+use crate::gc_state::{DeadRecords, Needs};
+use crate::planes::Planes;
+use crate::principal::Principal;
+
+/// Entries of a directory that are read at once.
+const PAGE: usize = 4096;
+
+/// What changes of names cover in an epoch: stamp, and bytes of the file.
+type Covers = Vec<(Hlc, ByteRange)>;
+
+impl Planes {
+    /// Refuses an instant of a file that policies do not keep, if something between its neighbours that they keep has
+    /// died.
+    ///
+    /// # Errors
+    /// `HistoryExpired`, with both neighbours: final. Those of the store and of the device.
+    ///
+    /// # Cost
+    /// None while no file has a policy, or for a kept instant; else the records between the neighbours.
+    pub fn check_exact(&self, id: InodeId, at: Hlc) -> Result<(), Fault> {
+        let Some(epoch) = self.thinned_to(id, at)? else { return Ok(()) };
+        Err(thinned(&format!("inode {id}"), at, epoch))
+    }
+
+    /// The kept instants on both sides of one that is not known exactly; `None` if it is.
+    ///
+    /// # Errors
+    /// Those of the store and of the device.
+    pub fn thinned_to(&self, id: InodeId, at: Hlc) -> Result<Option<RetentionEpoch>, Fault> {
+        let Some(epoch) = self.meta.thinned_epoch(id, at)? else { return Ok(None) };
+        Ok(self.has_death(id, epoch)?.then_some(epoch))
+    }
+
+    /// The policy of a file or directory, what was thinned, and whether an instant of it is known exactly.
+    ///
+    /// # Errors
+    /// As [`Planes::resolve`]; those of the store and of the device.
+    pub fn retention(&self, principal: &Principal, ask: &Retention) -> Result<RetentionReply, Fault> {
+        let at = (ask.at != 0).then_some(Hlc(ask.at));
+        at.map_or(Ok(()), |at| self.answer(View::exact(at)).map(drop))?;
+        // What had the name at the instant; if nothing had, what has it now.
+        let found = match self.meta.resolve(&ask.target, at, &principal.caller, &NoReadSet) {
+            Err(fault) if fault.reason == Reason::NotFound && at.is_some() => {
+                self.meta.resolve(&ask.target, None, &principal.caller, &NoReadSet)?
+            }
+            found => found?,
+        };
+        let InodeRetention { policy, thinning } = self.meta.retention_of(&self.meta.inode(found.id, None)?);
+        let mut reply = RetentionReply {
+            policy: policy.map_or(String::new(), |policy| policy.to_string()),
+            as_of: self.newest().0,
+            ..RetentionReply::default()
+        };
+        for period in GridPeriod::all().map(Some).chain([None]) {
+            let below = thinning.mark(period).0;
+            if below > 0 {
+                let period = period.map_or("none".to_owned(), |period| period.to_string());
+                reply.classes.push(RetainedClass { period, below, ..RetainedClass::default() });
+            }
+        }
+        if !ask.preview.is_empty() {
+            if principal.caller.uid != 0 && principal.caller.uid != found.inode.uid {
+                let words = "only the owner of a file or directory, or the superuser, learns what a policy would keep";
+                return Err(Fault::new(Reason::NotPermitted, words));
+            }
+            reply.preview = Some(self.preview(found.id, &ask.preview.parse()?)?);
+        }
+        if let Some(at) = at {
+            let thinned = self.meta.thinned_epoch(found.id, at)?;
+            let ends = thinned.unwrap_or(RetentionEpoch { after: Some(at), upto: at });
+            let is_exact = thinned.map_or(Ok(true), |epoch| self.has_death(found.id, epoch).map(|dead| !dead))?;
+            let before = ends.after.map_or(0, |after| after.0);
+            reply.instant = Some(RetainedInstant { at: at.0, is_exact, before, after: ends.upto.0 });
+        }
+        Ok(reply)
+    }
+
+    /// What a policy would keep of the files below, if they got it now.
+    fn preview(&self, root: InodeId, policy: &RetentionPolicy) -> Result<RetentionPreview, Fault> {
+        let thinning = policy.thinning_at(self.clock.now());
+        let mut preview = RetentionPreview::default();
+        let mut classes: BTreeMap<String, RetainedClass> = BTreeMap::new();
+        let (mut todo, mut seen) = (vec![root], BTreeSet::new());
+        while let Some(id) = todo.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let inode = self.meta.inode(id, None)?;
+            if inode.is_directory() {
+                let mut after = Vec::new();
+                loop {
+                    let page = self.meta.list(id, None, &after, PAGE)?;
+                    let Some(last) = page.last() else { break };
+                    after.clone_from(&last.name);
+                    todo.extend(page.iter().map(|entry| entry.inode));
+                }
+                continue;
+            }
+            let kept = self.meta.kept_set_with(&inode, thinning);
+            let written = preview.freed_writes + classes.values().map(|class| class.writes).sum::<u64>();
+            self.visit_records(id, &kept, Hlc::MAX, &mut |record, epoch, survives| {
+                let bytes = u64::from(record.place.bytes);
+                match (survives, record.is_dead) {
+                    (_, true) => {}
+                    (true, false) => {
+                        let class = classes.entry(kept.thinning().class_at(epoch.upto)).or_default();
+                        class.writes += 1;
+                        class.bytes += bytes;
+                    }
+                    (false, false) => {
+                        preview.freed_writes += 1;
+                        preview.freed_bytes += bytes;
+                    }
+                }
+            })?;
+            let now = preview.freed_writes + classes.values().map(|class| class.writes).sum::<u64>();
+            preview.files += u64::from(now > written);
+        }
+        let order = ["all".to_owned()].into_iter().chain(GridPeriod::all().map(|period| period.to_string()));
+        for period in order.chain(["none".to_owned()]) {
+            let counts = classes.remove(&period);
+            let below = thinning.class_end(&period).0;
+            if counts.is_some() || below > 0 {
+                preview.classes.push(RetainedClass { period, below, ..counts.unwrap_or_default() });
+            }
+        }
+        Ok(preview)
+    }
+
+    fn has_death(&self, id: InodeId, epoch: RetentionEpoch) -> Result<bool, Fault> {
+        let Some(inode) = self.version_at_end(id, epoch)? else { return Ok(false) };
+        // A removed file of which no instant is kept: its records have left the index.
+        if self.data.device().log().is_wholly_dead(id) {
+            return Ok(true);
+        }
+        let chunk_bytes = inode.chunk_bytes();
+        let covers = covers_in(&inode, epoch);
+        let after = epoch.after.unwrap_or(Hlc::ZERO);
+        let chunks = self.data.device().log_of([id])?.records_of_chunks(id, after, epoch.upto);
+        Ok(chunks
+            .iter()
+            .any(|(index, records)| survivors(records, &covers, u64::from(*index) * chunk_bytes).contains(&false)))
+    }
+
+    /// True once every record that had expired, or was thinned, before this start is known again.
+    pub fn knows_dead(&self) -> bool {
+        let is_thinned = self.gc.thinned.load(Ordering::Acquire) || !self.meta.has_policies();
+        is_thinned && self.gc.known.load(Ordering::Acquire)
+    }
+
+    /// When a file lost its last name; `None` if it has one, or never was.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn removed_at(&self, id: InodeId) -> Result<Option<Hlc>, Fault> {
+        match self.meta.inode(id, None) {
+            Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::StaleHandle) => Ok(None),
+            inode => Ok(inode?.orphaned()),
+        }
+    }
+
+    /// The records of a file that its policy lets go, and all kept instants that tell records apart. What shared ranges
+    /// need stays.
+    ///
+    /// # Errors
+    /// Those of the store and of the device.
+    ///
+    /// # Cost
+    /// A pass over the file's records that marks thin.
+    pub fn thinned_records(&self, needs: &Needs, id: InodeId) -> Result<DeadRecords, Fault> {
+        let kept = match self.meta.kept_set(id) {
+            // Of a file that the names do not know there are no reads.
+            Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::StaleHandle) => None,
+            kept => kept?,
+        };
+        let Some(kept) = kept else { return Ok(DeadRecords::default()) };
+        let upto = kept.end();
+        let needed = needs.get(&id).into_iter().flat_map(|needs| needs.keys().copied());
+        let forgotten = self.meta.inode_horizon(id).forgotten.map(|forgotten| Hlc(forgotten.before));
+        let kept = kept.with(needed.chain(forgotten));
+        let dead = self.records_between(id, &kept, upto)?;
+        // Only where no instant is kept may nothing be known of a file any more.
+        let is_over = dead.is_all && self.removed_at(id)?.is_some_and(|since| since < kept.nothing_below());
+        let is_newer = || Ok::<_, Fault>(self.data.device().log_of([id])?.has_records(id, upto, Hlc::MAX));
+        match is_over && !is_newer()? {
+            true => Ok(DeadRecords { kept: Vec::new(), ..dead }),
+            false => Ok(DeadRecords { is_all: false, ..dead }),
+        }
+    }
+
+    fn records_between(&self, id: InodeId, kept: &KeptSet, upto: Hlc) -> Result<DeadRecords, Fault> {
+        let (mut graves, mut ends): (Vec<DeadRecord>, BTreeSet<Hlc>) = (Vec::new(), BTreeSet::from([upto]));
+        let mut is_all = true;
+        self.visit_records(id, kept, upto, &mut |record, epoch, survives| {
+            ends.insert(epoch.upto);
+            is_all &= !survives;
+            if !survives && !record.is_dead {
+                graves.push(record.place);
+            }
+        })?;
+        Ok(DeadRecords { graves, upto, is_all, kept: ends.into_iter().collect(), ..DeadRecords::default() })
+    }
+
+    /// Shows each record of a file stamped up to `upto` with its epoch, and whether it survives.
+    fn visit_records(&self, id: InodeId, kept: &KeptSet, upto: Hlc, visit: &mut VisitRecord<'_>) -> Result<(), Fault> {
+        let chunks = self.data.device().log_of([id])?.records_of_chunks(id, Hlc::ZERO, upto);
+        for (index, records) in &chunks {
+            let mut rest = &records[..];
+            while let Some(first) = rest.first() {
+                let epoch = kept.epoch_of(first.stamp);
+                let (within, later) = rest.split_at(rest.partition_point(|record| record.stamp <= epoch.upto));
+                rest = later;
+                let survives = match self.version_at_end(id, epoch)? {
+                    Some(inode) => {
+                        let start = u64::from(*index) * inode.chunk_bytes();
+                        survivors(within, &covers_in(&inode, epoch), start)
+                    }
+                    None => vec![true; within.len()],
+                };
+                within.iter().zip(survives).for_each(|(record, survives)| visit(record, epoch, survives));
+            }
+        }
+        Ok(())
+    }
+
+    /// The version of a file at the end of an epoch; `None` if it was not made by then.
+    fn version_at_end(&self, id: InodeId, epoch: RetentionEpoch) -> Result<Option<Inode>, Fault> {
+        match self.meta.inode(id, Some(epoch.upto)) {
+            Err(fault) if fault.reason == Reason::NotFound => Ok(None),
+            inode => inode.map(Some),
+        }
+    }
+}
+
+/// Takes a record, its epoch, and whether it survives.
+type VisitRecord<'a> = dyn FnMut(&FileRecord, RetentionEpoch, bool) + 'a;
+
+/// What changes of names cover of a file in an epoch, as its version at the end says it.
+fn covers_in(inode: &Inode, epoch: RetentionEpoch) -> Covers {
+    let is_within = |stamp: Hlc| epoch.after.is_none_or(|after| stamp > after) && stamp <= epoch.upto;
+    let patches = inode.patches().iter().filter(|patch| is_within(patch.at));
+    let mut covers: Covers = patches.map(|patch| (patch.at, ByteRange::new(patch.start, patch.end))).collect();
+    covers.extend(inode.orphaned().filter(|since| is_within(*since)).map(|since| (since, ByteRange::new(0, u64::MAX))));
+    covers
+}
+
+/// Which records of a chunk in one epoch, oldest first, are newest for a byte. The chunk begins at byte `start`.
+fn survivors(records: &[FileRecord], covers: &Covers, start: u64) -> Vec<bool> {
+    let of_chunk =
+        |range: &ByteRange| ByteRange::new(range.start().saturating_sub(start), range.end().saturating_sub(start));
+    let mut covers: Vec<(Hlc, ByteRange)> = covers.iter().map(|(at, range)| (*at, of_chunk(range))).collect();
+    covers.retain(|(_, range)| !range.is_empty());
+    covers.sort_unstable_by_key(|(at, _)| *at);
+    let mut ranges = Vec::with_capacity(records.len() + covers.len());
+    let mut numbers = Vec::with_capacity(records.len());
+    for record in records.iter().rev() {
+        // A change of names comes behind the records of its stamp.
+        while let Some((_, range)) = covers.pop_if(|(at, _)| *at >= record.stamp) {
+            ranges.push(range);
+        }
+        numbers.push(ranges.len());
+        ranges.push(record.range);
+    }
+    let survives = surviving_records(&ranges, RANGES_MAX);
+    numbers.iter().rev().map(|number| survives[*number]).collect()
+}
+
+/// The refusal of an instant that is not kept.
+fn thinned(what: &str, at: Hlc, epoch: RetentionEpoch) -> Fault {
+    let before = epoch.after.map_or(String::new(), |after| format!("{after} ({}) or ", format_instant(after)));
+    let (at, upto) = (format_instant(at), format!("{} ({})", epoch.upto, format_instant(epoch.upto)));
+    let words = format!("{what} is not kept as it was at {at}: read it at {before}{upto}, the instants beside it");
+    Fault::new(Reason::HistoryExpired, words)
+}
