@@ -118,7 +118,7 @@ impl Planes {
             }
             let kept = self.meta.kept_set_with(&inode, thinning);
             let written = preview.freed_writes + classes.values().map(|class| class.writes).sum::<u64>();
-            self.visit_records(id, &kept, Hlc::MAX, &mut |record, epoch, survives| {
+            self.visit_records(id, &kept, Hlc::MAX, &mut |_, record, epoch, survives| {
                 let bytes = u64::from(record.place.bytes);
                 match (survives, record.is_dead) {
                     (_, true) => {}
@@ -208,10 +208,32 @@ impl Planes {
         }
     }
 
+    /// The records of a file in an interval that its policy lets go: chunk, stamp and first byte; `None` if the file is
+    /// not thinned there.
+    ///
+    /// # Errors
+    /// Those of the store and of the device.
+    pub(crate) fn dead_within(&self, id: InodeId, after: Hlc, upto: Hlc) -> Result<Option<DeadWrites>, Fault> {
+        let kept = match self.meta.has_policies() {
+            true => self.meta.kept_set(id)?.filter(|kept| after < kept.end()),
+            false => None,
+        };
+        let Some(kept) = kept else { return Ok(None) };
+        // Whole epochs are looked at, and the interval of them is asked for.
+        let end = kept.first_at_or_above(upto.min(kept.end()));
+        let mut dead = DeadWrites::new();
+        self.visit_records(id, &kept, end, &mut |chunk, record, _, survives| {
+            if !survives && record.stamp > after && record.stamp <= upto {
+                dead.insert((chunk, record.stamp, record.range.start() as u32));
+            }
+        })?;
+        Ok(Some(dead))
+    }
+
     fn records_between(&self, id: InodeId, kept: &KeptSet, upto: Hlc) -> Result<DeadRecords, Fault> {
         let (mut graves, mut ends): (Vec<DeadRecord>, BTreeSet<Hlc>) = (Vec::new(), BTreeSet::from([upto]));
         let mut is_all = true;
-        self.visit_records(id, kept, upto, &mut |record, epoch, survives| {
+        self.visit_records(id, kept, upto, &mut |_, record, epoch, survives| {
             ends.insert(epoch.upto);
             is_all &= !survives;
             if !survives && !record.is_dead {
@@ -237,7 +259,7 @@ impl Planes {
                     }
                     None => vec![true; within.len()],
                 };
-                within.iter().zip(survives).for_each(|(record, survives)| visit(record, epoch, survives));
+                within.iter().zip(survives).for_each(|(record, survives)| visit(*index, record, epoch, survives));
             }
         }
         Ok(())
@@ -252,8 +274,10 @@ impl Planes {
     }
 }
 
-/// Takes a record, its epoch, and whether it survives.
-type VisitRecord<'a> = dyn FnMut(&FileRecord, RetentionEpoch, bool) + 'a;
+/// Takes a record, the chunk and the epoch that it is of, and whether it survives.
+type VisitRecord<'a> = dyn FnMut(u32, &FileRecord, RetentionEpoch, bool) + 'a;
+/// Writes that a policy lets go: chunk, stamp, first byte in the chunk.
+type DeadWrites = BTreeSet<(u32, Hlc, u32)>;
 
 /// What changes of names cover of a file in an epoch, as its version at the end says it.
 fn covers_in(inode: &Inode, epoch: RetentionEpoch) -> Covers {

@@ -352,6 +352,41 @@ fn a_policy_is_set_by_the_owner_and_refused_with_what_to_write_instead() {
     assert_eq!(refused.reason, Reason::NotPermitted);
 }
 
+/// Stamps of the versions of a file that are listed.
+fn listed(client: &mut TestConnection, path: &str) -> Vec<u64> {
+    let ask = Log { target: Target::path(path), count_max: 1000, ..Log::default() };
+    let Reply::Log(log) = client.ask(Request::Log(ask)).unwrap() else { panic!("no log") };
+    log.versions.iter().map(|version| version.stamp).collect()
+}
+
+#[test]
+fn the_versions_of_a_file_are_those_that_are_kept_before_and_after_their_space_is_free() {
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    client.mkdir("/t");
+    let file = client.make("/t/a");
+    let mut stamps = Vec::new();
+    for number in 0..100_u8 {
+        machine.time.advance_us(SECOND / 10);
+        stamps.push(client.write(&file, Some(0), &[number; 5000]).unwrap().0);
+    }
+    let all = listed(&mut client, "/t/a");
+    assert!(stamps.iter().all(|stamp| all.contains(stamp)));
+    client.set_retention("/t", "all 5s, 1/s 1min").unwrap();
+    machine.time.advance_us(30 * SECOND);
+    client.fsync();
+    client.server.thin().unwrap();
+    let kept = listed(&mut client, "/t/a");
+    let writes = stamps.iter().filter(|stamp| kept.contains(stamp)).count();
+    assert!((10..=12).contains(&writes), "one write a second is listed: {writes}");
+    client.server.stop().unwrap();
+    drop(client);
+    let mut client = machine.serve();
+    assert_eq!(listed(&mut client, "/t/a"), kept, "nothing is dead again yet");
+    client.server.thin().unwrap();
+    assert_eq!(listed(&mut client, "/t/a"), kept);
+}
+
 #[test]
 fn a_scrub_and_a_check_after_a_restart_find_no_damage_where_history_was_thinned() {
     let machine = SimMachine::new(7);

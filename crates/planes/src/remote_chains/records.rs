@@ -35,6 +35,29 @@ impl Files {
         Ok(records)
     }
 
+    /// As [`Files::records`], without those that policies of retention let go, whether or not they are still there; and
+    /// whether some were left out.
+    ///
+    /// # Errors
+    /// As [`Files::records`].
+    ///
+    /// # Cost
+    /// As [`Files::records`]; for a file with a policy, a pass over its records of the thinned part of the interval.
+    pub fn kept_records(
+        &self,
+        id: InodeId,
+        (after, upto): (Hlc, Hlc),
+        max: usize,
+    ) -> Result<(Vec<RecordHeader>, bool), Fault> {
+        let Some(dead) = self.planes.dead_within(id, after, upto)? else {
+            return Ok((self.records(id, after, upto, max)?, false));
+        };
+        let mut records = self.records(id, after, upto, usize::MAX)?;
+        records.retain(|record| !dead.contains(&(record.chunk.index, record.stamp, record.offset)));
+        records.truncate(max);
+        Ok((records, !dead.is_empty()))
+    }
+
     /// Calls `look` with a log that has all records of a file and its user times, from here and from remote chains.
     ///
     /// # Errors

@@ -186,14 +186,14 @@ impl History {
     pub(crate) fn written(
         &self,
         inode: InodeId,
-        interval: Interval,
+        Interval { after, upto }: Interval,
         detail: Detail,
     ) -> Result<(FileChange, u64), Fault> {
         // The layout of a file is that of its birth.
         let chunk_bytes = self.planes.meta.layout(inode)?.chunk_bytes;
-        let records = self.files.records(inode, interval.after, interval.upto, RECORDS_MAX + 1)?;
-        let dropped = self.planes.data.device().log_of([inode])?.dropped_records(inode, interval.after, interval.upto);
-        let lost = !dropped.is_empty() || self.files.may_be_forgotten_remotely(inode, interval.after);
+        let (records, thinned) = self.files.kept_records(inode, (after, upto), RECORDS_MAX + 1)?;
+        let dropped = self.planes.data.device().log_of([inode])?.dropped_records(inode, after, upto);
+        let lost = thinned || !dropped.is_empty() || self.files.may_be_forgotten_remotely(inode, after);
         if records.len() > RECORDS_MAX {
             let words =
                 format!("more than {RECORDS_MAX} writes to inode {inode} in the interval: ask for a shorter one");

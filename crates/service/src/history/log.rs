@@ -101,7 +101,7 @@ impl History {
     fn version_records(&self, id: InodeId, whole: Interval, max: usize) -> Result<(Vec<RecordHeader>, bool), Fault> {
         let mut records_max = 2 * max + 2;
         loop {
-            let records = self.files.records(id, whole.after, whole.upto, records_max)?;
+            let records = self.files.kept_records(id, (whole.after, whole.upto), records_max)?.0;
             let is_next = |pair: &&[RecordHeader]| pair[0].stamp != pair[1].stamp;
             let writes = records.windows(2).filter(is_next).count() + 1;
             let all = records.len() < records_max;
@@ -119,7 +119,7 @@ impl History {
         let Interval { after, upto } = whole;
         let after = self.planes.meta.history().newest_changes_since(id, (after, upto), max)?;
         let upto = upto.min(self.planes.clock.newest());
-        let is_enough = |from: Hlc| Ok::<bool, Fault>(self.files.records(id, from, upto, max)?.len() >= max);
+        let is_enough = |from: Hlc| Ok::<bool, Fault>(self.files.kept_records(id, (from, upto), max)?.0.len() >= max);
         let (mut enough, mut few, mut stretch_us) = (after, upto, STRETCH_US);
         loop {
             let from = upto.micros().checked_sub(stretch_us).map_or(after, Hlc::last_of_micros).max(after);
@@ -134,7 +134,7 @@ impl History {
             stretch_us = stretch_us.saturating_mul(STRETCH_GROWTH);
         }
         // Between the two, until it is no more than twice as many.
-        while enough < few.previous() && self.files.records(id, enough, upto, 2 * max)?.len() >= 2 * max {
+        while enough < few.previous() && self.files.kept_records(id, (enough, upto), 2 * max)?.0.len() >= 2 * max {
             let middle = Hlc(enough.0 + (few.0 - enough.0) / 2);
             match is_enough(middle)? {
                 true => enough = middle,
