@@ -38,6 +38,11 @@ impl Metadata {
         self.state.read().policy_changes()
     }
 
+    /// Counts the edits that share bytes of older states, since the start.
+    pub fn share_changes(&self) -> u64 {
+        self.state.read().share_changes()
+    }
+
     /// True if a mark is due when everything is closed up to `closed`.
     pub fn has_marks_due(&self, closed: Hlc) -> bool {
         self.state.read().has_marks_due(closed)
@@ -59,6 +64,15 @@ impl Metadata {
     /// As [`frieze_namespace::Namespace::kept_set`].
     pub fn kept_set(&self, id: InodeId) -> Result<Option<KeptSet>, Fault> {
         self.state.read().kept_set(&self.state.versions, id)
+    }
+
+    /// As [`Metadata::kept_set`], and [`Metadata::share_changes`] of the same moment.
+    ///
+    /// # Errors
+    /// As [`Metadata::kept_set`].
+    pub fn kept_set_and_shares(&self, id: InodeId) -> Result<(Option<KeptSet>, u64), Fault> {
+        let namespace = self.state.read();
+        Ok((namespace.kept_set(&self.state.versions, id)?, namespace.share_changes()))
     }
 
     /// The kept instants of a file as they would be if these marks were raised, too.

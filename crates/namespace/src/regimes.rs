@@ -19,7 +19,12 @@ pub(crate) struct Retentions {
 
 /// Counts changes, since the start.
 #[derive(Debug, Default)]
-pub(crate) struct PolicyChanges(pub(crate) u64);
+pub(crate) struct PolicyChanges {
+    /// Inodes that got another policy, and instants that lost their last name.
+    pub(crate) policies: u64,
+    /// Edits that share bytes of older states.
+    pub(crate) shares: u64,
+}
 
 /// How often something has changed is no part of the state.
 impl PartialEq for PolicyChanges {

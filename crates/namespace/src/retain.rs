@@ -49,7 +49,12 @@ impl Namespace {
     /// Counts what changes the kept instants of files beside marks, since the start: inodes that get another policy,
     /// instants that lose their last name.
     pub fn policy_changes(&self) -> u64 {
-        self.retention.changes.0
+        self.retention.changes.policies
+    }
+
+    /// Counts the edits that share bytes of older states, since the start.
+    pub fn share_changes(&self) -> u64 {
+        self.retention.changes.shares
     }
 
     /// Every policy that files have or had, with its marks.
@@ -132,7 +137,7 @@ impl Namespace {
             *count -= 1;
             if *count == 0 {
                 pins.remove(&at);
-                self.retention.changes.0 += 1;
+                self.retention.changes.policies += 1;
             }
         }
     }
@@ -184,7 +189,7 @@ impl Namespace {
         }
         let layout = self.share(FileLayout { regime: regime.0, ..FileLayout::clone(&old) });
         self.edit(run, id).layout = layout;
-        self.retention.changes.0 += 1;
+        self.retention.changes.policies += 1;
     }
 
     pub(crate) fn load_policy(&mut self, number: u32, value: &[u8]) -> Result<(), Error> {

@@ -180,20 +180,24 @@ impl Planes {
     }
 
     /// The records of a file that its policy lets go, and all kept instants that tell records apart. What shared ranges
-    /// need stays.
+    /// need stays: `needs` has what `shares` changes of them have made needed. `None` if there were more by now.
     ///
     /// # Errors
     /// Those of the store and of the device.
     ///
     /// # Cost
     /// A pass over the file's records that marks thin.
-    pub fn thinned_records(&self, needs: &Needs, id: InodeId) -> Result<DeadRecords, Fault> {
-        let kept = match self.meta.kept_set(id) {
+    pub fn thinned_records(&self, needs: &Needs, shares: u64, id: InodeId) -> Result<Option<DeadRecords>, Fault> {
+        let (kept, newest) = match self.meta.kept_set_and_shares(id) {
             // Of a file that the names do not know there are no reads.
-            Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::StaleHandle) => None,
+            Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::StaleHandle) => (None, shares),
             kept => kept?,
         };
-        let Some(kept) = kept else { return Ok(DeadRecords::default()) };
+        let Some(kept) = kept else { return Ok(Some(DeadRecords::default())) };
+        // A mark may have come since, and before it an edit that shares what the mark does not keep.
+        if newest != shares {
+            return Ok(None);
+        }
         let upto = kept.end();
         let needed = needs.get(&id).into_iter().flat_map(|needs| needs.keys().copied());
         let forgotten = self.meta.inode_horizon(id).forgotten.map(|forgotten| Hlc(forgotten.before));
@@ -202,10 +206,10 @@ impl Planes {
         // Only where no instant is kept may nothing be known of a file any more.
         let is_over = dead.is_all && self.removed_at(id)?.is_some_and(|since| since < kept.nothing_below());
         let is_newer = || Ok::<_, Fault>(self.data.device().log_of([id])?.has_records(id, upto, Hlc::MAX));
-        match is_over && !is_newer()? {
-            true => Ok(DeadRecords { kept: Vec::new(), ..dead }),
-            false => Ok(DeadRecords { is_all: false, ..dead }),
-        }
+        Ok(Some(match is_over && !is_newer()? {
+            true => DeadRecords { kept: Vec::new(), ..dead },
+            false => DeadRecords { is_all: false, ..dead },
+        }))
     }
 
     /// The records of a file in an interval that its policy lets go: chunk, stamp and first byte; `None` if the file is

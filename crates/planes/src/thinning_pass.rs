@@ -29,8 +29,8 @@ pub struct PassState {
     pub files: BTreeSet<InodeId>,
     /// Files of the next pass, whatever is coarsened until then: removed, and still open.
     pub later: BTreeSet<InodeId>,
-    /// What shared ranges need, as of the beginning.
-    pub needs: Arc<Needs>,
+    /// What shared ranges need, and of how many changes of them it knows.
+    needs: Option<(Arc<Needs>, u64)>,
 }
 
 impl ThinningPass {
@@ -41,11 +41,6 @@ impl ThinningPass {
 }
 
 impl PassState {
-    /// True if a pass has begun since the start.
-    pub fn has_begun(&self) -> bool {
-        !self.done.is_empty()
-    }
-
     /// Finds the files with records in what was coarsened since the last pass; with the first one, and after files got
     /// other policies or an instant lost its name, in all that is thinned. Returns whether there are any.
     ///
@@ -54,7 +49,7 @@ impl PassState {
     ///
     /// # Cost
     /// The records of the stretches that were coarsened.
-    pub fn begin(&mut self, planes: &Planes, needs: &dyn Fn() -> Result<Option<Needs>, Fault>) -> Result<bool, Fault> {
+    pub fn begin(&mut self, planes: &Planes) -> Result<bool, Fault> {
         let changes = planes.meta.policy_changes();
         let policies = planes.meta.policies().into_iter();
         let marks: BTreeMap<PolicyNumber, Thinning> = policies.map(|(number, marked)| (number, marked.marks)).collect();
@@ -70,10 +65,36 @@ impl PassState {
                 files.extend(planes.data.device().files_written(after, upto, &|_| true)?.0);
             }
         }
-        let Some(needs) = needs()? else { return Ok(false) };
         files.append(&mut self.later);
-        self.needs = Arc::new(needs);
         (self.done, self.changes, self.files) = (marks, changes, files);
+        if is_anew {
+            // What is not shared any more stays until then.
+            self.needs = None;
+        }
         Ok(!self.files.is_empty())
+    }
+
+    /// What shared ranges need, and of how many changes of them that is; from `find`, if there were more since.
+    ///
+    /// # Errors
+    /// Those of `find`.
+    ///
+    /// # Cost
+    /// Where `find` is called, that of a pass over all inodes.
+    pub fn needs(
+        &mut self,
+        planes: &Planes,
+        find: &dyn Fn() -> Result<Needs, Fault>,
+    ) -> Result<(Arc<Needs>, u64), Fault> {
+        // Before it is found: what comes meanwhile may be missing.
+        let shares = planes.meta.share_changes();
+        match &self.needs {
+            Some((needs, known)) if *known == shares => Ok((Arc::clone(needs), shares)),
+            _ => {
+                let found = (Arc::new(find()?), shares);
+                self.needs = Some(found.clone());
+                Ok(found)
+            }
+        }
     }
 }

@@ -33,6 +33,10 @@ impl Namespace {
             }
         }
         let mut times: Vec<(InodeId, i64)> = Vec::new();
+        let shares = new.iter().any(|(_, asked)| !asked.shares.is_empty());
+        if shares || states.iter().any(|(_, state, _)| !state.shares.is_empty()) {
+            self.retention.changes.shares += 1;
+        }
         for (id, (mut inode, asked)) in numbers.ids.into_iter().zip(new) {
             if keeps_times && inode.is_directory() {
                 times.push((id, inode.mtime_ns));

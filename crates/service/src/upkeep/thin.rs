@@ -21,8 +21,8 @@ use crate::upkeep::Upkeep;
 const STEP_NS: u64 = 200_000_000;
 
 impl Upkeep {
-    /// Raises marks that are due, if this server leads, and does a step of the pass. Returns whether there is more to
-    /// do. Call it about twice a second, on a thread that may block for long.
+    /// Raises marks that are due, if this server leads, and does a step of the pass. Returns whether there may be
+    /// more to do. Call it about twice a second, on a thread that may block for long.
     ///
     /// # Errors
     /// Those of the store and the disk's: the next call continues.
@@ -31,12 +31,12 @@ impl Upkeep {
             return Ok(false);
         }
         self.raise_marks()?;
-        let needs = || self.without_edits().map(|_alone| self.needs(&self.planes.meta.horizons())).transpose();
         let mut pass = self.thinning.lock();
-        if pass.files.is_empty() && !pass.begin(&self.planes, &needs)? {
-            self.planes.gc.thinned.store(pass.has_begun(), Ordering::Release);
+        if pass.files.is_empty() && !pass.begin(&self.planes)? {
+            self.planes.gc.thinned.store(true, Ordering::Release);
             return Ok(false);
         }
+        let (needs, shares) = pass.needs(&self.planes, &|| self.needs(&self.planes.meta.horizons()))?;
         let began = self.planes.clock.reading().mono;
         let mut state = self.planes.gc.lock();
         while let Some(id) = pass.files.pop_first() {
@@ -44,7 +44,10 @@ impl Upkeep {
                 pass.later.insert(id);
                 continue;
             }
-            let dead = self.planes.thinned_records(&pass.needs, id)?;
+            let Some(dead) = self.planes.thinned_records(&needs, shares, id)? else {
+                pass.files.insert(id);
+                break;
+            };
             if !dead.graves.is_empty() {
                 self.mark_dead(&mut state, id, &dead)?;
                 self.planes.data.device().forget_images([id])?;
@@ -54,11 +57,8 @@ impl Upkeep {
             }
         }
         self.planes.gc.note(&state);
-        if pass.files.is_empty() {
-            self.planes.gc.thinned.store(true, Ordering::Release);
-        }
         self.give_back(&mut state)?;
-        Ok(!pass.files.is_empty())
+        Ok(true)
     }
 
     fn raise_marks(&self) -> Result<(), Fault> {
