@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
-use frieze_base::{ByteRange, Fault, InodeId, Reason};
+use frieze_base::{ByteRange, ChainId, Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_multilog::{DeadRecord, FileRecord};
 use frieze_namespace::{Inode, InodeRetention, NoReadSet};
@@ -156,6 +156,10 @@ impl Planes {
         let chunk_bytes = inode.chunk_bytes();
         let covers = covers_in(&inode, epoch);
         let after = epoch.after.unwrap_or(Hlc::ZERO);
+        // What died on chains of other servers is not known here: the instant may not be shown.
+        if (0..self.data.chain_count()).any(|chain| !self.data.is_member(ChainId(chain))) {
+            return Ok(true);
+        }
         let chunks = self.data.device().log_of([id])?.records_of_chunks(id, after, epoch.upto);
         Ok(chunks
             .iter()
