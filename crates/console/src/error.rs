@@ -74,7 +74,9 @@ impl PageRefusal {
                 ErrorKind::Denied => {
                     (StatusCode::FORBIDDEN, "Its owner can change its mode, now; the past keeps its own.")
                 }
-                ErrorKind::HistoryExpired => (StatusCode::GONE, "Choose a later instant."),
+                ErrorKind::HistoryExpired => {
+                    (StatusCode::GONE, "Choose an instant that is kept: the words above name one.")
+                }
                 ErrorKind::Unavailable | ErrorKind::NotYetClosed | ErrorKind::StaleEpoch => {
                     (StatusCode::SERVICE_UNAVAILABLE, "Load the page again in a moment.")
                 }

@@ -113,7 +113,7 @@ fn advice(error: &frieze_client::Error) -> &'static str {
         Reason::Unavailable => {
             "; nothing is known to have changed: start the server (frieze serve), or correct --server"
         }
-        Reason::HistoryExpired => "; use a later instant: this history was deleted by frieze forget, for good",
+        Reason::HistoryExpired => "; use a kept instant, which the words name: this history is not kept any more",
         Reason::NotFound => "; check the path and the instant: history names when a deleted file was last there",
         Reason::TooLarge => "; take a smaller part: a path below it, or a shorter interval",
         Reason::Busy => "; try again",

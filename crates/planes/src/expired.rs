@@ -24,17 +24,21 @@ impl Planes {
     /// As [`Planes::check_kept`]; those of the store.
     pub fn check_kept_naming(&self, caller: &Caller, id: InodeId, at: Hlc, instants: [Hlc; 2]) -> Result<(), Fault> {
         let Err(fault) = self.check_kept(id, Some(at)) else { return Ok(()) };
+        let refuse = |path: &[u8]| {
+            self.meta.check_kept_called(id, Some(at), path)?;
+            self.check_exact_called(id, at, path)
+        };
         for instant in instants {
             let mut cut = self.meta.history().tree_at(instant, caller);
             if id == InodeId::ROOT {
-                return self.meta.check_kept_called(id, Some(at), b"/");
+                return refuse(b"/");
             }
             for named in cut.names(id)? {
                 if cut.may_list(named.parent)?
                     && let Some(directory) = cut.path(named.parent)?
                 {
                     let path = [&directory[..], b"/", &named.name].concat();
-                    return self.meta.check_kept_called(id, Some(at), &path);
+                    return refuse(&path);
                 }
             }
         }

@@ -5,7 +5,7 @@
 //! Leaves to others: which instants are kept (`namespace`, `retention`), freeing space (`service`).
 //!
 //! Bytes are compared chunk by chunk, since a chunk is on one chain: what another chunk's record covers beyond its end
-//! counts for neither. Truncates, holes, shared ranges and the removal of the last name cover what is older.
+//! counts for neither. Truncates, holes and shared ranges cover what is older.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -13,10 +13,11 @@ use std::sync::atomic::Ordering;
 use frieze_base::{ByteRange, ChainId, Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_multilog::{DeadRecord, FileRecord};
-use frieze_namespace::{Inode, InodeRetention, NoReadSet};
+use frieze_namespace::{Inode, InodeRetention, MAY_EXECUTE, MAY_READ, NoReadSet};
 use frieze_retention::{GridPeriod, KeptSet, RANGES_MAX, RetentionEpoch, RetentionPolicy, surviving_records};
 use frieze_wire::message::View;
 use frieze_wire::retention::{RetainedClass, RetainedInstant, Retention, RetentionPreview, RetentionReply};
+use frieze_wire::txn::Caller;
 
 use crate::gc_state::{DeadRecords, Needs};
 use crate::planes::Planes;
@@ -38,8 +39,16 @@ impl Planes {
     /// # Cost
     /// None while no file has a policy, or for a kept instant; else the records between the neighbours.
     pub fn check_exact(&self, id: InodeId, at: Hlc) -> Result<(), Fault> {
+        self.check_exact_called(id, at, format!("inode {id}").as_bytes())
+    }
+
+    /// As [`Planes::check_exact`], and the words name `path`: the caller has to be allowed to know it.
+    ///
+    /// # Errors
+    /// As [`Planes::check_exact`].
+    pub fn check_exact_called(&self, id: InodeId, at: Hlc, path: &[u8]) -> Result<(), Fault> {
         let Some(epoch) = self.thinned_to(id, at)? else { return Ok(()) };
-        Err(thinned(&format!("inode {id}"), at, epoch))
+        Err(thinned(&String::from_utf8_lossy(path), at, epoch))
     }
 
     /// The kept instants on both sides of one that is not known exactly; `None` if it is.
@@ -83,7 +92,7 @@ impl Planes {
                 let words = "only the owner of a file or directory, or the superuser, learns what a policy would keep";
                 return Err(Fault::new(Reason::NotPermitted, words));
             }
-            reply.preview = Some(self.preview(found.id, &ask.preview.parse()?)?);
+            reply.preview = Some(self.preview(&principal.caller, found.id, &ask.preview.parse()?)?);
         }
         if let Some(at) = at {
             let thinned = self.meta.thinned_epoch(found.id, at)?;
@@ -95,8 +104,9 @@ impl Planes {
         Ok(reply)
     }
 
-    /// What a policy would keep of the files below, if they got it now.
-    fn preview(&self, root: InodeId, policy: &RetentionPolicy) -> Result<RetentionPreview, Fault> {
+    /// What a policy would keep of the files below, if they got it now; without directories that the caller may not
+    /// list.
+    fn preview(&self, caller: &Caller, root: InodeId, policy: &RetentionPolicy) -> Result<RetentionPreview, Fault> {
         let thinning = policy.thinning_at(self.clock.now());
         let mut preview = RetentionPreview::default();
         let mut classes: BTreeMap<String, RetainedClass> = BTreeMap::new();
@@ -107,6 +117,9 @@ impl Planes {
             }
             let inode = self.meta.inode(id, None)?;
             if inode.is_directory() {
+                if self.meta.check_access(id, None, caller, MAY_READ | MAY_EXECUTE).is_err() {
+                    continue;
+                }
                 let mut after = Vec::new();
                 loop {
                     let page = self.meta.list(id, None, &after, PAGE)?;
@@ -149,10 +162,6 @@ impl Planes {
 
     fn has_death(&self, id: InodeId, epoch: RetentionEpoch) -> Result<bool, Fault> {
         let Some(inode) = self.version_at_end(id, epoch)? else { return Ok(false) };
-        // A removed file of which no instant is kept: its records have left the index.
-        if self.data.device().log().is_wholly_dead(id) {
-            return Ok(true);
-        }
         let chunk_bytes = inode.chunk_bytes();
         let covers = covers_in(&inode, epoch);
         let after = epoch.after.unwrap_or(Hlc::ZERO);
@@ -170,17 +179,6 @@ impl Planes {
     pub fn knows_dead(&self) -> bool {
         let is_thinned = self.gc.thinned.load(Ordering::Acquire) || !self.meta.has_policies();
         is_thinned && self.gc.known.load(Ordering::Acquire)
-    }
-
-    /// When a file lost its last name; `None` if it has one, or never was.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub fn removed_at(&self, id: InodeId) -> Result<Option<Hlc>, Fault> {
-        match self.meta.inode(id, None) {
-            Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::StaleHandle) => Ok(None),
-            inode => Ok(inode?.orphaned()),
-        }
     }
 
     /// The records of a file that its policy lets go, and all kept instants that tell records apart. What shared ranges
@@ -206,14 +204,7 @@ impl Planes {
         let needed = needs.get(&id).into_iter().flat_map(|needs| needs.keys().copied());
         let forgotten = self.meta.inode_horizon(id).forgotten.map(|forgotten| Hlc(forgotten.before));
         let kept = kept.with(needed.chain(forgotten));
-        let dead = self.records_between(id, &kept, upto)?;
-        // Only where no instant is kept may nothing be known of a file any more.
-        let is_over = dead.is_all && self.removed_at(id)?.is_some_and(|since| since < kept.nothing_below());
-        let is_newer = || Ok::<_, Fault>(self.data.device().log_of([id])?.has_records(id, upto, Hlc::MAX));
-        Ok(Some(match is_over && !is_newer()? {
-            true => DeadRecords { kept: Vec::new(), ..dead },
-            false => DeadRecords { is_all: false, ..dead },
-        }))
+        self.records_between(id, &kept, upto).map(Some)
     }
 
     /// The records of a file in an interval that its policy lets go: chunk, stamp and first byte; `None` if the file is
@@ -240,15 +231,13 @@ impl Planes {
 
     fn records_between(&self, id: InodeId, kept: &KeptSet, upto: Hlc) -> Result<DeadRecords, Fault> {
         let (mut graves, mut ends): (Vec<DeadRecord>, BTreeSet<Hlc>) = (Vec::new(), BTreeSet::from([upto]));
-        let mut is_all = true;
         self.visit_records(id, kept, upto, &mut |_, record, epoch, survives| {
             ends.insert(epoch.upto);
-            is_all &= !survives;
             if !survives && !record.is_dead {
                 graves.push(record.place);
             }
         })?;
-        Ok(DeadRecords { graves, upto, is_all, kept: ends.into_iter().collect(), ..DeadRecords::default() })
+        Ok(DeadRecords { graves, upto, kept: ends.into_iter().collect(), ..DeadRecords::default() })
     }
 
     /// Shows each record of a file stamped up to `upto` with its epoch, and whether it survives.
@@ -290,9 +279,9 @@ type DeadWrites = BTreeSet<(u32, Hlc, u32)>;
 /// What changes of names cover of a file in an epoch, as its version at the end says it.
 fn covers_in(inode: &Inode, epoch: RetentionEpoch) -> Covers {
     let is_within = |stamp: Hlc| epoch.after.is_none_or(|after| stamp > after) && stamp <= epoch.upto;
+    // The removal of the last name covers nothing: a file that is open, or is brought back, has its last state.
     let patches = inode.patches().iter().filter(|patch| is_within(patch.at));
-    let mut covers: Covers = patches.map(|patch| (patch.at, ByteRange::new(patch.start, patch.end))).collect();
-    covers.extend(inode.orphaned().filter(|since| is_within(*since)).map(|since| (since, ByteRange::new(0, u64::MAX))));
+    let covers: Covers = patches.map(|patch| (patch.at, ByteRange::new(patch.start, patch.end))).collect();
     covers
 }
 

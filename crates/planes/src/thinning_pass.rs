@@ -27,8 +27,6 @@ pub struct PassState {
     changes: u64,
     /// Files that are still to be looked at.
     pub files: BTreeSet<InodeId>,
-    /// Files of the next pass, whatever is coarsened until then: removed, and still open.
-    pub later: BTreeSet<InodeId>,
     /// What shared ranges need, and of how many changes of them it knows.
     needs: Option<(Arc<Needs>, u64)>,
 }
@@ -65,7 +63,6 @@ impl PassState {
                 files.extend(planes.data.device().files_written(after, upto, &|_| true)?.0);
             }
         }
-        files.append(&mut self.later);
         (self.done, self.changes, self.files) = (marks, changes, files);
         if is_anew {
             // What is not shared any more stays until then.

@@ -35,12 +35,6 @@ impl KeptSet {
         self.thinning.end()
     }
 
-    /// The instant below which nothing is kept, unless something is pinned there; ZERO for none.
-    pub fn nothing_below(&self) -> Hlc {
-        let below = self.thinning.mark(None);
-        if self.pins.range(..below).next().is_some() { Hlc::ZERO } else { below }
-    }
-
     /// What marks leave.
     pub fn thinning(&self) -> &Thinning {
         &self.thinning

@@ -281,6 +281,7 @@ impl ClassText<'_> {
             let wrong = match unit {
                 "m" => "`m` may be a minute or a month".to_owned(),
                 "" => "it has no unit".to_owned(),
+                unit if unit.contains(char::is_whitespace) => "a comma is missing between two classes".to_owned(),
                 _ => format!("{:?} is no unit", unit.chars().take(20).collect::<String>()),
             };
             self.refused(wrong, format!("units are {}", names.join(", ")))

@@ -91,10 +91,15 @@ impl Twins {
     }
 }
 
+/// Histories of the test; `FRIEZE_RETENTION_HISTORIES` plays more.
+fn histories() -> u64 {
+    std::env::var("FRIEZE_RETENTION_HISTORIES").ok().and_then(|count| count.parse().ok()).unwrap_or(24)
+}
+
 #[test]
 fn what_a_policy_keeps_is_shown_and_the_rest_is_shown_or_refused_for_ever() {
     let mut refused = 0;
-    for seed in 0..24 {
+    for seed in 0..histories() {
         let mut rng = Rng::new(seed);
         let mut twins = Twins::new();
         twins.both(|client| client.mkdir("/t"));
@@ -156,6 +161,17 @@ fn what_a_policy_keeps_is_shown_and_the_rest_is_shown_or_refused_for_ever() {
                         kept_everywhere.push(at);
                     }
                 }
+                19 if step > 30 => {
+                    // A removed file comes back, and a changed one becomes what it was, at an instant that is kept.
+                    let at = instant((twins.now() - 10 * SECOND).max(began + 5 * SECOND) / (5 * SECOND) * 5 * SECOND);
+                    twins.advance(1);
+                    let done = twins.clients[0].restore(path, at, false);
+                    let expected = twins.clients[1].restore(path, at, false);
+                    match (done, expected) {
+                        (Ok(_), Ok(_)) => {}
+                        (a, b) => assert_eq!(a.unwrap_err().reason, b.unwrap_err().reason, "{path} at {at}"),
+                    }
+                }
                 19 => twins.clients[0].server.shelve_all(),
                 20 | 21 => twins.thin(),
                 _ => {
@@ -195,10 +211,13 @@ fn what_a_policy_keeps_is_shown_and_the_rest_is_shown_or_refused_for_ever() {
                     assert!(twins.check(path, micros), "seed {seed}: {path} at {micros} has a name");
                 }
             }
-            for copy in &copies {
+            for path in copies.iter().map(String::as_str).chain(paths) {
                 let [thinned, whole] = &mut twins.clients[..] else { unreachable!() };
-                let (found, expected) = (thinned.read(copy, View::NOW), whole.read(copy, View::NOW));
-                assert!(found == expected, "seed {seed}: {copy}");
+                let (found, expected) = (thinned.read(path, View::NOW), whole.read(path, View::NOW));
+                match (&found, &expected) {
+                    (Err(a), Err(b)) => assert_eq!(a.reason, b.reason, "seed {seed}: {path}"),
+                    (a, b) => assert!(a == b, "seed {seed}: {path} as it is now"),
+                }
             }
             match round {
                 // Before anything is found dead again, the same instants are refused.
@@ -271,7 +290,8 @@ fn what_no_kept_instant_shows_gives_its_space_back() {
     client.fsync();
     client.server.thin().unwrap();
     let (dead, _) = client.server.dead_bytes();
-    assert!(dead >= (400 - 16) * 4096 + 100 * 4096, "{dead}");
+    // A removed file has its last state until it is forgotten.
+    assert!(dead >= (400 - 16) * 4096 + (100 - 16) * 4096, "{dead}");
     assert_eq!(client.read("/t/a", View::NOW).unwrap().len(), 16 * 4096);
 }
 
@@ -414,4 +434,46 @@ fn a_scrub_and_a_check_after_a_restart_find_no_damage_where_history_was_thinned(
     assert_eq!(scrub.damaged, 0, "{scrub:?}");
     assert_eq!(client.server.check_up().found(), 0);
     assert_eq!(client.server.dead_bytes().0, dead, "what was dead is dead again");
+}
+
+#[test]
+fn what_was_removed_comes_back_with_its_last_bytes_by_an_undo() {
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    client.mkdir("/t");
+    client.set_retention("/t", "all 2s, 1/5s 1min").unwrap();
+    for path in ["/t/removed", "/t/replaced", "/t/other"] {
+        client.write_file(path, &[b'A'; 50_000]);
+    }
+    for (number, byte) in (b'B'..b'H').enumerate() {
+        machine.time.advance_us(SECOND / 10);
+        for path in ["/t/removed", "/t/replaced"] {
+            let file = client.open(path).unwrap();
+            client.write(&file, Some(number as u64 * 5000), &[byte; 10_000]).unwrap();
+        }
+    }
+    let last = client.read("/t/removed", View::NOW).unwrap();
+    client.new_session();
+    client.remove("/t/removed", false).unwrap();
+    client.rename("/t/other", "/t/replaced").unwrap();
+    let actor = client.session.0;
+    client.new_session();
+    machine.time.advance_us(30 * SECOND);
+    client.fsync();
+    client.server.close_segment();
+    client.make("/t/next");
+    client.write_file("/t/next", b"next");
+    client.fsync();
+    client.server.thin().unwrap();
+    client.undo(&[actor]).unwrap();
+    for round in 0..2 {
+        for path in ["/t/removed", "/t/replaced"] {
+            assert!(client.read(path, View::NOW).unwrap() == last, "{path}, round {round}");
+        }
+        assert_eq!(client.read("/t/other", View::NOW).unwrap(), [b'A'; 50_000]);
+        client.server.stop().unwrap();
+        drop(client);
+        client = machine.serve();
+    }
+    assert_eq!(client.scrub().damaged, 0);
 }

@@ -361,7 +361,7 @@ impl History {
             if !scope.is_root(inode) && !scope.holds(cut, &named)? {
                 continue;
             }
-            match [inode, named.parent].into_iter().all(|id| self.planes.check_kept(id, Some(last)).is_ok()) {
+            match [inode, named.parent].into_iter().all(|id| self.planes.meta.check_kept(id, Some(last)).is_ok()) {
                 true => inside.push(named),
                 false => told.untold.left_out = true,
             }

@@ -183,7 +183,7 @@ impl History {
         named: &PlaceName,
         id: InodeId,
     ) -> Result<Option<DeletedObject>, Fault> {
-        if [id, named.parent].into_iter().any(|id| self.planes.check_kept(id, Some(cut.at())).is_err()) {
+        if [id, named.parent].into_iter().any(|id| self.planes.meta.check_kept(id, Some(cut.at())).is_err()) {
             return Ok(None);
         }
         let inode = cut.inode(id)?;

@@ -283,11 +283,11 @@ impl Differ<'_, '_> {
         self.history.planes.check_kept_naming(self.caller, id, after, [upto, after])
     }
 
-    /// True if the end of the interval is not in expired history.
+    /// True if the end of the interval is not in forgotten history. Policies of retention keep names.
     fn is_kept(&self, id: InodeId, names: [Option<&PlaceName>; 2]) -> bool {
         let parents = names.into_iter().flatten().map(|named| named.parent);
         let mut all = parents.chain([id]);
-        all.all(|id| self.history.planes.check_kept(id, Some(self.interval.upto)).is_ok())
+        all.all(|id| self.history.planes.meta.check_kept(id, Some(self.interval.upto)).is_ok())
     }
 
     /// The bytes that differ or may differ, and the flags with the contents among them.

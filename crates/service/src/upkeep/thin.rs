@@ -1,7 +1,7 @@
 //! Policies of retention: raises their marks, and buries what no kept instant shows.
 //!
 //! Guarantees: a mark is raised only when names and all chains are closed up to the instant that ages count from, so no
-//! record comes below a mark. What shared ranges need, and deleted files that are open, stays.
+//! record comes below a mark. What shared ranges need stays, and the last state of each file.
 //! Leaves to others: refusing instants and the rule (`planes`, `retention`), which instants are kept (`namespace`).
 //!
 //! # The algorithm
@@ -40,10 +40,6 @@ impl Upkeep {
         let began = self.planes.clock.reading().mono;
         let mut state = self.planes.gc.lock();
         while let Some(id) = pass.files.pop_first() {
-            if self.sessions.opened.holds(id) && self.planes.removed_at(id)?.is_some() {
-                pass.later.insert(id);
-                continue;
-            }
             let Some(dead) = self.planes.thinned_records(&needs, shares, id)? else {
                 pass.files.insert(id);
                 break;
