@@ -9,6 +9,7 @@ use crate::copy::{self, target};
 use crate::format::{self, TextTable};
 use crate::path::FsPath;
 use crate::run::CommandRun;
+use crate::sharing::would_be_refused;
 
 /// `frieze retention`.
 pub(crate) fn retention(run: &mut CommandRun, command: &RetentionCommand) -> Result<()> {
@@ -30,11 +31,15 @@ fn set(run: &mut CommandRun, args: &RetentionSetArgs) -> Result<()> {
                 continue;
             }
         };
-        let changed = format::count(reply.count, "file or directory").replace("directorys", "directories");
+        if let Err(refused) = would_be_refused(&reply) {
+            run.report(&path.to_string(), refused)?;
+            continue;
+        }
+        let names = if reply.count == 1 { "1 name".to_owned() } else { format!("{} names", reply.count) };
         let text = match (args.dry_run, reply.count) {
             (_, 0) => format!("{path}: all of it has this policy already"),
-            (true, _) => format!("{path}: {changed} would get the policy"),
-            (false, _) => format!("{path}: {changed} got the policy"),
+            (true, _) => format!("{path}: {names} would get the policy"),
+            (false, _) => format!("{path}: {names} got the policy"),
         };
         let item = || {
             let at = Some(Hlc(reply.stamp)).filter(|at| *at != Hlc::ZERO);

@@ -170,7 +170,7 @@ fn all_done(reply: &EditReply) -> Result<()> {
 }
 
 /// A dry run of a change that would be refused fails in the same way.
-fn would_be_refused(reply: &EditReply) -> Result<()> {
+pub(crate) fn would_be_refused(reply: &EditReply) -> Result<()> {
     match reply.refused {
         0 => Ok(()),
         code => {

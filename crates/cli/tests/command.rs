@@ -22,6 +22,8 @@ mod notified;
 mod past;
 #[path = "command/restarts.rs"]
 mod restarts;
+#[path = "command/retention.rs"]
+mod retention;
 #[path = "command/sharing.rs"]
 mod sharing;
 #[path = "command/traced.rs"]

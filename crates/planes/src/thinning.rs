@@ -56,8 +56,15 @@ impl Planes {
     /// # Errors
     /// Those of the store and of the device.
     pub fn thinned_to(&self, id: InodeId, at: Hlc) -> Result<Option<RetentionEpoch>, Fault> {
-        let Some(epoch) = self.meta.thinned_epoch(id, at)? else { return Ok(None) };
+        let Some(epoch) = self.stretch_of(id, at)? else { return Ok(None) };
         Ok(self.has_death(id, epoch)?.then_some(epoch))
+    }
+
+    /// The kept instants on both sides of one that is not kept; without one before the file was made.
+    fn stretch_of(&self, id: InodeId, at: Hlc) -> Result<Option<RetentionEpoch>, Fault> {
+        let Some(epoch) = self.meta.thinned_epoch(id, at)? else { return Ok(None) };
+        let born = self.version_at_end(id, epoch)?.map_or(Hlc::MAX, |inode| inode.born);
+        Ok(Some(RetentionEpoch { after: epoch.after.filter(|after| *after >= born), ..epoch }))
     }
 
     /// The policy of a file or directory, what was thinned, and whether an instant of it is known exactly.
@@ -95,7 +102,7 @@ impl Planes {
             reply.preview = Some(self.preview(&principal.caller, found.id, &ask.preview.parse()?)?);
         }
         if let Some(at) = at {
-            let thinned = self.meta.thinned_epoch(found.id, at)?;
+            let thinned = self.stretch_of(found.id, at)?;
             let ends = thinned.unwrap_or(RetentionEpoch { after: Some(at), upto: at });
             let is_exact = thinned.map_or(Ok(true), |epoch| self.has_death(found.id, epoch).map(|dead| !dead))?;
             let before = ends.after.map_or(0, |after| after.0);

@@ -468,3 +468,29 @@ fn a_scrub_begins_by_itself_once_in_a_while_and_reads_slowly() {
     client.server.scrub(&|_| true).unwrap();
     assert_eq!((client.scrub_state().state(), due(&mut client)), (ScrubState::Stopped, 0));
 }
+
+#[test]
+fn a_scrub_holds_no_lock_while_it_keeps_to_its_rate() {
+    let mut machine = SimMachine::new(7);
+    machine.settings.shelve_segments = 1;
+    let mut client = machine.serve();
+    let file = client.make("/f");
+    for n in 0..40 {
+        client.write(&file, Some(n * 100), &random_bytes(n, 50_000)).unwrap();
+    }
+    client.fsync();
+    client.server.close_segment();
+    client.write(&file, Some(0), b"next").unwrap();
+    client.fsync();
+    client.server.shelve_all();
+    client.ask_scrub(ScrubAction::Start).unwrap();
+    let pauses = std::cell::Cell::new(0);
+    let pause = |_| {
+        frieze_locks::check_may_await_signal();
+        pauses.set(pauses.get() + 1);
+        true
+    };
+    client.server.scrub(&pause).unwrap();
+    assert!(pauses.get() > 0, "it has paused");
+    assert_eq!(client.scrub_state().state(), ScrubState::Finished);
+}

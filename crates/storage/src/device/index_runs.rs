@@ -379,8 +379,6 @@ impl Device {
         let mut checked = CheckedIndexRuns::default();
         let keys: Vec<RunKey> = self.log().index_runs().map(IndexRun::key).collect();
         for key in keys {
-            let _one = self.index_run_lock.lock();
-            // Merged meanwhile: the next scrub checks the merged run.
             let Some(file) = self.index_run_file(key) else { continue };
             let mut medium = RunOnMedium { file: &*file, pace, stopped: false };
             let found = check_index_run(&mut medium, key);
@@ -391,6 +389,12 @@ impl Device {
                 found?;
                 continue;
             };
+            // Not while it is read at a scrub's pace: other runs are written meanwhile.
+            let _one = self.index_run_lock.lock();
+            // Merged meanwhile: the next scrub checks the merged run.
+            if self.index_run_file(key).is_none() {
+                continue;
+            }
             match self.rebuild_run(key) {
                 Ok(()) => checked.rebuilt += 1,
                 Err(fault) if fault.kind() == ErrorKind::Corrupt => checked.lost.push((key, fault)),
