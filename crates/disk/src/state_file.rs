@@ -91,8 +91,8 @@ impl StateFile {
     /// Replaces the record. Durable on return.
     ///
     /// # Errors
-    /// `InvalidArgument` above [`StateFile::bytes_max`]. After `InputOutput` the file has the old or the new record,
-    /// and accepts no more writes.
+    /// `InvalidArgument` above [`StateFile::bytes_max`]; `Corrupt` behind a record with the last number. After
+    /// `InputOutput` the file has the old or the new record, and accepts no more writes.
     pub fn write(&self, payload: &[u8]) -> Result<()> {
         if payload.len() > self.bytes_max() {
             let (bytes, bytes_max) = (payload.len(), self.bytes_max());
@@ -100,6 +100,10 @@ impl StateFile {
         }
         let mut newest = self.newest.lock();
         let generation = newest.generation + 1;
+        if generation == NO_GENERATION {
+            let what = "its newest record has the last number of all: no writer counts that far".to_owned();
+            return Err(Error::Corrupt { name: self.name.clone(), what });
+        }
         let header = header(generation, payload);
         self.file.write_at(generation % 2 * self.slot_bytes as u64, &[&header, payload])?;
         self.file.sync()?;
@@ -152,8 +156,8 @@ fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<StateS
     if bytes[..HEADER_BYTES] != header(generation, payload) {
         return Ok(StateSlot::Torn);
     }
-    // No writer counts that far, and the next write needs a number above it.
-    if generation == u64::MAX {
+    // No writer counts that far.
+    if generation == NO_GENERATION {
         return Ok(StateSlot::Torn);
     }
     Ok(StateSlot::Whole { generation, payload: payload.to_vec() })
@@ -180,6 +184,8 @@ pub const STATE_BYTES_MAX: usize = SLOT_BYTES - HEADER_BYTES;
 const SLOT_BYTES: usize = 4096;
 /// Largest slot: a write of it is still one transfer.
 const SLOT_BYTES_MAX: usize = 1 << 20;
+/// The number of no record: there is none above it.
+const NO_GENERATION: u64 = u64::MAX;
 const HEADER_BYTES: usize = 20;
 const MAGIC: [u8; 4] = *b"FRZS";
 

@@ -171,6 +171,23 @@ fn a_record_with_the_last_number_of_all_is_none() {
     assert_eq!(reopened(&disk).read().as_deref(), Some(&b"two"[..]));
 }
 
+#[test]
+fn behind_a_record_with_the_last_number_none_is_written_and_that_one_stays() {
+    let disk = SimDisk::new(1);
+    let state = reopened(&disk);
+    state.write(b"one").unwrap();
+    let mut slot = vec![0; SLOT_BYTES];
+    disk.open("bound").unwrap().read_at(SLOT_BYTES as u64, &mut slot).unwrap();
+    slot[8..16].copy_from_slice(&(u64::MAX - 1).to_le_bytes());
+    let mut forged = [slot, vec![0; SLOT_BYTES]].concat();
+    seal(&mut forged);
+    disk.open("bound").unwrap().write_at(0, &[&forged[..SLOT_BYTES]]).unwrap();
+    let state = reopened(&disk);
+    assert_eq!(state.read().as_deref(), Some(&b"one"[..]));
+    assert_eq!(state.write(b"two").unwrap_err().reason(), Reason::Corrupt);
+    assert_eq!(reopened(&disk).read().as_deref(), Some(&b"one"[..]));
+}
+
 /// Makes the checksums of both slots right.
 fn seal(bytes: &mut Vec<u8>) {
     bytes.resize(2 * SLOT_BYTES, 0);
