@@ -115,7 +115,7 @@ impl Namespace {
         Ok(kept.map(|kept| kept.epoch_of(at)))
     }
 
-    /// What becomes of an instant that is to have a name: the next ones that every policy keeps, if one does not.
+    /// Refuses a name for an instant that some policy does not keep, with the next ones that all keep.
     pub(crate) fn check_pinnable(&self, at: Hlc) -> Result<(), Error> {
         let all = self.retention.table.thinning_of_all();
         let is_pinned = self.retention.pins.contains_key(&at);

@@ -22,6 +22,8 @@ mod joint_writes;
 mod metamorphic;
 #[path = "engine/past_cost.rs"]
 mod past_cost;
+#[path = "engine/plan_rights.rs"]
+mod plan_rights;
 #[path = "engine/power.rs"]
 mod power;
 #[path = "engine/races.rs"]

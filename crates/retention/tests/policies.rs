@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use frieze_base::{InodeId, Rng};
 use frieze_hlc::Hlc;
 use frieze_retention::{
-    AgeBound, GridPeriod, KeptSet, PolicyNumber, RetentionEntry, RetentionError, RetentionMark, RetentionPolicy,
-    RetentionTable, Thinning,
+    AgeBound, GridPeriod, KeptSet, PolicyNumber, Regime, RegimeNumber, RegimeTable, RetentionEntry, RetentionError,
+    RetentionMark, RetentionPolicy, RetentionTable, Thinning,
 };
 
 fn policy(text: &str) -> RetentionPolicy {
@@ -232,4 +232,27 @@ fn a_pin_needs_a_kept_instant_and_ends_for_good() {
     assert!(!table.kept_set(inode).is_kept(at));
     assert!(table.apply(&RetentionEntry::Pin(inode, at)).is_err());
     assert_eq!(table.apply(&RetentionEntry::Unpin(inode, at)), Err(RetentionError::NotPinned { inode, at }));
+}
+
+#[test]
+fn full_tables_refuse_new_policies_and_combinations_and_give_those_that_there_are() {
+    let mut table = RegimeTable::default();
+    let nth = |number: usize| policy(&format!("all {}s", number + 1));
+    for number in 0..RegimeTable::POLICIES_MAX {
+        let free = table.number_of(&nth(number)).unwrap();
+        table.add_policy(free, nth(number)).unwrap();
+    }
+    let full = RetentionError::TooManyPolicies { max: RegimeTable::POLICIES_MAX };
+    assert_eq!(table.number_of(&nth(RegimeTable::POLICIES_MAX)), Err(full));
+    assert_eq!(table.number_of(&nth(0)), Ok(PolicyNumber(1)));
+
+    for number in 1..RegimeTable::REGIMES_MAX as u32 / 2 {
+        table.load_regime(RegimeNumber(number), Regime { policy: PolicyNumber(number + 1), past: Thinning::default() });
+    }
+    table.check_room().unwrap();
+    let regime = table.successor(RegimeNumber(0), PolicyNumber(1)).unwrap();
+    assert_eq!(regime, RegimeNumber(RegimeTable::REGIMES_MAX as u32 / 2));
+    let full = RetentionError::TooManyRegimes { max: RegimeTable::REGIMES_MAX / 2 };
+    assert_eq!(table.check_room(), Err(full));
+    assert_eq!(table.successor(RegimeNumber(0), PolicyNumber(1)), Ok(regime), "it is there");
 }

@@ -52,7 +52,8 @@ impl Files {
         let Some(dead) = self.planes.dead_within(id, after, upto)? else {
             return Ok((self.records(id, after, upto, max)?, false));
         };
-        let mut records = self.records(id, after, upto, usize::MAX)?;
+        // As many more as may be left out of them.
+        let mut records = self.records(id, after, upto, max.saturating_add(dead.len()))?;
         records.retain(|record| !dead.contains(&(record.chunk.index, record.stamp, record.offset)));
         records.truncate(max);
         Ok((records, !dead.is_empty()))
