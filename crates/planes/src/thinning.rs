@@ -288,8 +288,7 @@ fn covers_in(inode: &Inode, epoch: RetentionEpoch) -> Covers {
     let is_within = |stamp: Hlc| epoch.after.is_none_or(|after| stamp > after) && stamp <= epoch.upto;
     // The removal of the last name covers nothing: a file that is open, or is brought back, has its last state.
     let patches = inode.patches().iter().filter(|patch| is_within(patch.at));
-    let covers: Covers = patches.map(|patch| (patch.at, ByteRange::new(patch.start, patch.end))).collect();
-    covers
+    patches.map(|patch| (patch.at, ByteRange::new(patch.start, patch.end))).collect()
 }
 
 /// Which records of a chunk in one epoch, oldest first, are newest for a byte. The chunk begins at byte `start`.

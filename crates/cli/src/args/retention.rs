@@ -16,7 +16,8 @@ use clap::{Args, Subcommand};
 ///
 /// An instant that is not kept is refused, with the kept instants on both sides. Of a file that was only appended to
 /// between them every instant stays. The bytes that no kept instant shows are freed. Directories keep all their names.
-/// What snapshots, clones and restored files show stays. Files with a time plug-in keep everything.
+/// What snapshots, clones and restored files show stays, and a deleted file keeps its last state until 'frieze forget'
+/// takes it. Files with a time plug-in keep everything.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
