@@ -132,6 +132,14 @@ pub enum Error {
         /// The check that failed.
         what: String,
     },
+    /// A file that never changes was to be changed.
+    #[error("cannot {op} {name}: it never changes once it is made")]
+    Immutable {
+        /// The operation.
+        op: DiskOp,
+        /// The file.
+        name: String,
+    },
     /// More bytes than a state file holds.
     #[error("cannot keep {bytes} bytes in {name}: it holds at most {bytes_max}")]
     StateTooLarge {
@@ -180,6 +188,7 @@ impl Error {
             Error::InUse { .. } => Reason::Busy,
             Error::SyncLost { .. } => Reason::InputOutput,
             Error::Corrupt { .. } => Reason::Corrupt,
+            Error::Immutable { .. } => Reason::Unsupported,
             Error::Crashed { .. } => Reason::Unavailable,
         }
     }

@@ -134,6 +134,7 @@ levels! {
     DeviceIndex in "storage": "the index of the device";
     ReadCuts in "replication": "the instant at which a read of now reads, for each chain";
     IndexRunFiles in "storage": "open files of index runs";
+    PackList in "storage": "the packs in use, and those that wait for their readers";
     ImageSet in "storage": "which pages have images, and where";
     ImageFiles in "storage": "open files of images";
     ChainTips in "storage": "the last record of each chain in the index runs";
@@ -150,6 +151,7 @@ levels! {
     SpareSegments in "storage": "names of spare segments";
     RecentWindow in "storage": "recent bytes in memory";
     SegmentFiles in "storage": "open files of segments";
+    PackBlocks in "storage": "blocks of a pack that were decompressed last";
     OldPages in "storage": "older bytes in memory";
     ReaderStreams in "storage": "sequential readers, for reading ahead";
     SpanChecksums in "storage": "verified checksums of spans";

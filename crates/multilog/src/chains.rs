@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{ChainId, InodeId, SegmentId};
 
 use crate::discarded::{Discards, is_discarded, sorted};
-use crate::entry::FooterEntries;
+use crate::entry::{FooterEntries, FooterRecord};
 use crate::header::LogPosition;
 use crate::log::MultiLog;
 use crate::numbers::{ChainNumbers, note};
@@ -30,7 +30,7 @@ use crate::segment::{LogSegment, SegmentState};
 pub struct NumberedRecord {
     /// The record.
     pub header: RecordHeader,
-    /// Its payload; none of a punch.
+    /// Its payload; none of a punch, and none of a write that packs have ([`MultiLog::payload_place`]).
     pub stored: Option<StoredSpan>,
 }
 
@@ -47,6 +47,7 @@ impl MultiLog {
             }
         }
         self.chains.retain(|chain, _| !chains.contains(chain));
+        self.take_out_packs(chains);
     }
 
     /// Takes the chunks of these chains out of files that are in memory. What an interval's files are may be said of
@@ -93,8 +94,8 @@ impl MultiLog {
         Some((segment, FooterEntries::new(&segment.header, entries)))
     }
 
-    /// Where what was discarded lies in a segment: first bytes and ends, grown together. `footer`: its last one, if it
-    /// is sealed. `None` if that is not what these bytes are.
+    /// Where what was discarded, or is in packs, lies in a segment: first bytes and ends, grown together. `footer`: its
+    /// last one, if it is sealed. `None` if that is not what these bytes are.
     ///
     /// # Cost
     /// About 60 ns for each record of the segment.
@@ -102,7 +103,9 @@ impl MultiLog {
         let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
         for listed in self.entries_of(id, footer)?.1 {
             let begins = LogPosition { segment: id, offset: listed.span.start };
-            if !is_discarded(&self.discarded, &listed.header, begins) {
+            let has_no_bytes =
+                is_discarded(&self.discarded, &listed.header, begins) || self.packs.holds(&listed.header, begins);
+            if !has_no_bytes {
                 continue;
             }
             match runs.last_entry().filter(|last| *last.get() == listed.span.start) {
@@ -170,8 +173,12 @@ impl MultiLog {
                 && listed.header.n > after
                 && !is_discarded(&self.discarded, &listed.header, begins)
         });
+        let is_here = |listed: &FooterRecord| {
+            let begins = LogPosition { segment: id, offset: listed.span.start };
+            listed.header.kind == RecordKind::Write && !self.packs.holds(&listed.header, begins)
+        };
         let numbered = of_chain.take(max).map(|listed| NumberedRecord {
-            stored: (listed.header.kind == RecordKind::Write).then_some(StoredSpan {
+            stored: is_here(&listed).then_some(StoredSpan {
                 segment: id,
                 data_offset: listed.span.data,
                 record_len: listed.header.len,

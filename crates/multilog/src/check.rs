@@ -21,6 +21,7 @@ use crate::entry::{
 };
 use crate::header::{LogPosition, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::MultiLog;
+use crate::pack::PackedNumbers;
 use crate::record::RecordHeader;
 use crate::segment::{LogSegment, SegmentState};
 use crate::trailer::{TRAILER_BYTES, Trailer};
@@ -37,6 +38,8 @@ pub struct SegmentContent {
     entries: Option<Vec<u8>>,
     /// Records whose place has no meaning.
     discarded: Vec<Discards>,
+    /// Records that packs have.
+    packed: Vec<PackedNumbers>,
 }
 
 /// The bytes of the segment that is checked.
@@ -169,7 +172,8 @@ impl MultiLog {
         let segment = &self.segments[self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?];
         let entries = (segment.state != SegmentState::Closed).then(|| segment.entries.clone());
         let LogSegment { header, end, records, entries_bytes, .. } = *segment;
-        Some(SegmentContent { header, end, records, entries_bytes, entries, discarded: self.discarded.clone() })
+        let (discarded, packed) = (self.discarded.clone(), self.packs.numbers());
+        Some(SegmentContent { header, end, records, entries_bytes, entries, discarded, packed })
     }
 }
 
@@ -266,7 +270,9 @@ impl SegmentCheck<'_> {
             };
             from += listed.entry.bytes().len();
             let begins = LogPosition { segment: header.id, offset: listed.span.start };
-            let is_gone = self.is_dead(begins.offset) || is_discarded(&self.content.discarded, &listed.header, begins);
+            let is_gone = self.is_dead(begins.offset)
+                || is_discarded(&self.content.discarded, &listed.header, begins)
+                || self.content.packed.iter().any(|packed| packed.holds(&listed.header, begins));
             if !is_gone {
                 self.record(&listed, cursor.stamp)?;
                 self.checked.records += 1;

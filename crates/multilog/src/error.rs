@@ -37,6 +37,12 @@ pub enum Error {
         /// The version in the head.
         found: u8,
     },
+    /// The index of a pack is not what was written, in none of its copies: files in it cannot be read.
+    #[error("the index of pack {} is damaged", crate::pack_serial(*pack).unwrap_or_default())]
+    DamagedPack {
+        /// Its number.
+        pack: SegmentId,
+    },
     /// An index run is not what was written: it is rebuilt from the footers of its segments.
     #[error("the index of segments {run} is damaged")]
     DamagedIndexRun {
@@ -61,7 +67,7 @@ impl Error {
         match self {
             Error::Source(fault) => fault.reason,
             Error::WrongVersion { .. } | Error::IndexRunVersion { .. } => Reason::WrongVersion,
-            Error::DoubleSegment { .. } | Error::DamagedIndexRun { .. } => Reason::Corrupt,
+            Error::DoubleSegment { .. } | Error::DamagedIndexRun { .. } | Error::DamagedPack { .. } => Reason::Corrupt,
         }
     }
 

@@ -19,6 +19,7 @@ use crate::header::LogPosition;
 use crate::index::{CompactIndex, IndexRecord};
 use crate::log::MultiLog;
 use crate::record::{RecordHeader, RecordKind, blocks};
+use crate::record_files::RecordFiles;
 use crate::segment::SegmentState;
 use crate::trailer::{TRAILER_BYTES, Trailer};
 
@@ -61,14 +62,13 @@ impl MultiLog {
     pub fn mark_dead(&mut self, inode: InodeId, upto: Hlc, dead_records: &[DeadRecord], gone: bool) {
         assert!(!self.is_evicted(inode), "inode {inode} is asked for while it is evicted");
         let places: BTreeSet<(SegmentId, u64)> = dead_records.iter().map(|dead| (dead.segment, dead.place)).collect();
-        let MultiLog { files, segments, .. } = self;
         if gone {
             self.gone.add(inode);
         }
+        let MultiLog { files, segments, packs, .. } = self;
+        let record_files = RecordFiles::new(segments, packs);
         if let Some(file) = files.get_mut(&inode) {
-            file.mark_dead(upto, gone, &mut |record| {
-                places.contains(&(segments[record.slot()].header.id, u64::from(record.at)))
-            });
+            file.mark_dead(upto, gone, &mut |record| places.contains(&(record_files.of(record).0, record.at.into())));
         }
     }
 
@@ -119,14 +119,14 @@ impl MultiLog {
     }
 
     fn dead_record_of(&self, record: &IndexRecord) -> DeadRecord {
-        let header = &self.segments[record.slot()].header;
+        let (segment, block_bytes) = self.record_files().of(record);
         let bytes = match record.kind() {
             RecordKind::Write => record.len,
             RecordKind::Punch => 0,
         };
         let place = u64::from(record.at);
-        let end = place + 4 * u64::from(blocks(bytes, header.block_bytes)) + u64::from(bytes);
-        DeadRecord { segment: header.id, start: place - u64::from(record.head()), place, end, bytes }
+        let end = place + 4 * u64::from(blocks(bytes, block_bytes)) + u64::from(bytes);
+        DeadRecord { segment, start: place - u64::from(record.head()), place, end, bytes }
     }
 
     /// Lets the open segment take no more records, so that [`MultiLog::sealable`] gives its footer once it is durable.

@@ -43,7 +43,7 @@ impl MultiLog {
         out: &mut Vec<Piece>,
     ) {
         assert!(range.end() <= 1 << 32, "{range} is beyond any chunk");
-        let mut planner = Planner::new(&self.segments, range.start(), out);
+        let mut planner = Planner::new(self.record_files(), range.start(), out);
         if let Some(file) = self.file(chunk.inode).filter(|_| !range.is_empty()) {
             file.plan(chunk.index, range, at, after, Some(&mut image_use), &mut planner);
         }

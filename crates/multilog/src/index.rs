@@ -32,12 +32,13 @@ mod time_runs;
 
 pub(crate) use archive::{WriterKey, WriterTable};
 pub use compact_index::CompactIndex;
-pub(crate) use file::FileIndex;
+pub(crate) use dropped::DroppedSpan;
 pub use file::Tail;
+pub(crate) use file::{FileIndex, PackableRecord};
 pub use image_scan::{ImageScan, ScanCursor};
 pub use image_use::FragmentedPage;
 pub(crate) use image_use::ImageUse;
 pub use marks::UserCut;
 pub(crate) use page::PAGE_BYTES;
-pub(crate) use record::{IndexRecord, RecordPlace};
+pub(crate) use record::{FIRST_SEGMENT_SLOT, IndexRecord, RecordPlace};
 pub(crate) use time_runs::TimeRuns;

@@ -26,12 +26,15 @@ mod merge;
 mod newest;
 mod piece;
 
+pub(crate) use build::BlockWriter;
 pub use build::RunBuilder;
-pub use fetch::IndexFetch;
+pub use fetch::{IndexFetch, IndexSource};
+pub(crate) use format::RunBlock;
 pub use format::{ChainTip, IndexRun};
 pub(crate) use format::{RunContents, SegmentFacts};
 pub use io::{RunSink, RunSource};
 pub use key::RunKey;
-pub(crate) use merge::read_contents;
 pub use merge::{RunMerge, check_index_run};
+pub(crate) use merge::{file_at, pieces_of, read_contents};
 pub(crate) use newest::NewestFiles;
+pub(crate) use piece::{RunRecord, decode as decode_piece, encode as encode_piece};

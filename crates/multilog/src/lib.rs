@@ -34,8 +34,10 @@ mod index;
 mod index_run;
 mod log;
 mod numbers;
+mod pack;
 mod plan;
 mod record;
+mod record_files;
 mod recover;
 mod reservations;
 mod segment;
@@ -52,10 +54,15 @@ pub use header::{FORMAT_VERSION, LogPosition, SEGMENT_HEADER_BYTES};
 pub use image::{ImageDigest, ImageKey, ImagePlace, Images};
 pub use image_plan::PlannedImage;
 pub use index::{CompactIndex, FragmentedPage, ImageScan, ScanCursor, Tail, UserCut};
+pub use index_run::IndexSource;
 pub use index_run::{
     ChainTip, IndexFetch, IndexRun, RunBuilder, RunKey, RunMerge, RunSink, RunSource, check_index_run,
 };
 pub use log::{ChainState, LogSettings, LogStats, MultiLog};
+pub use pack::{
+    FileToPack, PackIndex, PackIndexBuilder, PackKey, PackPlace, PackedRecord, RecordToPack, is_pack, pack_id,
+    pack_serial,
+};
 pub use plan::{ExternalSpan, ImageSpan, Piece, PieceSource, StoredSpan};
 pub use record::{RecordHeader, RecordKind, block_crcs};
 pub use recover::{Corruption, LogCut, LogCutReason, LogSource, RecoveredItem, RecoveryReport, SegmentKey};

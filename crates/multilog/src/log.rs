@@ -13,8 +13,10 @@ use crate::header::{self, LogPosition, SegmentHeader, SegmentLink};
 use crate::index::{FileIndex, RecordPlace, Tail, TimeRuns, UserCut, WriterKey, WriterTable};
 use crate::index_run::{IndexRun, NewestFiles};
 use crate::numbers;
+use crate::pack::Packs;
 use crate::plan::{Piece, Planner};
 use crate::record::RecordHeader;
+use crate::record_files::{RecordFiles, slot_of};
 use crate::reservations::{RESERVED_BYTES_MAX, Reservation, ReservationId, Reservations};
 use crate::segment::{LogSegment, NewSegment, Seal, SegmentState, Spot};
 
@@ -100,9 +102,11 @@ pub struct MultiLog {
     pub(crate) indexed_newest: NewestFiles,
     /// Files of which all is dead.
     pub(crate) gone: DeadFiles,
+    /// The oldest records of chains, without those of them that died.
+    pub(crate) packs: Packs,
     /// Records in it that their chains do not have, by chain.
     pub(crate) discarded: Vec<Discards>,
-    /// Counts how often more was discarded.
+    /// Counts how often more was discarded, or packed.
     pub(crate) discards: u32,
     /// Counts the files that came from the index runs.
     pub(crate) tick: u32,
@@ -136,6 +140,7 @@ impl MultiLog {
             indexed: 0,
             indexed_newest: NewestFiles::default(),
             gone: DeadFiles::default(),
+            packs: Packs::default(),
             discarded: Vec::new(),
             discards: 0,
             tick: 0,
@@ -288,7 +293,7 @@ impl MultiLog {
     /// O(log versions + entries of the pages touched), for an old instant as for now; no I/O.
     pub fn plan(&self, chunk: ChunkId, range: ByteRange, at: Hlc, after: Hlc, out: &mut Vec<Piece>) {
         assert!(range.end() <= 1 << 32, "{range} is beyond any chunk");
-        let mut planner = Planner::new(&self.segments, range.start(), out);
+        let mut planner = Planner::new(self.record_files(), range.start(), out);
         if let Some(file) = self.file(chunk.inode).filter(|_| !range.is_empty()) {
             file.plan(chunk.index, range, at, after, None, &mut planner);
         }
@@ -418,8 +423,9 @@ impl MultiLog {
         let segments = self.segments.capacity() * size_of::<LogSegment>();
         let sessions = self.newest_of.capacity() * (size_of::<(SessionId, Hlc)>() + 1) * 8 / 7;
         let who_and_when = sessions + self.writers.heap_bytes() + self.time_runs.heap_bytes() + self.gone.heap_bytes();
+        let packs = self.packs.heap_bytes();
         let index_runs: usize = self.index_runs.iter().map(IndexRun::heap_bytes).sum();
-        let maps = self.files.capacity() * entry + who_and_when + footers + segments + index_runs;
+        let maps = self.files.capacity() * entry + who_and_when + footers + segments + index_runs + packs;
         LogStats {
             records: self.records,
             log_bytes: self.log_bytes,
@@ -459,9 +465,19 @@ impl MultiLog {
         self.files.get(&header.chunk.inode).and_then(|file| file.refuses(header))
     }
 
-    /// True if an index run may say something of a file.
+    /// Where records lie.
+    pub(crate) fn record_files(&self) -> RecordFiles<'_> {
+        RecordFiles::new(&self.segments, &self.packs)
+    }
+
+    /// The slot from which on segments are not indexed.
+    pub(crate) fn indexed_slot(&self) -> u32 {
+        slot_of(self.indexed)
+    }
+
+    /// True if an index run or a pack may say something of a file.
     pub(crate) fn may_be_indexed(&self, inode: InodeId) -> bool {
-        self.indexed > 0 && self.indexed_newest.may_have(inode)
+        (self.indexed > 0 && self.indexed_newest.may_have(inode)) || self.packs.may_have(inode)
     }
 
     /// What is known of a file, if there is anything.
@@ -483,7 +499,8 @@ impl MultiLog {
         let slot = self.segments.len() - 1;
         let segment = &mut self.segments[slot];
         let RecordSpan { start, place, end, .. } = segment.cursor.span(&segment.header, header, entry);
-        let place = RecordPlace { slot: slot as u32, at: place as u32, head: (place - start) as u8 };
+        let begins = LogPosition { segment: segment.header.id, offset: start };
+        let place = RecordPlace { slot: slot_of(slot), at: place as u32, head: (place - start) as u8 };
         self.log_bytes += end - start;
         segment.add(header, entry);
         if let Some(numbers) = &mut segment.numbers {
@@ -494,6 +511,12 @@ impl MultiLog {
         self.time_runs.push(header.chunk.inode, header.stamp);
         let newest = self.newest_of.entry(header.session).or_default();
         *newest = header.stamp.max(*newest);
+        let chain = self.chains.entry(header.chain).or_default();
+        *chain = ChainState { n: chain.n.max(header.n), stamp: chain.stamp.max(header.stamp) };
+        if self.packs.holds(header, begins) {
+            // Its pack says where it is, if it is still anywhere.
+            return;
+        }
         let (writer, inode) = (self.writers.number_of(WriterKey::of(header)), header.chunk.inode);
         let evicted = self.may_be_indexed(inode);
         let file = self
@@ -501,8 +524,6 @@ impl MultiLog {
             .entry(inode)
             .or_insert_with(|| if evicted { FileIndex::partial() } else { FileIndex::default() });
         self.files_bytes += file.push(header, place, writer) as u64;
-        let chain = self.chains.entry(header.chain).or_default();
-        *chain = ChainState { n: chain.n.max(header.n), stamp: chain.stamp.max(header.stamp) };
     }
 
     /// Starts a segment and returns what the driver has to make.

@@ -6,7 +6,7 @@ use frieze_hlc::Hlc;
 use crate::image::{ImageKey, ImagePlace};
 use crate::index::IndexRecord;
 use crate::record::blocks;
-use crate::segment::LogSegment;
+use crate::record_files::RecordFiles;
 
 /// One part of a planned range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub struct ImageSpan {
 /// counted from `data_offset` and compare with the little-endian `u32`s that begin at `crcs_offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredSpan {
-    /// The segment that holds the record.
+    /// The segment that holds the record, or the pack ([`crate::is_pack`]).
     pub segment: SegmentId,
     /// Offset of the record's payload in the segment.
     pub data_offset: u64,
@@ -103,7 +103,7 @@ pub struct StoredSpan {
 /// Builds the plan of one range: data comes in order, what lies between is holes.
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
-    segments: &'a [LogSegment],
+    files: RecordFiles<'a>,
     out: &'a mut Vec<Piece>,
     /// Everything before it is planned.
     cursor: u64,
@@ -112,8 +112,8 @@ pub(crate) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    pub(crate) fn new(segments: &'a [LogSegment], start: u64, out: &'a mut Vec<Piece>) -> Planner<'a> {
-        Planner { segments, out, cursor: start, last_record: None }
+    pub(crate) fn new(files: RecordFiles<'a>, start: u64, out: &'a mut Vec<Piece>) -> Planner<'a> {
+        Planner { files, out, cursor: start, last_record: None }
     }
 
     /// Bytes `start..end` are those of a record, which has this number in its chunk.
@@ -129,14 +129,14 @@ impl<'a> Planner<'a> {
             return;
         }
         self.last_record = Some(number);
-        let header = &self.segments[record.slot()].header;
+        let (segment, block_bytes) = self.files.of(record);
         let source = PieceSource::Data(StoredSpan {
-            segment: header.id,
-            data_offset: u64::from(record.at) + 4 * u64::from(blocks(record.len, header.block_bytes)),
+            segment,
+            data_offset: u64::from(record.at) + 4 * u64::from(blocks(record.len, block_bytes)),
             record_len: record.len,
             skip: (start - u64::from(record.offset)) as u32,
             crcs_offset: u64::from(record.at),
-            block_bytes: header.block_bytes,
+            block_bytes,
             stamp: record.stamp,
         });
         self.out.push(Piece { at: start, len, source });

@@ -30,6 +30,7 @@ use crate::error::Error;
 use crate::header::{FORMAT_VERSION, LogPosition, NoHeader};
 use crate::index_run::{ChainTip, RunKey};
 use crate::log::{LogSettings, MultiLog};
+use crate::pack::Packs;
 use crate::record::RecordHeader;
 use crate::segment::{LogSegment, SegmentState};
 use read::{NextRecord, RecordRead, SegmentFile, SegmentReader};
@@ -171,6 +172,7 @@ impl MultiLog {
     ) -> Result<(MultiLog, RecoveryReport), Error> {
         let mut log = MultiLog::new(settings);
         log.discarded = sorted(source.discarded());
+        log.packs = Packs::of(source.packs());
         let mut recovery = LogRecovery {
             upto,
             log,

@@ -32,7 +32,7 @@ pub use frieze_metadata::{
 };
 pub use frieze_net::ReceivedPayload;
 pub use frieze_net::{PeerPayload, Peers};
-pub use frieze_planes::{KeySettings, Settings, no_wake};
+pub use frieze_planes::{KeySettings, PackLimits, Settings, no_wake};
 pub use frieze_replication::{ChainEnd, ChainEvent};
 pub use frieze_service::{CheckProgress, Checkup, Conn, KeyRight, Responder, Scratch, Steps};
 pub use frieze_storage::FORMAT_VERSION;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use frieze_base::{Fault, InodeId, SegmentId};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, MutexGuard, levels};
-use frieze_multilog::DeadRecord;
+use frieze_multilog::{DeadRecord, is_pack};
 
 /// RecordPlace of a record.
 pub type RecordPlace = (SegmentId, u64);
@@ -73,6 +73,12 @@ pub struct DeadSpace {
     pub graves: BTreeMap<SegmentId, BTreeMap<u64, u64>>,
     /// Segments with more dead bytes than freed ones, and the difference.
     pub due: BTreeMap<SegmentId, u64>,
+    /// Bytes that died in packs since they were made.
+    pub dead_in_packs: BTreeMap<SegmentId, u64>,
+    /// Bytes that died outside of packs since records were packed last.
+    pub dead_since_pack: u64,
+    /// So many of them are looked at again: less was not worth it.
+    pub pack_at: u64,
     /// Why space cannot be freed.
     pub trouble: Option<Fault>,
 }
@@ -139,6 +145,12 @@ impl DeadSpace {
     /// Adds dead records; neighbours merge.
     pub fn add(&mut self, graves: &[DeadRecord]) {
         for grave in graves {
+            if is_pack(grave.segment) {
+                // Its space comes back when the pack is made anew.
+                *self.dead_in_packs.entry(grave.segment).or_default() += u64::from(grave.bytes);
+                continue;
+            }
+            self.dead_since_pack += u64::from(grave.bytes);
             *self.due.entry(grave.segment).or_default() += grave.end - grave.start;
             let runs = self.graves.entry(grave.segment).or_default();
             let (mut start, mut end) = (grave.start, grave.end);

@@ -28,6 +28,11 @@ impl DataPlane {
         self.views.local_read(chain) != LocalRead::NotMember
     }
 
+    /// The last number of the chain that is known to be committed here.
+    pub fn committed(&self, chain: ChainId) -> u64 {
+        self.lock_appender().chains[chain.0 as usize].clean()
+    }
+
     /// The chain's current configuration here. It does not change while the appender is locked.
     pub fn epoch_of(&self, chain: ChainId) -> ChainEpoch {
         ChainEpoch(self.views.epochs[chain.0 as usize].load(Ordering::SeqCst))

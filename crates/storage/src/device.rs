@@ -11,6 +11,10 @@ mod checksum_cache;
 mod detached_chains;
 mod images;
 mod index_runs;
+mod pack_file;
+mod pack_list;
+mod pack_writer;
+mod packs;
 mod preallocate;
 mod read;
 mod reclaim;
@@ -37,6 +41,7 @@ use frieze_tier::Shares;
 use crate::read_errors::ReadErrors;
 pub use append::ReservedAppend;
 pub use checksum_cache::SENDFILE_BYTES_MIN;
+pub use packs::{NextFile, PackOrder};
 pub use preallocate::SpareSegments;
 pub use segment_file::write_surely;
 use segment_file::{TRAILER_BYTES, segment_name};
@@ -96,6 +101,7 @@ pub struct Device {
     repairs: Mutex<levels::DeviceRepairs, Vec<String>>,
     read_errors: ReadErrors,
     images: images::ImageStore,
+    packs: Mutex<levels::PackList, pack_list::PackList>,
     /// Checksums of spans that were recently written or sent.
     checksums: checksum_cache::SpanChecksums,
 }

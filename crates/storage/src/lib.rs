@@ -8,18 +8,20 @@ mod clock;
 mod device;
 mod few;
 mod identity;
+mod medium;
 mod read_errors;
 mod ticket;
 mod wake;
 
 pub use clock::{IdentityStore, NodeClock};
 pub use device::{
-    Budget, DamagedLog, Device, FileKey, IMAGE_SLOT_BYTES, ImageBudget, PageSpan, PinnedPages, ReaderKey,
-    RecoveryLimits, ReservedAppend, SENDFILE_BYTES_MIN, SpareSegments, Tiers, UnverifiedSpan, block_checksums,
-    damaged_log, write_surely,
+    Budget, DamagedLog, Device, FileKey, IMAGE_SLOT_BYTES, ImageBudget, NextFile, PackOrder, PageSpan, PinnedPages,
+    ReaderKey, RecoveryLimits, ReservedAppend, SENDFILE_BYTES_MIN, SpareSegments, Tiers, UnverifiedSpan,
+    block_checksums, damaged_log, write_surely,
 };
 pub use few::Few;
 pub use identity::{FORMAT_VERSION, Identity, MetalogRole, STATE_FILE, secret_after};
+pub use medium::MediumWindow;
 pub use read_errors::ReadErrors;
 pub use ticket::Ticket;
 pub use wake::Wake;

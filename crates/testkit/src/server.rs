@@ -15,8 +15,8 @@ use frieze_base::{ChainId, ClusterId, Fault, LogIndex, MonoTime, NodeId};
 use frieze_cluster::{ClusterChange, ClusterState, Decision};
 use frieze_hlc::Hlc;
 use frieze_node::{
-    ChainEnd, Checkup, Conn, Joining, MetalogStatus, Peers, ReceivedPayload, Responder, Scratch, Seams, ServerParts,
-    Settings,
+    ChainEnd, Checkup, Conn, Joining, MetalogStatus, PackLimits, Peers, ReceivedPayload, Responder, Scratch, Seams,
+    ServerParts, Settings,
 };
 use frieze_wire::chain::Configuration;
 use frieze_wire::frame::FrameHeader;
@@ -202,6 +202,21 @@ impl TestServer {
     pub fn thin(&self) -> Result<(), Fault> {
         while self.0.service.upkeep.thin()? {}
         Ok(())
+    }
+
+    /// Packs all old records that marks of retention let go something of, and gives back what was packed before.
+    /// Returns the bytes freed.
+    ///
+    /// # Errors
+    /// The disk's; `Corrupt` for a damaged record.
+    pub fn pack(&self) -> Result<u64, Fault> {
+        let limits = PackLimits { least_bytes: 1, dead_part: 1 << 40, readers_ns: 0 };
+        self.0.planes.pack(limits, &mut |_| true)
+    }
+
+    /// Packs in use.
+    pub fn packs(&self) -> usize {
+        self.0.planes.data.device().log().packs().count()
     }
 
     /// Bytes of dead records, and those of them that are not freed yet.

@@ -79,6 +79,26 @@ impl Chunk {
         std::mem::replace(self, compact)
     }
 
+    /// The records stamped up to `upto`, as a chunk of their own.
+    pub(super) fn beginning(&self, upto: Hlc) -> Chunk {
+        let mut made = Chunk::default();
+        for (record, archived) in self.versions_of(0, self.count_upto(upto)) {
+            made.push(record, archived);
+        }
+        made
+    }
+
+    /// With the records of `later` behind its own.
+    pub(super) fn followed_by(mut self, later: Chunk) -> Chunk {
+        if self.records.len() == 0 {
+            return later;
+        }
+        for (record, archived) in later.versions_of(0, later.records.len()) {
+            self.push(record, archived);
+        }
+        self
+    }
+
     /// Bytes that hold data after every record stamped up to `at`, among the first `upto` of the chunk; records stamped
     /// up to `after` may be hidden. `Err` with the most it can be, where only a plan can tell.
     pub(super) fn live(&self, upto: u64, at: Hlc, after: Hlc) -> Result<u64, u64> {

@@ -77,25 +77,7 @@ impl Chunk {
     /// Dead writes go. Stays what else is asked of records: the newest up to each instant, and the farthest reach
     /// from any stamp up to each. Punches stay: a plan shows them without naming them.
     fn compact_index(&self, inode: InodeId, index: u32, kept: &[Hlc]) -> Option<CompactIndex> {
-        let upto = *kept.last()?;
-        let count = self.count_upto(upto);
-        let mut later = kept.len();
-        let (mut farthest, mut newest, mut death) = (0, true, true);
-        let mut goes = vec![false; count];
-        for number in (0..count).rev() {
-            let record = self.records.get(number);
-            while later > 0 && record.stamp <= kept[later - 1] {
-                later -= 1;
-                (farthest, newest, death) = (0, true, true);
-            }
-            // Of the dead between two kept instants one stays: where none died, every instant is exact.
-            let is_last_death = death && record.is_dead();
-            let needed = newest || is_last_death || record.reach() > farthest || record.stamp == upto;
-            death &= !record.is_dead();
-            farthest = farthest.max(record.reach());
-            newest = false;
-            goes[number] = !needed && record.is_dead() && record.kind() == RecordKind::Write;
-        }
+        let goes = self.goes(self.count_upto(*kept.last()?), kept);
         let going = goes.iter().filter(|goes| **goes).count();
         if going == 0 || going * COMPACT_PART < self.records.len() {
             return None;
@@ -119,6 +101,34 @@ impl Chunk {
             }
         }
         Some(compact)
+    }
+
+    /// Which of the first `count` records are not needed any more at the instants `kept`.
+    pub(super) fn goes(&self, count: usize, kept: &[Hlc]) -> Vec<bool> {
+        let upto = kept.last().copied().unwrap_or_default();
+        let mut later = kept.len();
+        let (mut farthest, mut newest, mut death) = (0, true, true);
+        let mut goes = vec![false; count];
+        for number in (0..count).rev() {
+            let record = self.records.get(number);
+            while later > 0 && record.stamp <= kept[later - 1] {
+                later -= 1;
+                (farthest, newest, death) = (0, true, true);
+            }
+            // Of the dead between two kept instants one stays: where none died, every instant is exact.
+            let is_last_death = death && record.is_dead();
+            let needed = newest || is_last_death || record.reach() > farthest || record.stamp == upto;
+            death &= !record.is_dead();
+            farthest = farthest.max(record.reach());
+            newest = false;
+            goes[number] = !needed && record.is_dead() && record.kind() == RecordKind::Write;
+        }
+        goes
+    }
+
+    /// True if a record is dead of which no pack says so.
+    pub(super) fn has_dead_outside_packs(&self) -> bool {
+        self.records.range(0, self.records.len()).any(|record| record.is_dead() && !record.is_packed())
     }
 }
 

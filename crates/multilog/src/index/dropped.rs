@@ -30,6 +30,12 @@ impl DroppedSpans {
         self.0.iter().map(|loss| loss.last).max().unwrap_or_default()
     }
 
+    /// All of them, by writer.
+    pub(super) fn into_sorted(mut self) -> impl Iterator<Item = DroppedSpan> {
+        self.0.sort_by_key(|loss| (loss.first, loss.last));
+        self.0.into_iter()
+    }
+
     /// Takes all of them out.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = DroppedSpan> {
         self.0.drain(..)

@@ -14,9 +14,9 @@ use super::dropped::{DroppedSpan, DroppedSpans};
 use super::image_use::ImageUse;
 use super::marks::UserTimeMarks;
 use super::record::{IndexRecord, RecordPlace};
-use crate::RecordHeader;
 use crate::plan::Planner;
 use crate::slim::{heap_bytes, reserve_slim};
+use crate::{RecordHeader, RecordKind};
 
 /// How far an interval's records reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,16 @@ pub struct Tail {
     pub highest: Option<(u32, u32)>,
     /// Stamp of the newest record of the interval, punches included.
     pub newest: Option<Hlc>,
+}
+
+/// A record that may be packed.
+#[derive(Debug)]
+pub(crate) struct PackableRecord {
+    pub(crate) header: RecordHeader,
+    pub(crate) record: IndexRecord,
+    pub(crate) writer: u32,
+    /// It does not leave with the dead.
+    pub(crate) stays: bool,
 }
 
 /// A file's history of bytes.
@@ -124,7 +134,15 @@ impl FileIndex {
 
     /// Adds the next record and returns by how much the memory grew.
     pub(crate) fn push(&mut self, header: &RecordHeader, place: RecordPlace, writer: u32) -> usize {
-        let record = IndexRecord::new(header.kind, header.stamp, place, header.offset, header.len);
+        self.push_as(header, place, writer, false)
+    }
+
+    /// As [`FileIndex::push`], of a record that may be dead, as a pack says it.
+    pub(crate) fn push_as(&mut self, header: &RecordHeader, place: RecordPlace, writer: u32, is_dead: bool) -> usize {
+        let mut record = IndexRecord::new(header.kind, header.stamp, place, header.offset, header.len);
+        if is_dead {
+            record.mark_dead();
+        }
         let archived = ArchivedRecord {
             writer,
             n: header.n,
@@ -275,6 +293,16 @@ impl FileIndex {
         self.chunk(chunk).is_some_and(|chunk| chunk.keeps(stamp))
     }
 
+    /// The write of a chunk with this stamp and first byte, if it is here and not dead.
+    pub(crate) fn record_at(&self, chunk: u32, stamp: Hlc, offset: u32) -> Option<IndexRecord> {
+        let chunk = self.chunk(chunk)?;
+        let upto = chunk.count_upto(stamp);
+        let of_stamp =
+            (0..upto).rev().map(|number| chunk.records.get(number)).take_while(|record| record.stamp == stamp);
+        let mut writes = of_stamp.filter(|record| record.kind() == RecordKind::Write && !record.is_dead());
+        writes.find(|record| record.offset == offset)
+    }
+
     /// Marks the records stamped up to `upto` dead for which `dead` holds. `gone`: these are all of them, and none is
     /// read any more.
     pub(crate) fn mark_dead(&mut self, upto: Hlc, gone: bool, dead: &mut dyn FnMut(&IndexRecord) -> bool) {
@@ -305,6 +333,64 @@ impl FileIndex {
         left.sort_unstable();
         let grown: usize = left.into_iter().map(|(stamp, time)| marks.add(stamp, time)).sum();
         self.heap_bytes += grown as u64;
+    }
+
+    /// The records stamped up to `upto`, chunk by chunk: all that is known of each, and whether it stays when the
+    /// others leave ([`FileIndex::compact_index`]).
+    pub(crate) fn chunks_to_pack(
+        &self,
+        id: InodeId,
+        upto: Hlc,
+        kept: &[Hlc],
+        writers: &WriterTable,
+    ) -> Vec<PackableRecord> {
+        let of_chunk = |(index, chunk): &(u32, Box<Chunk>)| {
+            let (chunk_id, count) = (ChunkId { inode: id, index: *index }, chunk.count_upto(upto));
+            let goes = chunk.goes(count, kept);
+            let with_header = |((record, archived), goes): ((IndexRecord, ArchivedRecord), bool)| {
+                let (header, writer) = (whole(chunk_id, record, archived, writers), archived.writer);
+                PackableRecord { header, record, writer, stays: !goes }
+            };
+            chunk.versions_of(0, count).zip(goes).map(with_header).collect::<Vec<_>>()
+        };
+        self.chunks.iter().flat_map(of_chunk).collect()
+    }
+
+    /// When records were written, up to `upto`, that are not here.
+    pub(crate) fn losses_upto(&self, upto: Hlc) -> Vec<DroppedSpan> {
+        self.lost.within(Hlc::ZERO, upto).map(|loss| DroppedSpan { last: loss.last.min(upto), ..*loss }).collect()
+    }
+
+    /// The same losses, by writer.
+    pub(crate) fn merged(losses: Vec<DroppedSpan>) -> impl Iterator<Item = DroppedSpan> {
+        let mut merged = DroppedSpans::default();
+        for loss in losses {
+            merged.add(loss);
+        }
+        merged.into_sorted()
+    }
+
+    /// Puts a pack's records in the place of those stamped in (`after`, `upto`] in its chunks. What leaves is noted.
+    pub(crate) fn put_packed(&mut self, packed: &mut FileIndex, after: Hlc, upto: Hlc) {
+        for (index, compact) in packed.chunks.drain(..) {
+            let position = self.position_of(index);
+            let Some((_, chunk)) = self.chunks.get_mut(position).filter(|(known, _)| *known == index) else { continue };
+            self.heap_bytes -= chunk.heap_bytes();
+            let taken = chunk.count_upto(upto);
+            chunk.replace(chunk.beginning(after).followed_by(*compact), taken);
+            self.heap_bytes += chunk.heap_bytes();
+        }
+        for loss in packed.lost.drain() {
+            self.heap_bytes += self.lost.add(loss) as u64;
+        }
+        self.oldest_slot = 0;
+        // What a pack says to be dead comes back with it.
+        self.has_dead = self.chunks.iter().any(|(_, chunk)| chunk.has_dead_outside_packs());
+    }
+
+    /// Notes when records were written that are not here.
+    pub(crate) fn lose(&mut self, loss: DroppedSpan) {
+        self.heap_bytes += self.lost.add(loss) as u64;
     }
 
     /// True if nothing is known of it.

@@ -7,11 +7,11 @@ use crate::record::RecordKind;
 /// Where a record lies on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RecordPlace {
-    /// Which segment, counted from the oldest.
+    /// Which file: a pack, or from [`FIRST_SEGMENT_SLOT`] on a segment, counted from the oldest.
     pub(crate) slot: u32,
     /// Offset of the block checksums in it.
     pub(crate) at: u32,
-    /// Bytes from the start of the record to there.
+    /// Bytes from the start of the record to there; 0 in a pack.
     pub(crate) head: u8,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct RecordPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexRecord {
     pub(crate) stamp: Hlc,
-    /// Which segment, counted from the oldest; above it the bytes of its head; in the top bits whether the record is a
+    /// Which file ([`RecordPlace::slot`]); above it the bytes of its head; in the top bits whether the record is a
     /// punch, and whether it is dead.
     tagged_slot: u32,
     /// Offset of the block checksums in the segment.
@@ -32,7 +32,7 @@ pub(crate) struct IndexRecord {
 impl IndexRecord {
     pub(crate) fn new(kind: RecordKind, stamp: Hlc, place: RecordPlace, offset: u32, len: u32) -> IndexRecord {
         let RecordPlace { slot, at, head } = place;
-        assert!(slot < SLOTS_MAX, "more segments than a record can name");
+        assert!(slot < SLOTS_MAX, "more segments and packs than a record can name");
         assert!(head <= HEAD_MAX, "a head of {head} bytes");
         let punch = if kind == RecordKind::Punch { PUNCH } else { 0 };
         IndexRecord { stamp, tagged_slot: slot | u32::from(head) << SLOT_BITS | punch, at, offset, len }
@@ -49,6 +49,11 @@ impl IndexRecord {
 
     pub(crate) fn place(&self) -> RecordPlace {
         RecordPlace { slot: self.slot() as u32, at: self.at, head: self.head() }
+    }
+
+    /// True if it lies in a pack.
+    pub(super) fn is_packed(&self) -> bool {
+        self.slot() < FIRST_SEGMENT_SLOT
     }
 
     pub(super) fn mark_dead(&mut self) {
@@ -77,7 +82,9 @@ impl IndexRecord {
 pub(super) const RECORDS_MAX: u32 = 1 << 31;
 const PUNCH: u32 = 1 << 31;
 const DEAD: u32 = 1 << 30;
-/// Eight million segments, of 64 MiB half a pebibyte.
+/// Slots below are those of packs, which have the oldest records: so a chunk's slots rise.
+pub(crate) const FIRST_SEGMENT_SLOT: usize = 1 << 20;
+/// Seven million segments, of 64 MiB near half a pebibyte.
 const SLOT_BITS: u32 = 23;
 const SLOTS_MAX: u32 = 1 << SLOT_BITS;
 const HEAD_MAX: u8 = 127;

@@ -100,9 +100,9 @@ pub(super) fn tip_of(header: &RecordHeader) -> ChainTip {
     ChainTip { chain, epoch, n, stamp, session, seq }
 }
 
-/// Writes an index run from its files in order.
-pub(super) struct RunWriter<'a> {
-    sink: &'a mut RunSink<'a>,
+/// Writes blocks of files in order, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct BlockWriter {
     blocks: Vec<RunBlock>,
     open: Vec<u8>,
     open_first: InodeId,
@@ -110,14 +110,9 @@ pub(super) struct RunWriter<'a> {
     offset: u64,
 }
 
-impl<'a> RunWriter<'a> {
-    pub(super) fn new(sink: &'a mut RunSink<'a>) -> RunWriter<'a> {
-        let (open_first, newest) = (InodeId(0), NewestFiles::default());
-        RunWriter { sink, blocks: Vec::new(), open: Vec::new(), open_first, newest, offset: HEAD_BYTES as u64 }
-    }
-
+impl BlockWriter {
     /// Adds the pieces of the next file.
-    pub(super) fn add(&mut self, inode: InodeId, pieces: &[&[u8]]) -> Result<(), Fault> {
+    pub(crate) fn add(&mut self, sink: &mut RunSink<'_>, inode: InodeId, pieces: &[&[u8]]) -> Result<(), Fault> {
         if self.open.is_empty() {
             self.open_first = inode;
         }
@@ -130,42 +125,66 @@ impl<'a> RunWriter<'a> {
         put(&mut self.open, inode.0);
         put(&mut self.open, all.len() as u64);
         self.open.extend_from_slice(&all);
-        if self.open.len() >= BLOCK_BYTES { self.close_block() } else { Ok(()) }
+        if self.open.len() >= BLOCK_BYTES { self.close_block(sink) } else { Ok(()) }
     }
 
-    fn close_block(&mut self) -> Result<(), Fault> {
+    fn close_block(&mut self, sink: &mut RunSink<'_>) -> Result<(), Fault> {
         let (len, crc) = (self.open.len() as u32, crc32c(&self.open));
         self.blocks.push(RunBlock { first: self.open_first, offset: self.offset, len, crc });
-        (self.sink)(self.offset, &self.open)?;
+        sink(self.offset, &self.open)?;
         self.offset += u64::from(len);
         self.open.clear();
         Ok(())
     }
 
-    /// Writes contents and head.
-    pub(super) fn finish(mut self, contents: &RunContents) -> Result<IndexRun, Fault> {
+    /// Closes the last block: all blocks, the files in them, and where they end.
+    pub(crate) fn end(mut self, sink: &mut RunSink<'_>) -> Result<(Vec<RunBlock>, NewestFiles, u64), Fault> {
         if !self.open.is_empty() {
-            self.close_block()?;
+            self.close_block(sink)?;
         }
-        let bytes = contents.encode(&self.blocks, &self.newest);
+        self.blocks.shrink_to_fit();
+        Ok((self.blocks, self.newest, self.offset))
+    }
+}
+
+/// Writes an index run from its files in order.
+pub(super) struct RunWriter<'a> {
+    sink: &'a mut RunSink<'a>,
+    blocks: BlockWriter,
+}
+
+impl<'a> RunWriter<'a> {
+    pub(super) fn new(sink: &'a mut RunSink<'a>) -> RunWriter<'a> {
+        RunWriter { sink, blocks: BlockWriter { offset: HEAD_BYTES as u64, ..BlockWriter::default() } }
+    }
+
+    /// Adds the pieces of the next file.
+    pub(super) fn add(&mut self, inode: InodeId, pieces: &[&[u8]]) -> Result<(), Fault> {
+        self.blocks.add(self.sink, inode, pieces)
+    }
+
+    /// Writes contents and head.
+    pub(super) fn finish(self, contents: &RunContents) -> Result<IndexRun, Fault> {
+        let RunWriter { sink, blocks } = self;
+        let (blocks, newest, end) = blocks.end(sink)?;
+        let bytes = contents.encode(&blocks, &newest);
         let of = |facts: Option<&SegmentFacts>| facts.expect("a index_run has segments").header.id;
         let head = RunHead {
             key: RunKey { first: of(contents.facts.first()), last: of(contents.facts.last()) },
-            blocks_bytes: self.offset - HEAD_BYTES as u64,
+            blocks_bytes: end - HEAD_BYTES as u64,
             contents_bytes: bytes.len() as u64,
             records: contents.facts.iter().map(|facts| facts.records).sum(),
             log_bytes: contents.log_bytes,
             contents_crc: crc32c(&bytes),
         };
-        (self.sink)(self.offset, &bytes)?;
-        (self.sink)(0, &head.encode())?;
-        self.blocks.shrink_to_fit();
+        sink(end, &bytes)?;
+        sink(0, &head.encode())?;
         Ok(IndexRun {
             key: head.key,
             segments: contents.facts.len(),
             records: head.records,
-            newest: self.newest,
-            blocks: self.blocks,
+            newest,
+            blocks,
             blocks_bytes: head.blocks_bytes,
             contents_bytes: head.contents_bytes,
         })

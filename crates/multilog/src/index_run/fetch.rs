@@ -11,52 +11,75 @@ use super::piece::{self, RunRecord};
 use crate::discarded::is_discarded;
 use crate::error::Error;
 use crate::header::LogPosition;
-use crate::index::{FileIndex, RecordPlace, WriterKey};
+use crate::index::{DroppedSpan, FIRST_SEGMENT_SLOT, FileIndex, RecordPlace, WriterKey};
 use crate::log::MultiLog;
+use crate::pack::{PackedLoss, decode_file, is_pack};
+use crate::record_files::slot_of;
 use crate::segment::SegmentState;
 
-/// A file on its way from the index runs to memory: [`MultiLog::fetch`], then [`IndexFetch::take`] for each read that
-/// it asks for, [`MultiLog::number`], [`IndexFetch::build`], [`MultiLog::put_back`].
+/// What has a part of the index on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexSource {
+    /// An index run.
+    Run(RunKey),
+    /// A pack, by its number.
+    Pack(SegmentId),
+}
+
+/// A file on its way from packs and index runs to memory: [`MultiLog::fetch`], then [`IndexFetch::take`] for each read
+/// that it asks for, [`MultiLog::number`], [`IndexFetch::build`], [`MultiLog::put_back`].
 #[derive(Debug)]
 pub struct IndexFetch {
     inode: InodeId,
     /// Segments that were indexed when it began: once there are more, it is started again.
     indexed: usize,
-    /// How often something had been discarded then: the same.
+    /// How often something had been discarded or packed then: the same.
     discards: u32,
     reads: Vec<BlockRead>,
     taken: usize,
     records: Vec<RunRecord>,
     /// For each record the position of its segment and the number of its writer.
     numbers: Vec<(u32, u32)>,
+    /// What packs say of records that left.
+    losses: Vec<PackedLoss>,
     file: FileIndex,
 }
 
-/// The block of an index run that may hold the file.
+/// A block that may hold the file.
 #[derive(Debug)]
 struct BlockRead {
-    index_run: RunKey,
+    source: IndexSource,
     block: RunBlock,
 }
 
 impl IndexFetch {
-    /// The next bytes it needs: of which index run, from where, how many. `None` if it has all.
-    pub fn next_read(&self) -> Option<(RunKey, u64, usize)> {
-        let BlockRead { index_run, block, .. } = self.reads.get(self.taken)?;
-        Some((*index_run, block.offset, block.len as usize))
+    /// The next bytes it needs: of what, from where, how many. `None` if it has all.
+    pub fn next_read(&self) -> Option<(IndexSource, u64, usize)> {
+        let BlockRead { source, block, .. } = self.reads.get(self.taken)?;
+        Some((*source, block.offset, block.len as usize))
+    }
+
+    /// True if these bytes are what [`IndexFetch::next_read`] asks for, as they were written.
+    pub fn accepts(&self, bytes: &[u8]) -> bool {
+        self.reads
+            .get(self.taken)
+            .is_some_and(|BlockRead { block, .. }| bytes.len() == block.len as usize && crc32c(bytes) == block.crc)
     }
 
     /// Takes in what [`IndexFetch::next_read`] asked for.
     ///
     /// # Errors
-    /// `DamagedIndexRun` if it is not what was written.
+    /// `DamagedIndexRun` or `DamagedPack` if it is not what was written.
     ///
     /// # Panics
     /// If nothing was asked for.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let BlockRead { index_run, block } = &self.reads[self.taken];
-        let damaged = || Error::DamagedIndexRun { run: *index_run };
-        if bytes.len() != block.len as usize || crc32c(bytes) != block.crc {
+        let source = self.reads[self.taken].source;
+        let damaged = || match source {
+            IndexSource::Run(run) => Error::DamagedIndexRun { run },
+            IndexSource::Pack(pack) => Error::DamagedPack { pack },
+        };
+        if !self.accepts(bytes) {
             return Err(damaged());
         }
         let mut at = 0;
@@ -66,7 +89,11 @@ impl IndexFetch {
             if inode < self.inode {
                 continue;
             }
-            if inode == self.inode {
+            if let (true, IndexSource::Pack(pack)) = (inode == self.inode, source) {
+                let (records, losses) = decode_file(inode, &bytes[range]).ok_or_else(damaged)?;
+                self.records.extend(records.into_iter().map(|record| RunRecord { segment: pack, ..record }));
+                self.losses.extend(losses);
+            } else if inode == self.inode {
                 let mut pieces = Vec::new();
                 pieces_of(&bytes[range], &mut pieces).ok_or_else(damaged)?;
                 for piece in pieces {
@@ -79,6 +106,11 @@ impl IndexFetch {
         Ok(())
     }
 
+    /// The file that was built.
+    pub(crate) fn into_file(self) -> (InodeId, FileIndex) {
+        (self.inode, self.file)
+    }
+
     /// Makes what was taken in the index of the file. To be called with no lock held, after [`MultiLog::number`].
     ///
     /// # Cost
@@ -88,8 +120,9 @@ impl IndexFetch {
         for (record, &(slot, writer)) in self.records.iter().zip(&self.numbers) {
             // The log left it out too.
             if self.file.refuses(&record.header).is_none() {
-                let place = RecordPlace { slot, at: record.at, head: record.head };
-                self.file.push(&record.header, place, writer);
+                let is_dead = (slot as usize) < FIRST_SEGMENT_SLOT && record.head != 0;
+                let place = RecordPlace { slot, at: record.at, head: if is_dead { 0 } else { record.head } };
+                self.file.push_as(&record.header, place, writer, is_dead);
             }
         }
         self.records = Vec::new();
@@ -107,16 +140,30 @@ impl MultiLog {
 
     /// Begins to fetch a file that is evicted.
     pub fn fetch(&self, inode: InodeId) -> IndexFetch {
+        let packed = self.packs.iter().filter_map(|pack| {
+            Some(BlockRead { source: IndexSource::Pack(pack.place().id), block: pack.block_of(inode)? })
+        });
         let reads = self.index_runs.iter().filter_map(|index_run| {
             let at = index_run.blocks.partition_point(|block| block.first <= inode).checked_sub(1)?;
             index_run
                 .newest
                 .may_have(inode)
-                .then(|| BlockRead { index_run: index_run.key, block: index_run.blocks[at] })
+                .then(|| BlockRead { source: IndexSource::Run(index_run.key), block: index_run.blocks[at] })
         });
-        let (reads, indexed, discards) = (reads.collect(), self.indexed, self.discards);
-        let (records, numbers, file) = (Vec::new(), Vec::new(), FileIndex::default());
-        IndexFetch { inode, indexed, discards, reads, taken: 0, records, numbers, file }
+        // Packs first: they have the oldest records of their chains.
+        self.fetch_from(inode, packed.chain(reads).collect())
+    }
+
+    /// Begins to fetch what a pack says of a file.
+    pub(crate) fn fetch_packed(&self, inode: InodeId, pack: SegmentId) -> Option<IndexFetch> {
+        let block = self.packs.get(pack)?.block_of(inode)?;
+        Some(self.fetch_from(inode, vec![BlockRead { source: IndexSource::Pack(pack), block }]))
+    }
+
+    fn fetch_from(&self, inode: InodeId, reads: Vec<BlockRead>) -> IndexFetch {
+        let (indexed, discards) = (self.indexed, self.discards);
+        let (records, numbers, losses) = (Vec::new(), Vec::new(), Vec::new());
+        IndexFetch { inode, indexed, discards, reads, taken: 0, records, numbers, losses, file: FileIndex::default() }
     }
 
     /// Numbers the segments and writers of what was fetched, but for what was discarded since it was indexed. False if
@@ -126,22 +173,37 @@ impl MultiLog {
             segment: placed.segment,
             offset: u64::from(placed.at) - u64::from(placed.head),
         };
-        fetch.records.retain(|placed| !is_discarded(&self.discarded, &placed.header, begins(placed)));
+        fetch.records.retain(|placed| match self.packs.get(placed.segment) {
+            Some(pack) => placed.header.n <= pack.place().upto,
+            None => {
+                let begins = begins(placed);
+                !is_discarded(&self.discarded, &placed.header, begins) && !self.packs.holds(&placed.header, begins)
+            }
+        });
         let mut slots: FastMap<SegmentId, u32> = FastMap::default();
         fetch.numbers.clear();
         for RunRecord { header, segment, .. } in &fetch.records {
             let slot = match slots.get(segment) {
                 Some(&slot) => slot,
+                None if is_pack(*segment) => {
+                    let Some(slot) = self.packs.slot_of(*segment) else { return false };
+                    slots.insert(*segment, slot);
+                    slot
+                }
                 None => {
                     let Ok(slot) = self.segments.binary_search_by_key(segment, |known| known.header.id) else {
                         return false;
                     };
-                    slots.insert(*segment, slot as u32);
-                    slot as u32
+                    slots.insert(*segment, slot_of(slot));
+                    slot_of(slot)
                 }
             };
             let writer = self.writers.number_of(WriterKey::of(header));
             fetch.numbers.push((slot, writer));
+        }
+        for PackedLoss { writer, first, last } in fetch.losses.drain(..) {
+            let writer = writer.map(|writer| self.writers.number_of(writer));
+            fetch.file.lose(DroppedSpan { writer, first, last });
         }
         true
     }
@@ -157,7 +219,7 @@ impl MultiLog {
         }
         let mut file = fetch.file;
         if let Some(unsealed) = self.take_file(fetch.inode) {
-            for (header, place) in unsealed.records_from(fetch.inode, self.indexed as u32, &self.writers) {
+            for (header, place) in unsealed.records_from(fetch.inode, self.indexed_slot(), &self.writers) {
                 // As all of it together would have said when it was recovered.
                 if file.refuses(&header).is_none() {
                     let writer = self.writers.number_of(WriterKey::of(&header));
@@ -183,7 +245,7 @@ impl MultiLog {
     pub fn to_evict(&self, bytes_max: u64) -> Vec<InodeId> {
         let held = self.stats().index_bytes;
         let Some(mut surplus) = held.checked_sub(bytes_max).filter(|surplus| *surplus > 0) else { return Vec::new() };
-        let indexed = self.indexed as u32;
+        let indexed = self.indexed_slot();
         let bonus = (self.files.len() as u32).saturating_mul(8);
         let entry = (size_of::<(InodeId, FileIndex)>() + 1) as u64;
         let mut candidates: Vec<(u32, u64, InodeId)> = (self.files.iter())
@@ -206,7 +268,7 @@ impl MultiLog {
     /// records stay.
     pub fn evict(&mut self, inodes: &[InodeId]) {
         for &inode in inodes {
-            let indexed = self.indexed as u32;
+            let indexed = self.indexed_slot();
             if !self.files.get(&inode).is_some_and(|file| file.can_leave(indexed)) {
                 continue;
             }

@@ -73,11 +73,11 @@ pub struct IndexRun {
 
 /// Where a block lies, and which is the first file in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RunBlock {
-    pub(super) first: InodeId,
-    pub(super) offset: u64,
-    pub(super) len: u32,
-    pub(super) crc: u32,
+pub(crate) struct RunBlock {
+    pub(crate) first: InodeId,
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+    pub(crate) crc: u32,
 }
 
 impl IndexRun {

@@ -182,7 +182,7 @@ fn join(inode: InodeId, pieces: &[&[u8]]) -> Option<Vec<u8>> {
 }
 
 /// Splits the pieces of a file; `None` if they are damaged.
-pub(super) fn pieces_of<'a>(mut bytes: &'a [u8], pieces: &mut Vec<&'a [u8]>) -> Option<()> {
+pub(crate) fn pieces_of<'a>(mut bytes: &'a [u8], pieces: &mut Vec<&'a [u8]>) -> Option<()> {
     while !bytes.is_empty() {
         let len = usize::try_from(take(&mut bytes)?).ok()?;
         pieces.push(take_bytes(&mut bytes, len)?);
@@ -191,7 +191,7 @@ pub(super) fn pieces_of<'a>(mut bytes: &'a [u8], pieces: &mut Vec<&'a [u8]>) -> 
 }
 
 /// The file at `at` of a block: its inode, and where its pieces are. `None` if the block is damaged.
-pub(super) fn file_at(block: &[u8], at: usize) -> Option<(InodeId, std::ops::Range<usize>)> {
+pub(crate) fn file_at(block: &[u8], at: usize) -> Option<(InodeId, std::ops::Range<usize>)> {
     let mut rest = block.get(at..)?;
     let inode = InodeId(take(&mut rest)?);
     let len = usize::try_from(take(&mut rest)?).ok()?;

@@ -28,17 +28,17 @@ impl NewestFiles {
     }
 
     /// Memory held, in bytes: about so much, with a node of the tree two thirds full.
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.0.len() * size_of::<(u16, InodeId)>() * 3 / 2
     }
 
-    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         put(bytes, self.0.len() as u64);
         self.0.values().for_each(|newest| put(bytes, newest.0));
     }
 
     /// Reads what [`NewestFiles::encode`] wrote; `None` if it is something else.
-    pub(super) fn decode(rest: &mut &[u8]) -> Option<NewestFiles> {
+    pub(crate) fn decode(rest: &mut &[u8]) -> Option<NewestFiles> {
         let mut all = NewestFiles::default();
         let count = take(rest)?;
         for _ in 0..count {

@@ -4,6 +4,7 @@ use frieze_base::{Fault, Reason};
 
 use crate::discarded::Discards;
 use crate::index_run::RunKey;
+use crate::pack::PackIndex;
 
 /// The driver's name of a segment file, such as the number in the file's name. Not the segment id: files are recycled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +20,11 @@ pub trait LogSource {
 
     /// Records that their chains do not have: they are passed over. None where nothing was discarded.
     fn discarded(&mut self) -> Vec<Discards> {
+        Vec::new()
+    }
+
+    /// The packs in use. None where nothing was packed.
+    fn packs(&mut self) -> Vec<PackIndex> {
         Vec::new()
     }
 

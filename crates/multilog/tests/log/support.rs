@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Discards, Error, IndexRun, LogPosition, LogSettings, LogSource, MultiLog, Piece, PieceSource, RecordHeader,
-    RecordKind, RecoveryReport, Reservation, RunBuilder, RunKey, RunMerge, RunSource, Seal, SegmentKey, block_crcs,
+    Discards, Error, IndexRun, IndexSource, LogPosition, LogSettings, LogSource, MultiLog, Piece, PieceSource,
+    RecordHeader, RecordKind, RecoveryReport, Reservation, RunBuilder, RunKey, RunMerge, RunSource, Seal, SegmentKey,
+    block_crcs,
 };
 
 /// Small blocks, so that small records have several.
@@ -174,7 +175,8 @@ impl LogDevice {
         while self.log.is_evicted(inode) {
             let mut fetch = self.log.fetch(inode);
             let mut damaged = None;
-            while let Some((key, offset, len)) = fetch.next_read() {
+            while let Some((source, offset, len)) = fetch.next_read() {
+                let IndexSource::Run(key) = source else { panic!("these logs have no packs") };
                 let mut bytes = vec![0; len];
                 let read = read_from(&self.files.index_runs[&key], offset, &mut bytes);
                 if fetch.take(&bytes[..read]).is_err() {

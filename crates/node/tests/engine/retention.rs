@@ -24,7 +24,8 @@ struct Twins {
 
 impl Twins {
     fn new() -> Twins {
-        let machines = [SimMachine::new(7), SimMachine::new(7)];
+        let mut machines = [SimMachine::new(7), SimMachine::new(7)];
+        machines.iter_mut().for_each(|machine| machine.settings.shelve_segments = 1);
         let clients = machines.iter().map(SimMachine::serve).collect();
         Twins { machines, clients, refused: BTreeSet::new() }
     }
@@ -45,6 +46,18 @@ impl Twins {
     fn thin(&mut self) {
         self.clients[0].fsync();
         self.clients[0].server.thin().unwrap();
+    }
+
+    /// Packs what died, and gives back what was packed before.
+    fn pack(&mut self) {
+        let server = &self.clients[0].server;
+        server.close_segment();
+        self.thin();
+        self.clients[0].fsync();
+        let server = &self.clients[0].server;
+        server.shelve_all();
+        server.reclaim().unwrap();
+        server.pack().unwrap();
     }
 
     fn restart(&mut self) {
@@ -98,7 +111,7 @@ fn histories() -> u64 {
 
 #[test]
 fn what_a_policy_keeps_is_shown_and_the_rest_is_shown_or_refused_for_ever() {
-    let mut refused = 0;
+    let (mut refused, mut packs) = (0, 0);
     for seed in 0..histories() {
         let mut rng = Rng::new(seed);
         let mut twins = Twins::new();
@@ -173,7 +186,8 @@ fn what_a_policy_keeps_is_shown_and_the_rest_is_shown_or_refused_for_ever() {
                     }
                 }
                 19 => twins.clients[0].server.shelve_all(),
-                20 | 21 => twins.thin(),
+                20 => twins.thin(),
+                21 => twins.pack(),
                 _ => {
                     // A copy keeps what it shares, whatever becomes of the instant.
                     let at = instant(twins.now() - rng.below(30 * SECOND).min(twins.now() - began));
@@ -219,10 +233,11 @@ fn what_a_policy_keeps_is_shown_and_the_rest_is_shown_or_refused_for_ever() {
                     (a, b) => assert!(a == b, "seed {seed}: {path} as it is now"),
                 }
             }
+            packs += twins.clients[0].server.packs();
             match round {
                 // Before anything is found dead again, the same instants are refused.
                 0 => twins.restart(),
-                _ => twins.thin(),
+                _ => twins.pack(),
             }
         }
         refused += twins.refused.len();
@@ -230,6 +245,7 @@ fn what_a_policy_keeps_is_shown_and_the_rest_is_shown_or_refused_for_ever() {
         assert_eq!(checkup.found(), 0, "{checkup:?}");
     }
     assert!(refused > 100, "{refused} instants were refused");
+    assert!(packs > 20, "{packs} packs");
 }
 
 #[test]

@@ -171,6 +171,7 @@ impl Upkeep {
     /// # Errors
     /// Those of the store, while expired records are looked up: the next call tries again.
     pub fn scrub(&self, pause: &dyn Fn(Duration) -> bool) -> Result<(), Fault> {
+        self.planes.pack_beside_requests(pause);
         self.start_scrub_if_due();
         let now = self.planes.clock.reading().mono;
         let met = self.planes.data.device().read_errors().is_due(now);
@@ -283,7 +284,12 @@ impl Upkeep {
         // Before the records are read: the caller asks again for those that expire later.
         let graves = self.planes.gc.lock().graves_in(segment);
         let mut hit = Hit::default();
-        let Some(content) = device.log().content(segment) else { return Ok(hit) };
+        let Some(content) = device.log().content(segment) else {
+            let mut pace = Pace::new(self, run, pause);
+            let found = device.check_pack(segment, &mut |bytes| pace.wait(bytes).is_ok());
+            hit.places = found.ok().flatten().unwrap_or_default();
+            return Ok(hit);
+        };
         hit.bytes = content.end();
         match device.medium(segment) {
             Ok(file) => {
@@ -298,17 +304,23 @@ impl Upkeep {
         Ok(hit)
     }
 
-    /// Reads the shelves; a damaged one is rebuilt. False if `pause` stopped it.
+    /// Reads the shelves, of which a damaged one is rebuilt, and the packs. False if `pause` stopped it.
     ///
     /// # Errors
     /// Those of the disk during a rebuild: the next call tries again.
     fn scrub_shelves(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<bool, Fault> {
         let mut pace = Pace::new(self, Some(run), pause);
         let mut goes_on = true;
-        let shelves = self.planes.data.device().check_index_runs(&mut |bytes| {
+        let device = self.planes.data.device();
+        let shelves = device.check_index_runs(&mut |bytes| {
             goes_on = pace.wait(bytes).is_ok();
             goes_on
         })?;
+        let mut in_packs = Vec::new();
+        for pack in device.pack_ids() {
+            let Some(found) = device.check_pack(pack, &mut |bytes| pace.wait(bytes).is_ok())? else { return Ok(false) };
+            in_packs.extend(found);
+        }
         if !goes_on {
             return Ok(false);
         }
@@ -318,6 +330,10 @@ impl Upkeep {
         for (key, unread) in shelves.lost {
             let (kind, segment) = (DamageKind::Index, key.first);
             let damage = Damage { kind, segment, at: 0, len: 0, record: None, skip: 0, unread: Some(unread) };
+            state.kept.add(found(damage, run, now));
+        }
+        for damage in in_packs {
+            self.scrub.mends.note(&damage);
             state.kept.add(found(damage, run, now));
         }
         Ok(true)

@@ -13,8 +13,8 @@ use frieze_base::{ChainId, Fault, Reason, SegmentId};
 use frieze_disk::DiskFile;
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    ChainTip, Discards, LogSource, MultiLog, NumberedRecord, Piece, PieceSource, RecordKind, RecoveredItem, RunKey,
-    SegmentKey,
+    ChainTip, Discards, LogSource, MultiLog, NumberedRecord, PackIndex, Piece, PieceSource, RecordKind, RecoveredItem,
+    RunKey, SegmentKey, is_pack,
 };
 
 use super::index_runs::index_run_name;
@@ -25,6 +25,7 @@ struct OpenSegments<'a> {
     files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
     discarded: &'a [Discards],
     index_runs: BTreeMap<RunKey, Arc<dyn DiskFile>>,
+    packs: Vec<PackIndex>,
 }
 
 impl LogSource for OpenSegments<'_> {
@@ -43,6 +44,10 @@ impl LogSource for OpenSegments<'_> {
 
     fn discarded(&mut self) -> Vec<Discards> {
         self.discarded.to_vec()
+    }
+
+    fn packs(&mut self) -> Vec<PackIndex> {
+        std::mem::take(&mut self.packs)
     }
 
     fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
@@ -75,7 +80,7 @@ impl Device {
         for (id, is_closed) in segments {
             let footer = if is_closed { Some(self.footer_of(id)?) } else { None };
             let found = match self.log().numbered(chain, id, footer.as_deref(), after, max) {
-                Some(found) => found,
+                Some(found) => self.with_packed(found)?,
                 // The segment was just closed: the next flush writes its footer.
                 None if !is_closed => return Ok(Vec::new()),
                 None => return Err(no_footer(id)),
@@ -87,12 +92,29 @@ impl Device {
         Ok(Vec::new())
     }
 
+    /// The same records, with the places of those that packs have.
+    fn with_packed(&self, mut found: Vec<NumberedRecord>) -> Result<Vec<NumberedRecord>, Fault> {
+        let is_packed =
+            |record: &&mut NumberedRecord| record.stored.is_none() && record.header.kind == RecordKind::Write;
+        for record in found.iter_mut().filter(is_packed) {
+            record.stored = self.packed_payload(&record.header)?;
+        }
+        Ok(found)
+    }
+
     /// The payload of a record, and its checksum.
     ///
     /// # Errors
     /// `Corrupt` if it is damaged.
     pub fn payload_of(&self, record: &NumberedRecord) -> Result<(Bytes, u32), Fault> {
-        let Some(stored) = record.stored else { return Ok((Bytes::new(), 0)) };
+        let Some(stored) = record.stored else {
+            if record.header.kind == RecordKind::Write {
+                let words =
+                    format!("record {} of chain {} died: its bytes are gone", record.header.n, record.header.chain);
+                return Err(Fault::new(Reason::Corrupt, words));
+            }
+            return Ok((Bytes::new(), 0));
+        };
         let piece = Piece { at: 0, len: stored.record_len, source: PieceSource::Data(stored) };
         let (mut bytes, mut scratch) = (vec![0; stored.record_len as usize], Vec::new());
         let crc = self.read_pieces(&[piece], 0, &mut bytes, &mut scratch)?;
@@ -174,11 +196,13 @@ impl Device {
             self.disk.sync_dir()?;
         }
         let discarded = keep(Discards { chain, after, before })?;
+        self.drop_packs(&|other| (other == chain).then_some(after))?;
         let files = self.files.read().clone();
-        let files = files.into_iter().map(|(id, file)| (SegmentKey(id.0), file)).collect();
+        let files =
+            files.into_iter().filter(|(id, _)| !is_pack(*id)).map(|(id, file)| (SegmentKey(id.0), file)).collect();
         let index_runs = self.index_runs.read().clone();
         let mut tips = BTreeMap::new();
-        let mut source = OpenSegments { files, discarded: &discarded, index_runs };
+        let mut source = OpenSegments { files, discarded: &discarded, index_runs, packs: self.pack_indexes()? };
         let (log, report) = MultiLog::recover_upto(self.settings.clone(), &mut source, Hlc::MAX, &mut |recovered| {
             if let RecoveredItem::Indexed { chains, .. } = recovered {
                 tips = chains.iter().map(|tip| (tip.chain, *tip)).collect();

@@ -31,6 +31,7 @@ impl Device {
         let Some(_index_run_lock) = self.index_run_lock.try_lock() else { return Err(busy()) };
         let Some(_evicting) = self.evicting.try_lock() else { return Err(busy()) };
         let discarded = keep()?;
+        self.drop_packs(&|chain| chains.contains(&chain).then_some(0))?;
         self.tips.lock().retain(|chain, _| !chains.contains(chain));
         self.log.write().begin_take_out(chains, discarded);
         let files = self.log().files_in_memory();

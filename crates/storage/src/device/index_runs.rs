@@ -10,7 +10,9 @@ use frieze_base::{ErrorKind, Fault, InodeId, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_locks::RwLockReadGuard;
-use frieze_multilog::{ChainTip, Error, IndexRun, MultiLog, RunBuilder, RunKey, RunMerge, RunSource, check_index_run};
+use frieze_multilog::{
+    ChainTip, Error, IndexRun, IndexSource, MultiLog, RunBuilder, RunKey, RunMerge, RunSource, check_index_run,
+};
 
 use super::{Device, FileKey, PageSpan, PinnedPages};
 use frieze_tier::Heat;
@@ -135,7 +137,19 @@ impl Device {
                 }
                 log.fetch(inode)
             };
-            while let Some((key, offset, len)) = fetch.next_read() {
+            while let Some((source, offset, len)) = fetch.next_read() {
+                let key = match source {
+                    IndexSource::Run(key) => key,
+                    IndexSource::Pack(pack) => {
+                        // A newer pack may have taken its place.
+                        let read = self.read_pack_index(pack, offset, len, &mut |bytes| fetch.accepts(bytes));
+                        match read {
+                            Err(fault) if fault.reason == Reason::NotFound => continue 'anew,
+                            bytes => fetch.take(&bytes?)?,
+                        }
+                        continue;
+                    }
+                };
                 // Merged meanwhile: another run has its content.
                 let Some(file) = self.index_run_file(key) else { continue 'anew };
                 bytes.resize(len, 0);

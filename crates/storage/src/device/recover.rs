@@ -9,12 +9,13 @@ use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_locks::{Condvar, Mutex, RwLock};
 use frieze_multilog::{
-    Corruption, Discards, LogCutReason, LogPosition, LogSource, MultiLog, RECORD_MARK_BYTES, RESERVED_BYTES_MAX,
-    RecoveryReport, RunKey, SegmentKey,
+    Corruption, Discards, LogCutReason, LogPosition, LogSource, MultiLog, PackIndex, RECORD_MARK_BYTES,
+    RESERVED_BYTES_MAX, RecoveryReport, RunKey, SegmentKey,
 };
 
 use super::images::{ImageBudget, ImageStore};
 use super::index_runs::{index_run_name, index_run_of, remove_unfinished};
+use super::pack_list::FoundPacks;
 use super::segment_file::{segment_name, segment_of, wipe};
 use frieze_tier::Shares;
 
@@ -27,6 +28,7 @@ struct SegmentDirectory<'a> {
     files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
     index_runs: BTreeMap<RunKey, Arc<dyn DiskFile>>,
     discarded: &'a [Discards],
+    packs: Vec<PackIndex>,
 }
 
 impl LogSource for SegmentDirectory<'_> {
@@ -47,6 +49,10 @@ impl LogSource for SegmentDirectory<'_> {
 
     fn discarded(&mut self) -> Vec<Discards> {
         self.discarded.to_vec()
+    }
+
+    fn packs(&mut self) -> Vec<PackIndex> {
+        std::mem::take(&mut self.packs)
     }
 
     fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
@@ -120,8 +126,11 @@ impl Device {
         let mut newest = Hlc::ZERO;
         let (mut last_companion, mut tips) = (Vec::new(), BTreeMap::new());
         remove_unfinished(&*disk)?;
-        let mut source =
-            SegmentDirectory { disk: &*disk, files: BTreeMap::new(), index_runs: BTreeMap::new(), discarded };
+        let mut notes = Vec::new();
+        let FoundPacks { list, indexes: packs } =
+            FoundPacks::open(&*disk, discarded, limits.serve_damaged, &mut notes)?;
+        let (files, index_runs) = (BTreeMap::new(), BTreeMap::new());
+        let mut source = SegmentDirectory { disk: &*disk, files, index_runs, discarded, packs };
         let (log, report) = MultiLog::recover_upto(settings.clone(), &mut source, limits.upto, &mut |recovered| {
             newest = newest.max(match recovered {
                 frieze_multilog::RecoveredItem::Record(header) => header.stamp,
@@ -133,7 +142,7 @@ impl Device {
             });
             on_recovered(recovered);
         })?;
-        let mut notes: Vec<String> = report.corrupt.iter().map(|damage| words_of(damage, limits)).collect();
+        notes.extend(report.corrupt.iter().map(|damage| words_of(damage, limits)));
         if let Some(loss) = missing_records(&report, limits) {
             notes.push(damaged_log(limits.serve_damaged, &DEVICE_LOG, &loss)?);
         }
@@ -194,6 +203,11 @@ impl Device {
         for (key, file) in &index_runs {
             tiers.drop_file_pages(FileKey::IndexRun(*key), &**file, file.len()?);
         }
+        let segments = files.keys().copied().collect();
+        for (id, payloads) in list.payloads() {
+            tiers.drop_file_pages(FileKey::Segment(id), &*payloads, payloads.len()?);
+            files.insert(id, payloads);
+        }
         let images = ImageStore::recover(&*disk, budget.images, &mut notes)?;
         let device = Device {
             disk,
@@ -202,7 +216,7 @@ impl Device {
             budget,
             log: RwLock::new(log),
             // What recovery read may be in the page cache only: the first flush makes it durable.
-            dirty: Mutex::new(DirtyFiles { segments: files.keys().copied().collect(), directory: true }),
+            dirty: Mutex::new(DirtyFiles { segments, directory: true }),
             files: RwLock::new(files),
             spares,
             refuses_names: AtomicBool::new(false),
@@ -222,6 +236,7 @@ impl Device {
             read_errors: ReadErrors::default(),
             checksums: super::checksum_cache::SpanChecksums::default(),
             images,
+            packs: Mutex::new(list),
             flushed: Mutex::default(),
         };
         device.watch_space()?;

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use frieze_base::{ByteRange, InodeId, SegmentId};
 use frieze_disk::{DiskFile, PAGE_BYTES};
 use frieze_locks::{Mutex, MutexGuard, levels};
-use frieze_multilog::{LogPosition, RunKey};
+use frieze_multilog::{LogPosition, RunKey, is_pack};
 use frieze_tier::{
     FRAME_BYTES, FRAME_PAGES, FramePages, Habit, Heat, HitCounts, OldPages, PageFrame, READERS_MAX, Readers,
     RecentWindow, Shares,
@@ -159,8 +159,11 @@ impl Tiers {
         self.trace.shares(self.segment_bytes, edge, self.shares.young, self.shares.old);
     }
 
-    /// Offset up to which a segment is old.
+    /// Offset up to which a segment is old; a pack is, wholly.
     pub(crate) fn old_end(&self, segment: SegmentId) -> u64 {
+        if is_pack(segment) {
+            return u64::MAX;
+        }
         let start = position(self.segment_bytes, LogPosition { segment, offset: 0 });
         self.edge.load(Ordering::Relaxed).saturating_sub(start).min(self.segment_bytes)
     }
@@ -169,7 +172,7 @@ impl Tiers {
     /// is unknown.
     pub(crate) fn may_be_absent(&self, segment: SegmentId, offset: u64) -> bool {
         let at = position(self.segment_bytes, LogPosition { segment, offset });
-        at < self.edge.load(Ordering::Relaxed) || self.inherited.concerns(at)
+        at < self.edge.load(Ordering::Relaxed) || is_pack(segment) || self.inherited.concerns(at)
     }
 
     /// Access pattern of the reader, which now reads `range` of a file with old bytes.
@@ -296,7 +299,7 @@ impl Tiers {
     /// Clears the tracking of this file, and drops its pages except the young ones.
     pub(crate) fn drop_file_pages(&self, key: FileKey, file: &dyn DiskFile, len: u64) {
         let end = match key {
-            FileKey::Segment(segment) => self.old_end(segment),
+            FileKey::Segment(segment) => self.old_end(segment).min(len),
             FileKey::IndexRun(_) => len,
         };
         if end > 0 {
@@ -329,7 +332,7 @@ impl Tiers {
             };
             let Ok(len) = file.len() else { continue };
             let end = match key {
-                FileKey::Segment(segment) => self.old_end(segment),
+                FileKey::Segment(segment) => self.old_end(segment).min(len),
                 FileKey::IndexRun(_) => len,
             };
             let (gaps, known_bytes) = self.old().gaps(key, end);

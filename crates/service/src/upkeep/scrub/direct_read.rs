@@ -6,9 +6,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use frieze_base::{Fault, MonoTime};
-use frieze_disk::{DiskFile, PAGE_BYTES};
+use frieze_base::MonoTime;
+use frieze_disk::DiskFile;
 use frieze_multilog::{CheckStop, SegmentBytes};
+use frieze_storage::MediumWindow;
 
 use crate::upkeep::Upkeep;
 
@@ -63,29 +64,7 @@ pub(super) struct Medium<'a> {
     /// End of the records: the footer behind them is read beside them.
     end: u64,
     /// One for the records, and one for the footer.
-    windows: [Window; 2],
-}
-
-/// Bytes of a file that were read.
-#[derive(Default)]
-struct Window {
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    fn holds(&self, offset: u64, end: u64) -> bool {
-        self.start <= offset && end <= self.start + self.bytes.len() as u64
-    }
-
-    /// Reads the pages of these bytes.
-    fn fill(&mut self, file: &dyn DiskFile, offset: u64, end: u64) -> Result<(), Fault> {
-        self.start = offset / PAGE_BYTES * PAGE_BYTES;
-        self.bytes.resize((end.next_multiple_of(PAGE_BYTES) - self.start) as usize, 0);
-        let read = file.read_direct_at(self.start, &mut self.bytes);
-        self.bytes.truncate(*read.as_ref().unwrap_or(&0));
-        read.map(drop).map_err(Fault::from)
-    }
+    windows: [MediumWindow; 2],
 }
 
 impl<'a> Medium<'a> {
@@ -104,7 +83,7 @@ impl SegmentBytes for Medium<'_> {
             let upto = (offset + WINDOW_BYTES as u64).min(region_end).max(end);
             // If a window has a bad sector, only the requested bytes are read again.
             let filled = window.fill(file, offset, upto).or_else(|_| window.fill(file, offset, end));
-            let bytes = window.bytes.len() as u64;
+            let bytes = window.len();
             if which == 0 && self.pace.run.is_some() {
                 self.pace.upkeep.scrub.within.store(offset, Ordering::Relaxed);
             }
@@ -113,8 +92,6 @@ impl SegmentBytes for Medium<'_> {
                 return Err(CheckStop::Failed(fault));
             }
         }
-        let window = &self.windows[which];
-        let from = ((offset - window.start) as usize).min(window.bytes.len());
-        Ok(&window.bytes[from..window.bytes.len().min(from + len)])
+        Ok(self.windows[which].part(offset, len))
     }
 }

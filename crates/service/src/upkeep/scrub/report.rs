@@ -64,8 +64,8 @@ impl Upkeep {
 
     /// Bytes that a scrub looks at.
     pub fn stored_bytes(&self) -> u64 {
+        let mut bytes = self.planes.data.device().pack_stats().1;
         let log = self.planes.data.device().log();
-        let mut bytes = 0;
         let mut at = frieze_base::SegmentId(0);
         while let Some(next) = log.segment_after(at) {
             bytes += log.stored_bytes(next);

@@ -1,0 +1,161 @@
+//! What a pack is made of, and putting it in the place of records and older packs.
+
+use std::collections::BTreeSet;
+
+use frieze_base::{ChainId, InodeId, SegmentId};
+use frieze_hlc::Hlc;
+
+use super::{PackIndex, PackIndexBuilder, PackKey, PackedLoss, PackedRecord};
+use crate::index::{DroppedSpan, FileIndex, PackableRecord};
+use crate::index_run::IndexFetch;
+use crate::log::MultiLog;
+use crate::plan::StoredSpan;
+use crate::record::{RecordHeader, RecordKind, blocks};
+
+/// What a pack is to have of a file.
+#[derive(Clone, Debug)]
+pub struct FileToPack {
+    inode: InodeId,
+    /// Its records, chunk by chunk, those of each in order.
+    pub records: Vec<RecordToPack>,
+    losses: Vec<PackedLoss>,
+}
+
+/// A record that is to be packed.
+#[derive(Clone, Debug)]
+pub struct RecordToPack {
+    /// The record.
+    pub header: RecordHeader,
+    /// Where its payload is now; `None` if it has none, or died.
+    pub stored: Option<StoredSpan>,
+    is_dead: bool,
+}
+
+impl FileToPack {
+    /// Adds the file to the index of a pack; `places` has where the block checksums of each record begin there.
+    pub fn add_to(&self, index: &mut PackIndexBuilder, places: &[u32]) {
+        let packed = |(record, at): (&RecordToPack, &u32)| PackedRecord {
+            header: record.header.clone(),
+            at: *at,
+            is_dead: record.is_dead,
+        };
+        let records: Vec<PackedRecord> = self.records.iter().zip(places).map(packed).collect();
+        index.add(self.inode, &records, &self.losses);
+    }
+}
+
+impl MultiLog {
+    /// The packs in use, by chain and number.
+    pub fn packs(&self) -> impl Iterator<Item = &PackIndex> {
+        self.packs.iter()
+    }
+
+    /// The last number of a chain that packs have; 0 without any.
+    pub fn packed_upto(&self, chain: ChainId) -> u64 {
+        self.packs.iter().filter(|pack| pack.key().chain == chain).map(|pack| pack.place().upto).max().unwrap_or(0)
+    }
+
+    /// What of a file is packed: its records of the numbers of `key`, stamped up to `upto`. Those that are dead go, but
+    /// for what is asked of them at the instants `kept`, as in memory ([`MultiLog::compact_index`]). `None` if it has
+    /// none.
+    ///
+    /// # Panics
+    /// If the file is evicted.
+    pub fn file_to_pack(&self, inode: InodeId, key: PackKey, upto: Hlc, kept: &[Hlc]) -> Option<FileToPack> {
+        let file = self.file(inode)?;
+        let chain_of = |writer| self.writers.get(writer).chain;
+        let (mut records, mut lost) = (Vec::new(), file.losses_upto(upto));
+        for PackableRecord { header, record, writer, stays } in file.chunks_to_pack(inode, upto, kept, &self.writers) {
+            if header.chain != key.chain || !(key.first..=key.last).contains(&header.n) {
+                continue;
+            }
+            if !stays {
+                lost.push(DroppedSpan { writer: Some(writer), first: header.stamp, last: header.stamp });
+                continue;
+            }
+            let (segment, block_bytes) = self.record_files().of(&record);
+            let is_dead = record.is_dead();
+            let has_bytes = header.kind == RecordKind::Write && !is_dead;
+            let stored = has_bytes.then_some(StoredSpan {
+                segment,
+                data_offset: u64::from(record.at) + 4 * u64::from(blocks(header.len, block_bytes)),
+                record_len: header.len,
+                skip: 0,
+                crcs_offset: record.at.into(),
+                block_bytes,
+                stamp: header.stamp,
+            });
+            records.push(RecordToPack { header, stored, is_dead });
+        }
+        lost.retain(|loss| loss.writer.is_none_or(|writer| chain_of(writer) == key.chain));
+        let losses = FileIndex::merged(lost).map(|loss| {
+            let writer = loss.writer.map(|writer| self.writers.get(writer));
+            PackedLoss { writer, first: loss.first, last: loss.last }
+        });
+        let losses = losses.collect();
+        (!records.is_empty()).then_some(FileToPack { inode, records, losses })
+    }
+
+    /// From now on a pack, which is on stable storage, has its records; those of `old`, whose numbers it has too, are
+    /// not used any more. Files in memory keep their places until [`MultiLog::put_packed`].
+    pub fn put_pack(&mut self, pack: PackIndex, old: &[SegmentId]) {
+        self.discards = self.discards.wrapping_add(1);
+        self.packs.put(pack, old);
+    }
+
+    /// Begins to fetch what a pack says of a file that is in memory. `None` if there is nothing to replace.
+    pub fn begin_put_packed(&self, inode: InodeId, pack: SegmentId) -> Option<IndexFetch> {
+        self.files.get(&inode).filter(|file| !file.is_partial())?;
+        self.fetch_packed(inode, pack)
+    }
+
+    /// Puts what was fetched and built in the place of what is in memory of the pack's numbers.
+    pub fn put_packed(&mut self, fetch: IndexFetch, pack: SegmentId) {
+        let (inode, mut packed) = fetch.into_file();
+        let Some(put) = self.packs.get(pack) else { return };
+        let of_chain = self.packs.iter().filter(|before| before.key().chain == put.key().chain);
+        let before = of_chain.filter(|before| before.key().last < put.key().first).map(PackIndex::newest);
+        let (after, upto) = (before.max().unwrap_or_default(), put.newest());
+        if let Some(file) = self.files.get_mut(&inode).filter(|file| !file.is_partial()) {
+            self.files_bytes -= file.heap_bytes();
+            file.put_packed(&mut packed, after, upto);
+            self.files_bytes += file.heap_bytes();
+        }
+    }
+
+    /// Counts how often something was discarded or packed.
+    pub fn changes(&self) -> u32 {
+        self.discards
+    }
+
+    /// Where the payload of a record of a chunk lies; `None` if it died, or has none.
+    ///
+    /// # Panics
+    /// If the file is evicted.
+    pub fn payload_place(&self, header: &RecordHeader) -> Option<StoredSpan> {
+        let file = self.file(header.chunk.inode)?;
+        let record = file.record_at(header.chunk.index, header.stamp, header.offset)?;
+        let (segment, block_bytes) = self.record_files().of(&record);
+        Some(StoredSpan {
+            segment,
+            data_offset: u64::from(record.at) + 4 * u64::from(blocks(record.len, block_bytes)),
+            record_len: record.len,
+            skip: 0,
+            crcs_offset: record.at.into(),
+            block_bytes,
+            stamp: record.stamp,
+        })
+    }
+
+    /// The segments with records that packs have, oldest first.
+    pub fn segments_below_packs(&self) -> Vec<SegmentId> {
+        let Some(made) = self.packs.iter().map(|pack| pack.place().made.segment).max() else { return Vec::new() };
+        let indexed = self.segments[..self.indexed].iter().map(|segment| segment.header.id);
+        indexed.take_while(|id| *id <= made).collect()
+    }
+
+    /// Takes the packs of chains out of the log.
+    pub(crate) fn take_out_packs(&mut self, chains: &BTreeSet<ChainId>) {
+        self.packs.take_out(&|chain| chains.contains(&chain));
+    }
+}

@@ -1,0 +1,377 @@
+//! The file of a pack: its bytes, and reading it as if its payloads were not compressed.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0..256 | head |
+//! | 4096..4352 | head, again |
+//! | 8192.. | blocks of payload |
+//! | | table of the blocks |
+//! | | index (`multilog/src/pack/format.rs`), twice |
+//!
+//! Payloads have *places* in the pack: where they would lie if no block were compressed, from 8192 on: of each record
+//! the CRC32C of its blocks, 4 bytes each, then its payload. A block of the file is up to 64 KiB of these places, of
+//! one chunk, compressed by itself by zstd; if that is not shorter, as it is. Of a pack whose first blocks gain less
+//! than a tenth, none is compressed: then a place is an offset of the file, and bytes are sent as they lie there.
+//!
+//! | offset | bytes | field of the head |
+//! |---|---|---|
+//! | 0 | 4 | magic `FRZK` |
+//! | 4 | 1 | format version, 1 |
+//! | 5 | 1 | 1 if blocks may be compressed |
+//! | 8 | 4, 4 | chain, bytes in a block of payload |
+//! | 16 | 8, 8 | first and last number |
+//! | 32 | 8 | end of the places |
+//! | 40 | 8, 8 | where the table begins, and its bytes |
+//! | 56 | 8, 8 | where the first index begins, and where the second |
+//! | 72 | 8, 8 | bytes of an index, and those of them that are blocks |
+//! | 88 | 4, 4 | CRC32C of the table, of the directory behind the blocks of the index |
+//! | 96 | 32 | BLAKE3 of the places, and of the index |
+//! | 252 | 4 | CRC32C of bytes 0..252 |
+//!
+//! An entry of the table: bytes of places (v), bytes of the file (v), CRC32C of the latter (4).
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use frieze_base::varint::{put, take, take_u32};
+use frieze_base::{ChainId, Fault, Reason, crc32c};
+use frieze_disk::{DiskFile, DiskOp, Error};
+use frieze_locks::{Mutex, levels};
+use frieze_multilog::{PackIndex, PackKey, PackPlace};
+
+/// Where blocks begin.
+pub(super) const DATA_AT: u64 = 8192;
+/// Most bytes of places in a block.
+pub(super) const BLOCK_BYTES: usize = 64 << 10;
+const HEAD_BYTES: usize = 256;
+/// Where the head is, and where it is again.
+const HEADS: [u64; 2] = [0, 4096];
+const MAGIC: [u8; 4] = *b"FRZK";
+const FORMAT_VERSION: u8 = 1;
+/// Blocks that a reader finds decompressed: 1 MiB.
+const CACHED_BLOCKS: usize = 16;
+
+/// The head of a pack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PackHead {
+    pub(super) key: PackKey,
+    pub(super) may_compress: bool,
+    pub(super) block_bytes: u32,
+    pub(super) places_end: u64,
+    pub(super) table_at: u64,
+    pub(super) table_bytes: u64,
+    pub(super) indexes: [u64; 2],
+    pub(super) index_bytes: u64,
+    pub(super) index_blocks_bytes: u64,
+    pub(super) table_crc: u32,
+    pub(super) directory_crc: u32,
+    pub(super) hash: [u8; 32],
+}
+
+impl PackHead {
+    pub(super) fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        (bytes[4], bytes[5]) = (FORMAT_VERSION, u8::from(self.may_compress));
+        let [first, second] = self.indexes;
+        let longs = [
+            u64::from(self.key.chain.0) | u64::from(self.block_bytes) << 32,
+            self.key.first,
+            self.key.last,
+            self.places_end,
+            self.table_at,
+            self.table_bytes,
+            first,
+            second,
+            self.index_bytes,
+            self.index_blocks_bytes,
+            u64::from(self.table_crc) | u64::from(self.directory_crc) << 32,
+        ];
+        for (at, value) in longs.into_iter().enumerate() {
+            bytes[8 + 8 * at..16 + 8 * at].copy_from_slice(&value.to_le_bytes());
+        }
+        bytes[96..128].copy_from_slice(&self.hash);
+        let crc = crc32c(&bytes[..252]);
+        bytes[252..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<PackHead> {
+        let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let sound = bytes.len() == HEAD_BYTES
+            && bytes[..4] == MAGIC
+            && bytes[4] == FORMAT_VERSION
+            && bytes[252..] == crc32c(&bytes[..252]).to_le_bytes();
+        if !sound {
+            return None;
+        }
+        let (who, crcs) = (long(8)?, long(88)?);
+        Some(PackHead {
+            key: PackKey { chain: ChainId(who as u32), first: long(16)?, last: long(24)? },
+            may_compress: bytes[5] != 0,
+            block_bytes: (who >> 32) as u32,
+            places_end: long(32)?,
+            table_at: long(40)?,
+            table_bytes: long(48)?,
+            indexes: [long(56)?, long(64)?],
+            index_bytes: long(72)?,
+            index_blocks_bytes: long(80)?,
+            table_crc: crcs as u32,
+            directory_crc: (crcs >> 32) as u32,
+            hash: bytes[96..128].try_into().ok()?,
+        })
+    }
+
+    /// Writes both heads.
+    pub(super) fn write(&self, file: &dyn DiskFile) -> Result<(), Error> {
+        let bytes = self.encode();
+        HEADS.iter().try_for_each(|at| file.write_at(*at, &[&bytes]))
+    }
+}
+
+/// A block of payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PayloadBlock {
+    /// Its first place.
+    pub(super) at: u64,
+    pub(super) len: u32,
+    /// Where it lies in the file.
+    pub(super) stored_at: u64,
+    pub(super) stored_len: u32,
+    pub(super) crc: u32,
+}
+
+/// The table of blocks in bytes.
+pub(super) fn encode_table(blocks: &[PayloadBlock]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for block in blocks {
+        put(&mut bytes, block.len.into());
+        put(&mut bytes, block.stored_len.into());
+        bytes.extend_from_slice(&block.crc.to_le_bytes());
+    }
+    bytes
+}
+
+fn decode_table(mut bytes: &[u8]) -> Option<Vec<PayloadBlock>> {
+    let (mut blocks, mut at, mut stored_at) = (Vec::new(), DATA_AT, DATA_AT);
+    while !bytes.is_empty() {
+        let len = u32::try_from(take(&mut bytes)?).ok().filter(|len| *len as usize <= BLOCK_BYTES)?;
+        let stored_len = u32::try_from(take(&mut bytes)?).ok().filter(|stored| *stored <= len)?;
+        let crc = take_u32(&mut bytes)?;
+        blocks.push(PayloadBlock { at, len, stored_at, stored_len, crc });
+        (at, stored_at) = (at + u64::from(len), stored_at + u64::from(stored_len));
+    }
+    blocks.shrink_to_fit();
+    Some(blocks)
+}
+
+/// The number of a block, and its payload.
+type UnpackedBlock = (usize, Arc<Vec<u8>>);
+
+/// An open pack.
+pub(super) struct PackFile {
+    /// The file as it lies on the disk.
+    pub(super) raw: Arc<dyn DiskFile>,
+    pub(super) head: PackHead,
+    pub(super) blocks: Vec<PayloadBlock>,
+    cached: Mutex<levels::PackBlocks, VecDeque<UnpackedBlock>>,
+}
+
+impl PackFile {
+    pub(super) fn new(raw: Arc<dyn DiskFile>, head: PackHead, blocks: Vec<PayloadBlock>) -> PackFile {
+        PackFile { raw, head, blocks, cached: Mutex::default() }
+    }
+
+    /// Opens a pack and reads its directory. Says what is wrong with it if it is not whole.
+    pub(super) fn open(raw: Arc<dyn DiskFile>, place: PackPlace) -> Result<(PackFile, PackIndex), String> {
+        let read = |at: u64, len: u64| -> Option<Vec<u8>> {
+            let bytes_max = raw.len().ok()?;
+            let mut bytes = vec![0; usize::try_from(len.min(bytes_max)).ok()?];
+            let found = raw.read_at(at, &mut bytes).ok()?;
+            (found as u64 == len).then_some(bytes)
+        };
+        let head = HEADS.iter().find_map(|at| PackHead::decode(&read(*at, HEAD_BYTES as u64)?));
+        let head = head.ok_or("neither of its two heads is whole")?;
+        let table = read(head.table_at, head.table_bytes).filter(|bytes| crc32c(bytes) == head.table_crc);
+        let blocks = table.and_then(|bytes| decode_table(&bytes)).ok_or("the table of its blocks is damaged")?;
+        let directory_bytes = head.index_bytes.saturating_sub(head.index_blocks_bytes);
+        let index = head.indexes.iter().find_map(|at| {
+            let directory = read(at + head.index_blocks_bytes, directory_bytes)?;
+            let is_whole = crc32c(&directory) == head.directory_crc;
+            is_whole.then(|| PackIndex::open(place, head.key, 0, &directory)).flatten()
+        });
+        let index = index.ok_or("neither of its two indexes is whole")?;
+        Ok((PackFile::new(raw, head, blocks), index))
+    }
+
+    /// Its payloads by their places.
+    pub(super) fn payloads(self: &Arc<PackFile>) -> Arc<dyn DiskFile> {
+        if self.head.may_compress { self.clone() } else { self.raw.clone() }
+    }
+
+    /// Reads `into.len()` bytes at `offset` of copy `copy` of the index.
+    pub(super) fn read_index(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        Ok(self.raw.read_at(self.head.indexes[copy] + offset, into)?)
+    }
+
+    /// The first block that ends behind a place.
+    fn block_at(&self, at: u64) -> usize {
+        self.blocks.partition_point(|block| block.at + u64::from(block.len) <= at)
+    }
+
+    /// The payload of a block, checked: `direct`, from the medium and not from memory.
+    fn block(&self, number: usize, direct: bool) -> Result<Arc<Vec<u8>>, Error> {
+        if !direct && let Some((_, bytes)) = self.cached.lock().iter().find(|(known, _)| *known == number) {
+            return Ok(bytes.clone());
+        }
+        let bytes = Arc::new(match self.stored(number, direct)? {
+            Some(bytes) => bytes,
+            // A copy in memory may have rotted.
+            None => self.stored(number, true)?.ok_or_else(|| self.damaged(number))?,
+        });
+        if !direct {
+            let mut cached = self.cached.lock();
+            if cached.len() == CACHED_BLOCKS {
+                cached.pop_back();
+            }
+            cached.push_front((number, bytes.clone()));
+        }
+        Ok(bytes)
+    }
+
+    /// The payload of a block; `None` if what is stored is not what was written.
+    fn stored(&self, number: usize, direct: bool) -> Result<Option<Vec<u8>>, Error> {
+        let PayloadBlock { len, stored_at, stored_len, crc, .. } = self.blocks[number];
+        let mut stored = vec![0; stored_len as usize];
+        let found = match direct {
+            true => self.raw.read_direct_at(stored_at, &mut stored)?,
+            false => self.raw.read_at(stored_at, &mut stored)?,
+        };
+        if found != stored.len() || crc32c(&stored) != crc {
+            return Ok(None);
+        }
+        if stored_len == len {
+            return Ok(Some(stored));
+        }
+        let plain = zstd::bulk::decompress(&stored, len as usize).ok();
+        Ok(plain.filter(|plain| plain.len() == len as usize))
+    }
+
+    /// Blocks that are not what was written, each with its places, as far as `goes_on` lets it read.
+    pub(super) fn damaged_blocks(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> Option<Vec<PayloadBlock>> {
+        let mut damaged = Vec::new();
+        for (number, block) in self.blocks.iter().enumerate() {
+            if !goes_on(block.stored_len.into()) {
+                return None;
+            }
+            if !matches!(self.stored(number, true), Ok(Some(_))) {
+                damaged.push(*block);
+            }
+        }
+        Some(damaged)
+    }
+
+    /// Overwrites a copy of the index with the other.
+    pub(super) fn copy_index(&self, from: usize, to: usize) -> Result<(), Error> {
+        let mut bytes = vec![0; self.head.index_bytes as usize];
+        self.raw.read_direct_at(self.head.indexes[from], &mut bytes)?;
+        self.raw.write_at(self.head.indexes[to], &[&bytes])?;
+        self.raw.sync()
+    }
+
+    /// True if a copy of its index is what was written.
+    pub(super) fn has_index(&self, copy: usize, index: &PackIndex) -> bool {
+        (0usize..).zip(index.blocks()).all(|(number, (offset, len))| {
+            let mut bytes = vec![0; len];
+            let found = self.raw.read_direct_at(self.head.indexes[copy] + offset, &mut bytes);
+            found.is_ok_and(|found| found == len) && index.files_in(number, &bytes).is_some()
+        })
+    }
+
+    fn damaged(&self, number: usize) -> Error {
+        let what = format!(
+            "block {number} of the pack of {} at byte {} fails its checksum; it is not returned",
+            self.head.key, self.blocks[number].stored_at
+        );
+        Error::Corrupt { name: "stored data".to_owned(), what }
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8], direct: bool) -> Result<usize, Error> {
+        let mut done = 0;
+        let mut number = self.block_at(offset);
+        while done < into.len() && offset >= DATA_AT {
+            let Some(block) = self.blocks.get(number) else { break };
+            let bytes = self.block(number, direct)?;
+            let part = &bytes[(offset + done as u64 - block.at) as usize..];
+            let len = part.len().min(into.len() - done);
+            into[done..done + len].copy_from_slice(&part[..len]);
+            (done, number) = (done + len, number + 1);
+        }
+        Ok(done)
+    }
+
+    /// Where the blocks of some places lie in the file.
+    fn stored_range(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
+        let first = self.blocks.get(self.block_at(offset))?;
+        let end = offset.saturating_add(len).min(self.head.places_end);
+        let last = &self.blocks[self.block_at(end.saturating_sub(1)).min(self.blocks.len() - 1)];
+        let stored_end = last.stored_at + u64::from(last.stored_len);
+        Some((first.stored_at, stored_end.checked_sub(first.stored_at)?))
+    }
+
+    fn refuse(&self, op: DiskOp) -> Error {
+        Error::Immutable { op, name: format!("the pack of {}", self.head.key) }
+    }
+}
+
+impl DiskFile for PackFile {
+    fn len(&self) -> frieze_disk::Result<u64> {
+        Ok(self.head.places_end)
+    }
+
+    fn write_at(&self, _: u64, _: &[&[u8]]) -> frieze_disk::Result<()> {
+        Err(self.refuse(DiskOp::Write))
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> frieze_disk::Result<usize> {
+        self.read(offset, into, false)
+    }
+
+    fn read_direct_at(&self, offset: u64, into: &mut [u8]) -> frieze_disk::Result<usize> {
+        self.read(offset, into, true)
+    }
+
+    fn handle(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) -> frieze_disk::Result<()> {
+        self.stored_range(offset, len).map_or(Ok(()), |(at, len)| self.raw.prefetch(at, len))
+    }
+
+    fn advise_dont_need(&self, offset: u64, len: u64) -> frieze_disk::Result<()> {
+        self.stored_range(offset, len).map_or(Ok(()), |(at, len)| self.raw.advise_dont_need(at, len))
+    }
+
+    fn hint_random_reads(&self) -> frieze_disk::Result<()> {
+        self.raw.hint_random_reads()
+    }
+
+    fn cached_bytes(&self) -> frieze_disk::Result<Option<u64>> {
+        self.raw.cached_bytes()
+    }
+
+    fn punch(&self, _: u64, _: u64) -> frieze_disk::Result<u64> {
+        Err(self.refuse(DiskOp::Punch))
+    }
+
+    fn sync(&self) -> frieze_disk::Result<()> {
+        self.raw.sync()
+    }
+}
+
+/// The fault of a pack that is not whole.
+pub(super) fn damaged_pack(name: &str, what: &str) -> Fault {
+    Fault::new(Reason::Corrupt, format!("{name}, a pack of old records, is damaged: {what}"))
+}

@@ -1,0 +1,176 @@
+//! The list of packs in use, on disk and open.
+//!
+//! Guarantees: a start uses the packs that the list names, and removes all others. What was discarded of a chain since
+//! a pack was made is not used of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use frieze_base::{ChainId, Fault, MonoTime, Reason, SegmentId};
+use frieze_disk::{Disk, StateFile};
+use frieze_multilog::{Discards, LogPosition, PackIndex, PackKey, PackPlace, pack_id};
+use prost::Message;
+
+use super::pack_file::{PackFile, damaged_pack};
+
+/// The file with the list of packs.
+const FILE: &str = "packs";
+/// Its size: some three thousand packs.
+const FILE_BYTES: usize = 256 << 10;
+/// Name of a pack that is being written.
+pub(super) const UNFINISHED: &str = "pack-unfinished";
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StoredPacks {
+    /// The serial number of the next pack.
+    #[prost(uint64, tag = "1")]
+    pub(super) next: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) packs: Vec<StoredPack>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StoredPack {
+    #[prost(uint64, tag = "1")]
+    pub(super) serial: u64,
+    #[prost(uint32, tag = "2")]
+    pub(super) chain: u32,
+    #[prost(uint64, tag = "3")]
+    pub(super) first: u64,
+    #[prost(uint64, tag = "4")]
+    pub(super) last: u64,
+    /// Last of its numbers that the chain still has.
+    #[prost(uint64, tag = "5")]
+    pub(super) upto: u64,
+    /// End of the log when it was made.
+    #[prost(uint64, tag = "6")]
+    pub(super) made_segment: u64,
+    #[prost(uint64, tag = "7")]
+    pub(super) made_offset: u64,
+    /// The space of its records in segments was given back.
+    #[prost(bool, tag = "8")]
+    pub(super) is_released: bool,
+}
+
+impl StoredPack {
+    pub(super) fn place(&self) -> PackPlace {
+        let made = LogPosition { segment: SegmentId(self.made_segment), offset: self.made_offset };
+        PackPlace { id: pack_id(self.serial), made, upto: self.upto }
+    }
+
+    fn key(&self) -> PackKey {
+        PackKey { chain: ChainId(self.chain), first: self.first, last: self.last }
+    }
+}
+
+/// The packs of a device.
+#[derive(Default)]
+pub(super) struct PackList {
+    pub(super) stored: StoredPacks,
+    file: Option<StateFile>,
+    pub(super) open: BTreeMap<SegmentId, Arc<PackFile>>,
+    /// Packs that newer ones took the place of, and since when.
+    pub(super) leaving: Vec<(SegmentId, MonoTime)>,
+    /// Packs in use whose records still take space in segments, and since when.
+    pub(super) unreleased: Vec<(SegmentId, MonoTime)>,
+}
+
+/// What recovery finds of packs.
+pub(super) struct FoundPacks {
+    pub(super) list: PackList,
+    pub(super) indexes: Vec<PackIndex>,
+}
+
+pub(super) fn pack_name(serial: u64) -> String {
+    format!("pack-{serial:016x}")
+}
+
+fn pack_of(name: &str) -> Option<u64> {
+    let serial = name.strip_prefix("pack-")?;
+    (serial.len() == 16).then(|| u64::from_str_radix(serial, 16).ok()).flatten()
+}
+
+impl FoundPacks {
+    /// Opens the packs that the list names, and removes all others.
+    ///
+    /// # Errors
+    /// `Corrupt` if the list or a pack in it is damaged; with `serve_damaged` a pack is left out, and `notes` says so.
+    /// The disk's.
+    pub(super) fn open(
+        disk: &dyn Disk,
+        discarded: &[Discards],
+        serve_damaged: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<FoundPacks, Fault> {
+        let mut found = FoundPacks { list: PackList::default(), indexes: Vec::new() };
+        let names = disk.list()?;
+        if names.iter().any(|name| name == FILE) {
+            let file = StateFile::open_or_create_sized(disk, FILE, FILE_BYTES)?;
+            found.list.stored = StoredPacks::decode(file.read().unwrap_or_default().as_slice())
+                .map_err(|error| Fault::new(Reason::Corrupt, format!("the {FILE} file is malformed: {error}")))?;
+            found.list.file = Some(file);
+            // A crash may have come between the note of what was discarded and the change of the list.
+            for pack in &mut found.list.stored.packs {
+                let made = pack.place().made;
+                let of_chain = discarded.iter().filter(|one| one.chain.0 == pack.chain && made <= one.before);
+                pack.upto = of_chain.map(|one| one.after).fold(pack.upto, u64::min);
+            }
+            found.list.stored.packs.retain(|pack| pack.upto >= pack.first);
+        }
+        for name in &names {
+            let is_listed = |serial| found.list.stored.packs.iter().any(|pack| pack.serial == serial);
+            if name == UNFINISHED || pack_of(name).is_some_and(|serial| !is_listed(serial)) {
+                disk.remove(name)?;
+            }
+        }
+        for stored in &found.list.stored.packs {
+            let name = pack_name(stored.serial);
+            let opened = match disk.open(&name) {
+                Ok(raw) => PackFile::open(raw, stored.place()),
+                Err(error) if error.reason() == Reason::NotFound => Err("it is missing".to_owned()),
+                Err(error) => return Err(error.into()),
+            };
+            let opened = opened.and_then(|(file, index)| match index.key() == stored.key() {
+                true => Ok((file, index)),
+                false => Err("it has other records than the list of packs says".to_owned()),
+            });
+            match opened {
+                Ok((file, index)) => {
+                    found.list.open.insert(stored.place().id, Arc::new(file));
+                    found.indexes.push(index);
+                    if !stored.is_released {
+                        found.list.unreleased.push((stored.place().id, MonoTime(0)));
+                    }
+                }
+                Err(what) if serve_damaged => notes.push(damaged_pack(&name, &what).message),
+                Err(what) => {
+                    let words = format!(
+                        "{what}. Put it back; or read what is left with 'frieze export DIR'; or set serve_damaged = \
+                         true to serve what is left, where files whose records it had read as zeros or as older bytes"
+                    );
+                    return Err(damaged_pack(&name, &words));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl PackList {
+    /// Changes the list on disk, then in memory.
+    pub(super) fn change(&mut self, disk: &dyn Disk, change: impl FnOnce(&mut StoredPacks)) -> Result<(), Fault> {
+        let mut changed = self.stored.clone();
+        change(&mut changed);
+        if self.file.is_none() {
+            self.file = Some(StateFile::open_or_create_sized(disk, FILE, FILE_BYTES)?);
+        }
+        self.file.as_ref().expect("just made").write(&changed.encode_to_vec())?;
+        self.stored = changed;
+        Ok(())
+    }
+
+    /// The payloads of all packs by place.
+    pub(super) fn payloads(&self) -> impl Iterator<Item = (SegmentId, Arc<dyn frieze_disk::DiskFile>)> {
+        self.open.iter().map(|(id, file)| (*id, file.payloads()))
+    }
+}
