@@ -8,6 +8,8 @@ mod founding;
 mod joint_writes;
 #[path = "cluster/mending.rs"]
 mod mending;
+#[path = "cluster/packs.rs"]
+mod packs;
 #[path = "cluster/reaching.rs"]
 mod reaching;
 #[path = "cluster/remains.rs"]

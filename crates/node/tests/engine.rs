@@ -20,6 +20,8 @@ mod intervals;
 mod joint_writes;
 #[path = "engine/metamorphic.rs"]
 mod metamorphic;
+#[path = "engine/packs.rs"]
+mod packs;
 #[path = "engine/past_cost.rs"]
 mod past_cost;
 #[path = "engine/plan_rights.rs"]

@@ -150,7 +150,7 @@ impl DeadSpace {
                 *self.dead_in_packs.entry(grave.segment).or_default() += u64::from(grave.bytes);
                 continue;
             }
-            self.dead_since_pack += u64::from(grave.bytes);
+            self.dead_since_pack += grave.end - grave.start;
             *self.due.entry(grave.segment).or_default() += grave.end - grave.start;
             let runs = self.graves.entry(grave.segment).or_default();
             let (mut start, mut end) = (grave.start, grave.end);

@@ -81,7 +81,7 @@ impl Planes {
         worn.retain(|id| {
             let live = device.log().packs().find(|pack| pack.place().id == *id).map(|pack| pack.live_bytes());
             let dead = self.gc.lock().dead_in_packs.get(id).copied().unwrap_or(0);
-            live.is_some_and(|live| dead * limits.dead_part >= live)
+            live.is_some_and(|live| dead.saturating_mul(limits.dead_part) >= live)
         });
         if fresh < pack_at && worn.is_empty() {
             return Ok(freed);
@@ -92,7 +92,7 @@ impl Planes {
             plans.extend(self.plan_pack(chain, upto, fresh >= pack_at, &worn)?);
         }
         let live: u64 = plans.iter().map(|plan| plan.live_bytes).sum();
-        if worn.is_empty() && fresh * limits.dead_part < live {
+        if worn.is_empty() && fresh.saturating_mul(limits.dead_part) < live {
             // Not yet: much would be written for little. It is looked at again when twice as much has died.
             self.gc.lock().pack_at = 2 * fresh;
             return Ok(freed);
@@ -140,12 +140,11 @@ impl Planes {
         worn: &BTreeSet<SegmentId>,
     ) -> Result<Option<PackPlan>, Fault> {
         let device = self.data.device();
-        let (packs, changes) = {
+        let removals = device.removals();
+        let packs: Vec<_> = {
             let log = device.log();
             let of_chain = log.packs().filter(|pack| pack.key().chain == chain);
-            let packs: Vec<_> =
-                of_chain.map(|pack| (pack.place(), pack.key(), pack.live_bytes(), pack.newest())).collect();
-            (packs, log.changes())
+            of_chain.map(|pack| (pack.place(), pack.key(), pack.live_bytes(), pack.newest())).collect()
         };
         let packed = packs.last().map_or(0, |(place, ..)| place.upto);
         let clean = self.data.committed(chain);
@@ -184,7 +183,7 @@ impl Planes {
         let key = PackKey { chain, first, last };
         let (files, live_bytes, bytes_max) = self.live_upto(chain, (first, last), (after, newest))?;
         let old = old.iter().map(|(place, ..)| place.id).collect();
-        Ok(Some(PackPlan { order: PackOrder { key, newest, old, changes }, files, live_bytes, bytes_max }))
+        Ok(Some(PackPlan { order: PackOrder { key, newest, old, removals }, files, live_bytes, bytes_max }))
     }
 
     /// The files with records of some numbers of a chain, the bytes of those that are live, and the most that a pack of

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use frieze_base::{Fault, InodeId};
+use frieze_base::{ChainEpoch, ChainId, Fault, InodeId};
 use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_retention::{PolicyNumber, Thinning};
 
@@ -25,6 +25,8 @@ pub struct PassState {
     done: BTreeMap<PolicyNumber, Thinning>,
     /// Changes of policies that it knows of.
     changes: u64,
+    /// The configurations of chains then: a member that caught up since has records below the marks.
+    epochs: Vec<ChainEpoch>,
     /// Files that are still to be looked at.
     pub files: BTreeSet<InodeId>,
     /// What shared ranges need, and of how many changes of them it knows.
@@ -40,7 +42,8 @@ impl ThinningPass {
 
 impl PassState {
     /// Finds the files with records in what was coarsened since the last pass; with the first one, and after files got
-    /// other policies or an instant lost its name, in all that is thinned. Returns whether there are any.
+    /// other policies, an instant lost its name, or a chain got other members, in all that is thinned. Returns whether
+    /// there are any.
     ///
     /// # Errors
     /// Those of the store and of the device: nothing has changed.
@@ -51,7 +54,9 @@ impl PassState {
         let changes = planes.meta.policy_changes();
         let policies = planes.meta.policies().into_iter();
         let marks: BTreeMap<PolicyNumber, Thinning> = policies.map(|(number, marked)| (number, marked.marks)).collect();
-        let is_anew = self.done.is_empty() || changes != self.changes;
+        let chains = (0..planes.data.chain_count()).map(ChainId);
+        let epochs: Vec<ChainEpoch> = chains.map(|chain| planes.data.epoch_of(chain)).collect();
+        let is_anew = self.done.is_empty() || changes != self.changes || epochs != self.epochs;
         if !is_anew && marks == self.done {
             return Ok(false);
         }
@@ -63,7 +68,7 @@ impl PassState {
                 files.extend(planes.data.device().files_written(after, upto, &|_| true)?.0);
             }
         }
-        (self.done, self.changes, self.files) = (marks, changes, files);
+        (self.done, self.changes, self.epochs, self.files) = (marks, changes, epochs, files);
         if is_anew {
             // What is not shared any more stays until then.
             self.needs = None;

@@ -102,6 +102,8 @@ pub struct Device {
     read_errors: ReadErrors,
     images: images::ImageStore,
     packs: Mutex<levels::PackList, pack_list::PackList>,
+    /// Counts how often records of chains were discarded.
+    removals: AtomicU64,
     /// Checksums of spans that were recently written or sent.
     checksums: checksum_cache::SpanChecksums,
 }

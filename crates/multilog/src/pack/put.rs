@@ -29,6 +29,8 @@ pub struct RecordToPack {
     /// Where its payload is now; `None` if it has none, or died.
     pub stored: Option<StoredSpan>,
     is_dead: bool,
+    /// The kept instant that it is the first to show at; its stamp, where all instants are kept.
+    pub shown_from: Hlc,
 }
 
 impl FileToPack {
@@ -85,7 +87,9 @@ impl MultiLog {
                 block_bytes,
                 stamp: header.stamp,
             });
-            records.push(RecordToPack { header, stored, is_dead });
+            let after = kept.partition_point(|kept| *kept < header.stamp);
+            let shown_from = kept.get(after).copied().unwrap_or(header.stamp);
+            records.push(RecordToPack { header, stored, is_dead, shown_from });
         }
         lost.retain(|loss| loss.writer.is_none_or(|writer| chain_of(writer) == key.chain));
         let losses = FileIndex::merged(lost).map(|loss| {

@@ -61,8 +61,13 @@ impl Reader {
                 Bearer::User(_) => ask.reader,
             };
             let who = ReaderKey { reader, inode: id, at: (view.at, view.user_at) };
+            let placed = self.planes.data.device().log().changes();
             let read = self.read_version(&seen, ask, Some(who), scratch);
             drop(held);
+            if read.is_err() && self.planes.data.device().log().changes() != placed {
+                // Records were packed meanwhile: they lie elsewhere.
+                continue;
+            }
             if read.is_err() {
                 // The chunk may have moved to other servers.
                 self.files.check_read_here(id, &seen.inode, capability.view, ask)?;

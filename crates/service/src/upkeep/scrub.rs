@@ -327,6 +327,7 @@ impl Upkeep {
         let now = self.planes.clock.now();
         let mut state = self.scrub.state.lock();
         state.kept.mended = shelves.rebuilt;
+        state.kept.done_bytes += device.pack_stats().1;
         for (key, unread) in shelves.lost {
             let (kind, segment) = (DamageKind::Index, key.first);
             let damage = Damage { kind, segment, at: 0, len: 0, record: None, skip: 0, unread: Some(unread) };

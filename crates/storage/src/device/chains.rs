@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use frieze_base::{ChainId, Fault, Reason, SegmentId};
@@ -79,7 +80,8 @@ impl Device {
         let segments = self.log().segments_with(chain, after);
         for (id, is_closed) in segments {
             let footer = if is_closed { Some(self.footer_of(id)?) } else { None };
-            let found = match self.log().numbered(chain, id, footer.as_deref(), after, max) {
+            let listed = self.log().numbered(chain, id, footer.as_deref(), after, max);
+            let found = match listed {
                 Some(found) => self.with_packed(found)?,
                 // The segment was just closed: the next flush writes its footer.
                 None if !is_closed => return Ok(Vec::new()),
@@ -196,6 +198,7 @@ impl Device {
             self.disk.sync_dir()?;
         }
         let discarded = keep(Discards { chain, after, before })?;
+        self.removals.fetch_add(1, Ordering::Relaxed);
         self.drop_packs(&|other| (other == chain).then_some(after))?;
         let files = self.files.read().clone();
         let files =

@@ -6,6 +6,7 @@
 //! `node`), when to free its space (`service`, `replica_gc`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainId, Fault, Reason, SegmentId};
 use frieze_multilog::{Discards, ImageKey};
@@ -31,6 +32,7 @@ impl Device {
         let Some(_index_run_lock) = self.index_run_lock.try_lock() else { return Err(busy()) };
         let Some(_evicting) = self.evicting.try_lock() else { return Err(busy()) };
         let discarded = keep()?;
+        self.removals.fetch_add(1, Ordering::Relaxed);
         self.drop_packs(&|chain| chains.contains(&chain).then_some(0))?;
         self.tips.lock().retain(|chain, _| !chains.contains(chain));
         self.log.write().begin_take_out(chains, discarded);

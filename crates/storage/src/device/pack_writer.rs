@@ -94,7 +94,7 @@ impl<'a> PackWriter<'a> {
     }
 
     fn write_block(&mut self, block: &[u8]) -> Result<(), Fault> {
-        let shorter = compressed(block).filter(|_| self.compresses);
+        let shorter = if self.compresses { compressed(block) } else { None };
         let stored = shorter.as_deref().unwrap_or(block);
         let (at, stored_at) = self.ends;
         let (len, stored_len) = (block.len() as u32, stored.len() as u32);

@@ -10,13 +10,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainId, Fault, InodeId, MonoTime, Reason, SegmentId};
 use frieze_disk::DiskFile;
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Damage, DamageKind, FileToPack, PackIndex, PackIndexBuilder, PackKey, PackPlace, Piece, PieceSource, StoredSpan,
-    pack_id, pack_serial,
+    Damage, DamageKind, FileToPack, PackIndex, PackIndexBuilder, PackKey, PackPlace, Piece, PieceSource, RecordToPack,
+    StoredSpan, pack_id, pack_serial,
 };
 use frieze_wire::chain::RecordHeader;
 
@@ -37,8 +38,8 @@ pub struct PackOrder {
     pub newest: Hlc,
     /// The packs that it takes the place of.
     pub old: Vec<SegmentId>,
-    /// How often something was discarded or packed when it was decided.
-    pub changes: u32,
+    /// [`Device::removals`] when it was decided.
+    pub removals: u64,
 }
 
 /// The next file of a pack by inode, and after the last `None`.
@@ -51,6 +52,11 @@ impl Device {
         let packs = self.packs.lock();
         let bytes = packs.open.values().map(|pack| pack.head.indexes[1] + pack.head.index_bytes).sum();
         ((packs.leaving.len() + packs.unreleased.len()) as u64, bytes)
+    }
+
+    /// Counts how often records of chains were discarded: a pack that is being made then is given up.
+    pub fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Relaxed)
     }
 
     /// The largest number of a chain stamped up to `upto` that index runs have, and its stamp; `None` if there is none
@@ -119,14 +125,14 @@ impl Device {
         self.put_pack(order, &head, goes_on)
     }
 
-    /// Writes the payloads of a file in the order of their offsets, and returns the places of its records.
+    /// Writes the payloads of a file and returns the places of its records. What shows together lies together: chunk by
+    /// chunk, by the kept instant that shows it first, by offset.
     fn write_payloads(&self, file: &FileToPack, writer: &mut PackWriter<'_>) -> Result<Vec<u32>, Fault> {
         let mut places = vec![0; file.records.len()];
         let mut order: Vec<usize> = (0..places.len()).filter(|at| file.records[*at].stored.is_some()).collect();
-        // All states of a range lie side by side: they are alike.
         order.sort_by_key(|at| {
-            let header = &file.records[*at].header;
-            (header.chunk.index, header.offset, header.stamp)
+            let RecordToPack { header, shown_from, .. } = &file.records[*at];
+            (header.chunk.index, *shown_from, header.offset, header.stamp)
         });
         let (mut bytes, mut scratch, mut chunk) = (Vec::new(), Vec::new(), None);
         for at in order {
@@ -183,7 +189,7 @@ impl Device {
         {
             // No index is written, and nothing is discarded meanwhile.
             let _one = self.index_run_lock.lock();
-            if self.log().changes() != order.changes {
+            if self.removals() != order.removals {
                 self.disk.remove(&name)?;
                 return Ok(false);
             }

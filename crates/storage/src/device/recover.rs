@@ -237,6 +237,7 @@ impl Device {
             checksums: super::checksum_cache::SpanChecksums::default(),
             images,
             packs: Mutex::new(list),
+            removals: AtomicU64::new(0),
             flushed: Mutex::default(),
         };
         device.watch_space()?;

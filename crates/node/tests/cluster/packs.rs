@@ -1,0 +1,162 @@
+//! Members of a chain that have packed, and members that have not: all answer alike, and a member that lacks records
+//! gets them from one that has packed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use frieze_base::{NodeId, Reason, Rng};
+use frieze_disk::{CrashKind, Disk};
+use frieze_hlc::Hlc;
+use frieze_testkit::bytes::random_bytes;
+use frieze_testkit::cluster::{FailoverClient, TestCluster};
+use frieze_wire::chain::Configuration;
+use frieze_wire::edit::ChangeTree;
+use frieze_wire::message::Request;
+use frieze_wire::txn::Target;
+
+use crate::remote_heads::{chunk_headed_by, spread_over};
+use crate::writers::{file, offset};
+use crate::{ONE, THREE, TWO};
+
+const BYTES: u32 = 64 << 10;
+
+/// A file on a chain of two servers, thinned, and instants between its writes.
+struct Thinned {
+    cluster: Arc<TestCluster>,
+    client: FailoverClient,
+    capability: Vec<u8>,
+    at: u64,
+    instants: Vec<u64>,
+    /// What the file was at each of them, before anything was thinned.
+    whole: BTreeMap<u64, Vec<u8>>,
+}
+
+type Answers = Vec<Result<Vec<u8>, Reason>>;
+
+impl Thinned {
+    fn new(seed: u64) -> Thinned {
+        let cluster = spread_over(seed, &[&[1, 2, 3], &[2, 3], &[3, 1, 2]]);
+        let mut client = FailoverClient::new(&cluster);
+        let (inode, capability) = file(&mut client, "f");
+        let policy = Some("all 1s, 1/s forever".to_owned());
+        let set = ChangeTree { target: Target::path("f"), policy, ..ChangeTree::default() };
+        client.change(&Request::ChangeTree(set)).unwrap();
+        let chunk = chunk_headed_by(inode, TWO, 1);
+        client.grant(inode, chunk, 1);
+        let (at, mut instants, mut rng) = (offset(chunk), Vec::new(), Rng::new(seed));
+        for round in 0..120 {
+            let (from, len) = (rng.below(u64::from(BYTES) - 4096), 1 + rng.below(4096));
+            client.write_at(TWO, &capability, at + from, &random_bytes(rng.next(), len as usize)).unwrap();
+            cluster.run(30);
+            instants.push(cluster.server(ONE).newest().0);
+            if round % 20 == 19 {
+                for node in [ONE, TWO, THREE] {
+                    cluster.server(node).close_segment();
+                }
+                cluster.run(50);
+            }
+        }
+        cluster.run(3000);
+        let second = |stamp: u64| Hlc(stamp).micros() / 1_000_000;
+        let seconds = second(instants[0]) + 1..=second(*instants.last().unwrap());
+        instants.extend(seconds.map(|count| Hlc::last_of_micros(count * 1_000_000).0));
+        let mut thinned = Thinned { cluster, client, capability, at, instants, whole: BTreeMap::new() };
+        let whole = thinned.answers(TWO);
+        thinned.whole = thinned.instants.iter().copied().zip(whole.into_iter().map(Result::unwrap)).collect();
+        thinned
+    }
+
+    fn thin(&self) {
+        for node in [ONE, TWO, THREE] {
+            self.cluster.server(node).reclaim().unwrap();
+            self.cluster.server(node).thin().unwrap();
+            self.cluster.run(100);
+        }
+    }
+
+    fn pack(&self, node: NodeId) -> usize {
+        let server = self.cluster.server(node);
+        server.shelve_all();
+        server.pack().unwrap();
+        server.pack().unwrap();
+        server.packs()
+    }
+
+    /// What was shown is shown, and the rest is refused, or is as it was: a server without a part in some chain shows
+    /// kept instants only.
+    fn check(&mut self, node: NodeId, expected: &Answers, when: &str) {
+        let found = self.answers(node);
+        for (at, (found, expected)) in self.instants.iter().zip(found.iter().zip(expected)) {
+            let is_as_before = match expected {
+                Err(Reason::HistoryExpired) => found == expected || found.as_ref().ok() == self.whole.get(at),
+                _ => found == expected,
+            };
+            let (why, other) = (found.as_ref().err(), expected.as_ref().err());
+            assert!(is_as_before, "{when}, at {node}: {at}: {why:?}, {other:?}");
+        }
+    }
+
+    fn answers(&mut self, node: NodeId) -> Answers {
+        let mut answers = Vec::new();
+        for at in self.instants.clone() {
+            let found = self.client.read_past(node, "f", at, self.at, BYTES);
+            answers.push(found.map_err(|fault| fault.reason));
+        }
+        answers
+    }
+}
+
+#[test]
+fn members_that_packed_and_members_that_did_not_answer_alike() {
+    let mut thinned = Thinned::new(401);
+    thinned.thin();
+    let expected = thinned.answers(THREE);
+    let refused = expected.iter().filter(|answer| **answer == Err(Reason::HistoryExpired)).count();
+    assert!(refused > 20 && refused < expected.len(), "{refused} instants are refused");
+    assert!(thinned.pack(TWO) > 0, "the head packs");
+    for node in [TWO, THREE] {
+        thinned.check(node, &expected, "packed");
+    }
+    thinned.cluster.crash(TWO, CrashKind::Power);
+    thinned.cluster.start(TWO).unwrap();
+    thinned.cluster.set_chain_members(&[&[1, 2, 3], &[2, 3], &[3, 1, 2]]);
+    thinned.cluster.run(500);
+    thinned.thin();
+    thinned.check(TWO, &expected, "after a start");
+}
+
+#[test]
+fn a_member_gets_records_from_one_that_packed_and_packs_them_itself() {
+    let mut thinned = Thinned::new(402);
+    thinned.thin();
+    let expected = thinned.answers(TWO);
+    assert!(thinned.pack(TWO) > 0);
+    let of =
+        |members: &[NodeId], syncing| Configuration { members: members.to_vec(), syncing, ..Configuration::default() };
+    let all = of(&[ONE, TWO, THREE], None);
+    thinned.cluster.set_chains(&[all.clone(), of(&[TWO], Some(ONE)), all.clone()]);
+    let last = |node| thinned.cluster.server(node).chains()[1].last;
+    thinned.cluster.until("node 1 has all of it", || last(ONE) == last(TWO));
+    thinned.cluster.set_chains(&[all.clone(), of(&[TWO, ONE], None), all]);
+    thinned.cluster.run(500);
+    thinned.thin();
+    thinned.check(ONE, &expected, "as it was sent");
+    // What it got is in sealed segments, enough for an index run.
+    for round in 0..8 {
+        thinned.cluster.server(ONE).close_segment();
+        thinned.cluster.run(50);
+        thinned.client.write_at(TWO, &thinned.capability, thinned.at + round, b"more").unwrap();
+        thinned.cluster.run(50);
+    }
+    thinned.thin();
+    assert!(thinned.pack(ONE) > 0, "the newcomer packs");
+    thinned.check(ONE, &expected, "packed");
+    // A record that rots in a pack comes from another member.
+    let disk = thinned.cluster.disk(TWO);
+    let name = disk.list().unwrap().into_iter().find(|name| name.starts_with("pack-")).unwrap();
+    disk.flip_bit(&name, 8192 + 3000, 4).unwrap();
+    let refused = thinned.answers(TWO).into_iter().filter(|answer| *answer == Err(Reason::Corrupt)).count();
+    assert!(refused > 0, "a reader meets it");
+    thinned.cluster.server(TWO).scrub(&|_| true).unwrap();
+    thinned.check(TWO, &expected, "mended");
+}

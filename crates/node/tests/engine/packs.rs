@@ -1,0 +1,217 @@
+//! Packs: what they answer while crashes, damage and later deaths come between.
+
+use frieze_base::Rng;
+use frieze_hlc::Hlc;
+use frieze_testkit::bytes::random_bytes;
+use frieze_wire::scrub::FindingKind;
+
+use super::*;
+
+const SECOND: u64 = 1_000_000;
+const PATHS: [&str; 3] = ["/t/a", "/t/b", "/t/c"];
+
+/// A machine whose files under `/t` are thinned to every fifth second.
+fn thinning(seed: u64) -> (SimMachine, TestConnection) {
+    let mut machine = SimMachine::new(seed);
+    machine.settings.shelve_segments = 1;
+    let mut client = machine.serve();
+    client.mkdir("/t");
+    client.set_retention("/t", "all 5s, 1/s 1min, 1/5s forever").unwrap();
+    PATHS.iter().for_each(|path| drop(client.make(path)));
+    (machine, client)
+}
+
+/// Writes all over the files for some seconds.
+fn scribble(machine: &SimMachine, client: &mut TestConnection, rng: &mut Rng, writes: u64) {
+    for _ in 0..writes {
+        machine.time.advance_us(rng.below(SECOND / 5));
+        let path = *rng.choose(&PATHS);
+        let file = client.open(path).unwrap();
+        let (offset, len) = (rng.below(200_000), 1 + rng.below(9000));
+        client.write(&file, Some(offset), &random_bytes(rng.next(), len as usize)).unwrap();
+    }
+}
+
+/// Marks are raised and all segments closed and indexed: what died may be packed.
+fn prepare(machine: &SimMachine, client: &mut TestConnection) -> Result<(), Fault> {
+    machine.time.advance_us(30 * SECOND);
+    client.fsync();
+    client.server.thin()?;
+    client.server.close_segment();
+    client.fsync();
+    client.fsync();
+    client.server.shelve_all();
+    client.server.reclaim()
+}
+
+/// What is answered at many instants: bytes, or the refusal.
+type Answers = Vec<(&'static str, u64, Result<Vec<u8>, Reason>)>;
+
+fn answers(client: &mut TestConnection, instants: &[u64]) -> Answers {
+    let mut all = Vec::new();
+    for path in PATHS {
+        for &at in instants {
+            all.push((path, at, client.at(path, at).map_err(|fault| fault.reason)));
+        }
+    }
+    all
+}
+
+fn same(found: &Answers, expected: &Answers, when: &str) {
+    for ((path, at, found), (.., expected)) in found.iter().zip(expected) {
+        assert!(found == expected, "{when}: {path} at {at}: {:?}, {:?}", found.as_ref().err(), expected.as_ref().err());
+    }
+}
+
+/// Instants up to now, kept ones and others.
+fn instants(client: &TestConnection, began: u64, rng: &mut Rng) -> Vec<u64> {
+    let ended = client.server.newest().micros();
+    let any = (0..30).map(|_| Hlc::last_of_micros(began + rng.below(ended - began)).0);
+    let kept = (began / (5 * SECOND) + 1..=ended / (5 * SECOND)).map(|count| Hlc::last_of_micros(count * 5 * SECOND).0);
+    any.chain(kept).collect()
+}
+
+/// The names of the packs on the disk.
+fn packs_of(machine: &SimMachine) -> Vec<String> {
+    machine.disk.list().unwrap().into_iter().filter(|name| name.starts_with("pack-")).collect()
+}
+
+/// Rounds of the test with crashes; `FRIEZE_PACK_ROUNDS` plays more.
+fn rounds() -> u64 {
+    std::env::var("FRIEZE_PACK_ROUNDS").ok().and_then(|count| count.parse().ok()).unwrap_or(20)
+}
+
+#[test]
+fn no_crash_while_records_are_packed_changes_an_answer() {
+    let (mut machine, mut client) = thinning(7);
+    let began = client.server.newest().micros();
+    let mut rng = Rng::new(3);
+    let (mut crashes, mut packed) = (0, 0);
+    for round in 0..rounds() {
+        scribble(&machine, &mut client, &mut rng, 25);
+        prepare(&machine, &mut client).unwrap();
+        let instants = instants(&client, began, &mut rng);
+        let expected = answers(&mut client, &instants);
+        machine.disk.fail_after(round + 1);
+        let done = client.server.pack().and_then(|_| client.server.pack());
+        crashes += u64::from(done.is_err());
+        drop(client);
+        match round % 3 {
+            0 => machine.crash(CrashKind::Process),
+            _ => machine.lose_power(),
+        }
+        client = machine.serve();
+        // Before anything is found dead again, and after.
+        same(&answers(&mut client, &instants), &expected, &format!("round {round}, after the start"));
+        client.server.reclaim().unwrap();
+        client.server.thin().unwrap();
+        same(&answers(&mut client, &instants), &expected, &format!("round {round}, after a pass"));
+        packed = packed.max(client.server.packs());
+        let found = client.server.check_up();
+        assert_eq!((found.wrong, found.scrub.findings.len()), (Vec::<String>::new(), 0), "round {round}");
+    }
+    assert!(crashes > rounds() / 2 && packed > 0, "{crashes} crashes, {packed} packs");
+    prepare(&machine, &mut client).unwrap();
+    assert!(client.server.pack().unwrap() + client.server.pack().unwrap() > 0, "space comes back");
+}
+
+#[test]
+fn a_damaged_pack_is_reported_by_file_and_its_index_is_made_whole_from_the_other() {
+    let (machine, mut client) = thinning(8);
+    let began = client.server.newest().micros();
+    let mut rng = Rng::new(4);
+    scribble(&machine, &mut client, &mut rng, 200);
+    prepare(&machine, &mut client).unwrap();
+    client.server.pack().unwrap();
+    client.server.pack().unwrap();
+    let names = packs_of(&machine);
+    assert!(!names.is_empty());
+    assert_eq!(client.scrub().damaged, 0);
+    let instants = instants(&client, began, &mut rng);
+    let expected = answers(&mut client, &instants);
+    // The first index lies behind the payloads; its place is in the head.
+    let file = machine.disk.open(&names[0]).unwrap();
+    let long = |at: u64| {
+        let mut bytes = [0; 8];
+        file.read_at(at, &mut bytes).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    let (places_end, first_index) = (long(32), long(56));
+    machine.disk.flip_bit(&names[0], first_index + 40, 2).unwrap();
+    drop(client);
+    let mut client = machine.serve();
+    same(&answers(&mut client, &instants), &expected, "with one index");
+    let reply = client.scrub();
+    assert_eq!(reply.damaged, 0, "{reply:?}");
+    let words = client.server.repairs().join("; ");
+    assert!(words.contains("is whole again"), "{words}");
+    // A byte of a payload.
+    machine.disk.flip_bit(&names[0], (8192 + places_end) / 2, 5).unwrap();
+    let refused = answers(&mut client, &instants).into_iter().filter(|(.., answer)| *answer == Err(Reason::Corrupt));
+    assert!(refused.count() > 0, "no state shows it");
+    let reply = client.scrub();
+    assert!(reply.damaged > 0);
+    for finding in &reply.findings {
+        assert!(PATHS.iter().any(|path| path.as_bytes() == finding.path), "{finding:?}");
+        assert_eq!(finding.kind(), FindingKind::Data, "{finding:?}");
+    }
+    machine.disk.flip_bit(&names[0], (8192 + places_end) / 2, 5).unwrap();
+    assert_eq!(client.scrub().damaged, 0);
+    same(&answers(&mut client, &instants), &expected, "whole again");
+    // Without the pack the server does not start: what it had would read as if it had never been.
+    client.server.stop().unwrap();
+    drop(client);
+    machine.disk.rename(&names[0], "elsewhere").unwrap();
+    let refused = machine.try_serve().map(drop).unwrap_err();
+    assert!(refused.reason == Reason::Corrupt && refused.message.contains("serve_damaged"), "{refused}");
+    machine.disk.rename("elsewhere", &names[0]).unwrap();
+    same(&answers(&mut machine.serve(), &instants), &expected, "with the pack again");
+}
+
+#[test]
+fn packs_become_few_and_small_as_history_is_thinned_further() {
+    let mut machine = SimMachine::new(9);
+    machine.settings.shelve_segments = 1;
+    let mut client = machine.serve();
+    client.mkdir("/t");
+    client.set_retention("/t", "all 1s, 1/s 1min, 1/1min forever").unwrap();
+    PATHS.iter().for_each(|path| drop(client.make(path)));
+    let mut rng = Rng::new(5);
+    let mut sizes = Vec::new();
+    for _ in 0..12 {
+        scribble(&machine, &mut client, &mut rng, 60);
+        prepare(&machine, &mut client).unwrap();
+        client.server.pack().unwrap();
+        client.server.pack().unwrap();
+        sizes.push(client.server.packs());
+    }
+    let chains = client.server.chains().len().max(1);
+    machine.time.advance_us(200 * SECOND);
+    prepare(&machine, &mut client).unwrap();
+    for _ in 0..3 {
+        client.server.pack().unwrap();
+    }
+    assert!(client.server.packs() <= 5 * chains.max(16), "{sizes:?}");
+    assert_eq!(packs_of(&machine).len(), client.server.packs(), "nothing else is left on the disk");
+    assert_eq!(client.server.check_up().found(), 0);
+}
+
+#[test]
+fn the_versions_of_a_file_are_listed_as_before() {
+    let (machine, mut client) = thinning(10);
+    scribble(&machine, &mut client, &mut Rng::new(6), 200);
+    prepare(&machine, &mut client).unwrap();
+    let listed = |client: &mut TestConnection| -> Vec<u64> {
+        let ask = Log { target: Target::path("/t/a"), count_max: 1000, ..Log::default() };
+        let Reply::Log(log) = client.ask(Request::Log(ask)).unwrap() else { panic!("no log") };
+        log.versions.iter().map(|version| version.stamp).collect()
+    };
+    let before = listed(&mut client);
+    assert!(before.len() > 20);
+    client.server.pack().unwrap();
+    assert_eq!(listed(&mut client), before);
+    client.server.pack().unwrap();
+    drop(client);
+    let mut client = machine.serve();
+    assert_eq!(listed(&mut client), before);
+}
