@@ -114,7 +114,7 @@ fn random_writes(files: u64, pages: u64, is_text: bool) {
     let open: Vec<Vec<u8>> = (0..files).map(|file| client.make(&format!("/t/{file}"))).collect();
     let log = client.make("/t/log");
     // The first segment of the log is there.
-    client.write(&log, Some(0), b"x").expect("the simulated machine does not fail");
+    client.write(&log, Some(1000), b"x").expect("the simulated machine does not fail");
     client.fsync();
     let empty = free_bytes(&machine);
     let mut rng = Rng::new(1);
@@ -214,8 +214,9 @@ fn pack(
     let index = index_bytes(machine, files);
     let of_survivors = index_bytes(&with_survivors(shown, files, is_text), files);
     println!(
-        "  packed: {:.1} MiB, {:.2} of what is shown; {:.0} MiB/s of it, {:.2} of a bare sort, copy and check; a state of \
-         all files at {:.2} of the speed of files written at once; the index has {:.2} MiB, {:.2} of the survivors' alone",
+        "  packed: {:.1} MiB, {:.2} of what is shown; {:.0} MiB/s of it, {:.2} of a bare sort, copy and check; a \
+         state of all files at {:.2} of the speed of files written at once; the index has {:.2} MiB, {:.2} of the \
+         survivors' alone",
         mib(after),
         after as f64 / oracle as f64,
         mib(oracle) / (packing as f64 / 1e9),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use frieze_base::{Fault, InodeId, SegmentId};
+use frieze_base::{Fault, InodeId, MonoTime, SegmentId};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_multilog::{DeadRecord, is_pack};
@@ -79,6 +79,10 @@ pub struct DeadSpace {
     pub dead_since_pack: u64,
     /// So many of them are looked at again: less was not worth it.
     pub pack_at: u64,
+    /// No pack is made before.
+    pub pack_after: MonoTime,
+    /// Why no pack was made last.
+    pub pack_trouble: String,
     /// Why space cannot be freed.
     pub trouble: Option<Fault>,
 }

@@ -12,9 +12,10 @@
 //! history is thinned.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
-use frieze_base::{ChainId, Fault, InodeId, SegmentId};
+use frieze_base::{ChainId, Fault, InodeId, MonoTime, SegmentId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{FileToPack, PackKey};
 use frieze_storage::PackOrder;
@@ -42,6 +43,8 @@ impl PackLimits {
 
 /// Most bytes of payload in a pack. More: fewer packs to look in; less: less to write anew where something died.
 const PACK_BYTES_MAX: u64 = 1 << 30;
+/// Wait until a pack that could not be made is tried again.
+const PUT_OFF_NS: u64 = 30_000_000_000;
 /// Longest wait between two files.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Most bytes of an entry in the index of a pack, twice.
@@ -52,6 +55,15 @@ struct PackPlan {
     order: PackOrder,
     files: Vec<InodeId>,
     live_bytes: u64,
+    bytes_max: u64,
+}
+
+/// The files that a pack is made of.
+struct FoundFiles {
+    files: Vec<InodeId>,
+    /// Bytes of their live records.
+    live_bytes: u64,
+    /// The most that a pack of them takes.
     bytes_max: u64,
 }
 
@@ -83,7 +95,7 @@ impl Planes {
             let dead = self.gc.lock().dead_in_packs.get(id).copied().unwrap_or(0);
             live.is_some_and(|live| dead.saturating_mul(limits.dead_part) >= live)
         });
-        if fresh < pack_at && worn.is_empty() {
+        if (fresh < pack_at && worn.is_empty()) || self.clock.reading().mono < self.gc.lock().pack_after {
             return Ok(freed);
         }
         let upto = self.meta.policies().iter().map(|(_, marked)| marked.marks.end()).max().unwrap_or_default();
@@ -97,17 +109,27 @@ impl Planes {
             self.gc.lock().pack_at = 2 * fresh;
             return Ok(freed);
         }
+        let has_worn = plans.iter().any(|plan| plan.order.old.iter().any(|id| worn.contains(id)));
         for plan in plans {
             if !self.write_pack(&plan, goes_on)? {
+                self.put_packing_off();
                 return Ok(freed);
             }
             debug!("packed {}: {} bytes live", plan.order.key, plan.live_bytes);
             let mut state = self.gc.lock();
             state.dead_in_packs.retain(|id, _| !plan.order.old.contains(id));
         }
-        let mut state = self.gc.lock();
-        (state.dead_since_pack, state.pack_at) = (0, 0);
+        if !has_worn {
+            let mut state = self.gc.lock();
+            (state.dead_since_pack, state.pack_at) = (0, 0);
+            state.pack_trouble.clear();
+        }
         Ok(freed)
+    }
+
+    /// Packs nothing for a while: there is no room, a record is damaged, or other work comes first.
+    fn put_packing_off(&self) {
+        self.gc.lock().pack_after = MonoTime(self.clock.reading().mono.0 + PUT_OFF_NS);
     }
 
     /// As [`Planes::pack`], and yields to requests: while there are any, it waits as long as it works. `pause` waits as
@@ -124,9 +146,12 @@ impl Planes {
             goes_on
         };
         if let Err(fault) = self.pack(limits, &mut goes_on) {
+            self.put_packing_off();
             let mut state = self.gc.lock();
-            state.pack_at = 2 * state.dead_since_pack;
-            warn!("old records are not packed: {fault}");
+            if state.pack_trouble != fault.message {
+                warn!("old records are not packed: {fault}");
+                state.pack_trouble = fault.message;
+            }
         }
     }
 
@@ -146,56 +171,56 @@ impl Planes {
             let of_chain = log.packs().filter(|pack| pack.key().chain == chain);
             of_chain.map(|pack| (pack.place(), pack.key(), pack.live_bytes(), pack.newest())).collect()
         };
+        let after_of = |at: usize| if at == 0 { Hlc::ZERO } else { packs[at - 1].3 };
+        let plan_of = |old: Range<usize>, key: PackKey, newest: Hlc, found: FoundFiles| {
+            let old = packs[old].iter().map(|(place, ..)| place.id).collect();
+            let FoundFiles { files, live_bytes, bytes_max } = found;
+            PackPlan { order: PackOrder { key, newest, old, removals }, files, live_bytes, bytes_max }
+        };
+        if let Some(at) = packs.iter().position(|(place, ..)| worn.contains(&place.id)) {
+            let (place, key, _, newest) = packs[at];
+            let key = PackKey { last: place.upto, ..key };
+            let found = self.find_files(key, (after_of(at), newest))?;
+            return Ok(Some(plan_of(at..at + 1, key, newest, found)));
+        }
         let packed = packs.last().map_or(0, |(place, ..)| place.upto);
         let clean = self.data.committed(chain);
         let new = if fresh { device.number_upto(chain, packed, upto)?.filter(|(n, _)| *n <= clean) } else { None };
-        let newest_packed = packs.last().map_or(Hlc::ZERO, |(.., newest)| *newest);
-        let (mut last, mut newest) = new.unwrap_or((packed, newest_packed));
-        let mut first_old = packs.len();
-        let mut live_bytes =
-            if new.is_some() { self.live_upto(chain, (packed + 1, last), (newest_packed, newest))?.1 } else { 0 };
-        while new.is_some() && live_bytes > PACK_BYTES_MAX && last > packed + 1 {
+        let Some((mut last, mut newest)) = new else { return Ok(None) };
+        let mut key = PackKey { chain, first: packed + 1, last };
+        let mut found = self.find_files(key, (after_of(packs.len()), newest))?;
+        // On a disk that is nearly full, in small pieces: each gives back more than it takes.
+        let bytes_max = PACK_BYTES_MAX.min(device.space()?.free_bytes / 4);
+        while found.live_bytes > bytes_max && last > packed + 1 {
             // A part of it now, the rest in the next pack.
             let half = packed + (last - packed) / 2;
-            let Some(header) = device.records_of(chain, half - 1, 1)?.into_iter().next() else { return Ok(None) };
-            let Some(cut) = device.number_upto(chain, packed, header.header.stamp)? else { return Ok(None) };
+            let Some(middle) = device.records_of(chain, half - 1, 1)?.into_iter().next() else { return Ok(None) };
+            let Some(cut) = device.number_upto(chain, packed, middle.header.stamp)? else { return Ok(None) };
             if cut.0 >= last {
                 break;
             }
             (last, newest) = cut;
-            live_bytes = self.live_upto(chain, (packed + 1, last), (newest_packed, newest))?.1;
+            key.last = last;
+            found = self.find_files(key, (after_of(packs.len()), newest))?;
         }
-        let oldest_worn = packs.iter().position(|(place, ..)| worn.contains(&place.id));
-        for (at, (_, _, bytes, _)) in packs.iter().enumerate().rev() {
-            let is_alike = new.is_some() && *bytes <= 2 * live_bytes && bytes + live_bytes <= PACK_BYTES_MAX;
-            if !is_alike && oldest_worn.is_none_or(|worn| at < worn) {
-                break;
-            }
-            first_old = at;
+        let (mut first_old, mut live_bytes) = (packs.len(), found.live_bytes);
+        while let Some((_, _, bytes, _)) = first_old.checked_sub(1).map(|at| packs[at])
+            && bytes <= 2 * live_bytes
+            && bytes + live_bytes <= bytes_max
+        {
+            first_old -= 1;
             live_bytes += bytes;
         }
-        if new.is_none() && first_old == packs.len() {
-            return Ok(None);
+        if first_old < packs.len() {
+            key.first = packs[first_old].1.first;
+            found = self.find_files(key, (after_of(first_old), newest))?;
         }
-        let old = &packs[first_old..];
-        let first = old.first().map_or(packed + 1, |(_, key, ..)| key.first);
-        let after = if first_old == 0 { Hlc::ZERO } else { packs[first_old - 1].3 };
-        let key = PackKey { chain, first, last };
-        let (files, live_bytes, bytes_max) = self.live_upto(chain, (first, last), (after, newest))?;
-        let old = old.iter().map(|(place, ..)| place.id).collect();
-        Ok(Some(PackPlan { order: PackOrder { key, newest, old, removals }, files, live_bytes, bytes_max }))
+        Ok(Some(plan_of(first_old..packs.len(), key, newest, found)))
     }
 
-    /// The files with records of some numbers of a chain, the bytes of those that are live, and the most that a pack of
-    /// them takes.
-    fn live_upto(
-        &self,
-        chain: ChainId,
-        (first, last): (u64, u64),
-        (after, newest): (Hlc, Hlc),
-    ) -> Result<(Vec<InodeId>, u64, u64), Fault> {
+    /// The files with records of some numbers, which are stamped in the interval.
+    fn find_files(&self, key: PackKey, (after, newest): (Hlc, Hlc)) -> Result<FoundFiles, Fault> {
         let device = self.data.device();
-        let key = PackKey { chain, first, last };
         let (mut candidates, _) = device.log().files_with_records(after, newest);
         let (mut live, mut bytes_max) = (0, 1 << 20);
         let mut fault = Ok(());
@@ -215,7 +240,7 @@ impl Planes {
                 false
             }
         });
-        fault.map(|()| (candidates, live, bytes_max))
+        fault.map(|()| FoundFiles { files: candidates, live_bytes: live, bytes_max })
     }
 
     fn file_to_pack(&self, id: InodeId, key: PackKey, upto: Hlc) -> Result<Option<FileToPack>, Fault> {

@@ -88,11 +88,12 @@ impl Device {
     }
 
     /// Writes a pack of what `next` gives, and puts it in the place of its records; `old` are packs whose numbers it
-    /// has too. False, and nothing has changed, if it would be too large, there is no room for `bytes_max` bytes,
+    /// has too. False, and nothing has changed, if it would be too large,
     /// something was discarded meanwhile, or `goes_on`, which is asked after each file with the bytes written, says no.
     ///
     /// # Errors
-    /// The disk's; `Corrupt` if a record is damaged. Then nothing has changed.
+    /// The disk's; `NoSpace` without room for `bytes_max` bytes; `Corrupt` if a record is damaged. Then nothing has
+    /// changed.
     ///
     /// # Cost
     /// Reads all payloads, writes what they compress to, and reads that back.
@@ -103,8 +104,12 @@ impl Device {
         next: &mut NextFile<'_>,
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool, Fault> {
-        if bytes_max > PLACES_MAX || !self.has_room(bytes_max) {
+        if bytes_max > PLACES_MAX {
             return Ok(false);
+        }
+        if !self.has_room(bytes_max) {
+            let words = format!("the disk has no room for a pack of {bytes_max} bytes: free some, or forget history");
+            return Err(Fault::new(Reason::NoSpace, words));
         }
         if self.disk.list()?.iter().any(|name| name == UNFINISHED) {
             self.disk.remove(UNFINISHED)?;
