@@ -151,6 +151,7 @@ levels! {
     SpareSegments in "storage": "names of spare segments";
     RecentWindow in "storage": "recent bytes in memory";
     SegmentFiles in "storage": "open files of segments";
+    MendedBlocks in "storage": "damaged blocks of a pack, as far as copies of their records came";
     PackBlocks in "storage": "blocks of a pack that were decompressed last";
     OldPages in "storage": "older bytes in memory";
     ReaderStreams in "storage": "sequential readers, for reading ahead";

@@ -34,7 +34,7 @@ struct Thinned {
 type Answers = Vec<Result<Vec<u8>, Reason>>;
 
 impl Thinned {
-    fn new(seed: u64) -> Thinned {
+    fn new(seed: u64, is_text: bool) -> Thinned {
         let cluster = spread_over(seed, &[&[1, 2, 3], &[2, 3], &[3, 1, 2]]);
         let mut client = FailoverClient::new(&cluster);
         let (inode, capability) = file(&mut client, "f");
@@ -46,7 +46,11 @@ impl Thinned {
         let (at, mut instants, mut rng) = (offset(chunk), Vec::new(), Rng::new(seed));
         for round in 0..120 {
             let (from, len) = (rng.below(u64::from(BYTES) - 4096), 1 + rng.below(4096));
-            client.write_at(TWO, &capability, at + from, &random_bytes(rng.next(), len as usize)).unwrap();
+            let mut bytes = random_bytes(rng.next(), len as usize);
+            if is_text {
+                bytes.iter_mut().for_each(|byte| *byte = b"frieze"[*byte as usize % 6]);
+            }
+            client.write_at(TWO, &capability, at + from, &bytes).unwrap();
             cluster.run(30);
             instants.push(cluster.server(ONE).newest().0);
             if round % 20 == 19 {
@@ -108,7 +112,7 @@ impl Thinned {
 
 #[test]
 fn members_that_packed_and_members_that_did_not_answer_alike() {
-    let mut thinned = Thinned::new(401);
+    let mut thinned = Thinned::new(401, false);
     thinned.thin();
     let expected = thinned.answers(THREE);
     let refused = expected.iter().filter(|answer| **answer == Err(Reason::HistoryExpired)).count();
@@ -127,17 +131,24 @@ fn members_that_packed_and_members_that_did_not_answer_alike() {
 
 #[test]
 fn a_member_gets_records_from_one_that_packed_and_packs_them_itself() {
-    let mut thinned = Thinned::new(402);
+    for is_text in [false, true] {
+        from_a_member_that_packed(is_text);
+    }
+}
+
+fn from_a_member_that_packed(is_text: bool) {
+    let mut thinned = Thinned::new(402, is_text);
     thinned.thin();
     let expected = thinned.answers(TWO);
     assert!(thinned.pack(TWO) > 0);
     let of =
         |members: &[NodeId], syncing| Configuration { members: members.to_vec(), syncing, ..Configuration::default() };
     let all = of(&[ONE, TWO, THREE], None);
-    thinned.cluster.set_chains(&[all.clone(), of(&[TWO], Some(ONE)), all.clone()]);
+    let both = [all.clone(), of(&[TWO, ONE], None), all.clone()];
+    thinned.cluster.set_chains(&[all.clone(), of(&[TWO], Some(ONE)), all]);
     let last = |node| thinned.cluster.server(node).chains()[1].last;
     thinned.cluster.until("node 1 has all of it", || last(ONE) == last(TWO));
-    thinned.cluster.set_chains(&[all.clone(), of(&[TWO, ONE], None), all]);
+    thinned.cluster.set_chains(&both);
     thinned.cluster.run(500);
     thinned.thin();
     thinned.check(ONE, &expected, "as it was sent");
@@ -155,8 +166,20 @@ fn a_member_gets_records_from_one_that_packed_and_packs_them_itself() {
     let disk = thinned.cluster.disk(TWO);
     let name = disk.list().unwrap().into_iter().find(|name| name.starts_with("pack-")).unwrap();
     disk.flip_bit(&name, 8192 + 3000, 4).unwrap();
+    let mut flag = [0];
+    disk.open(&name).unwrap().read_at(5, &mut flag).unwrap();
+    assert_eq!(flag[0] == 1, is_text, "only what gains by it is compressed");
+    // Nothing of it is in memory.
+    thinned.cluster.crash(TWO, CrashKind::Process);
+    thinned.cluster.start(TWO).unwrap();
+    thinned.cluster.set_chains(&both);
+    thinned.cluster.run(500);
     let refused = thinned.answers(TWO).into_iter().filter(|answer| *answer == Err(Reason::Corrupt)).count();
     assert!(refused > 0, "a reader meets it");
-    thinned.cluster.server(TWO).scrub(&|_| true).unwrap();
+    for _ in 0..3 {
+        // All records of the block have to come.
+        thinned.cluster.server(TWO).scrub(&|_| true).unwrap();
+        thinned.cluster.run(2000);
+    }
     thinned.check(TWO, &expected, "mended");
 }

@@ -30,7 +30,7 @@
 //!
 //! An entry of the table: bytes of places (v), bytes of the file (v), CRC32C of the latter (4).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -49,6 +49,8 @@ const HEAD_BYTES: usize = 256;
 const HEADS: [u64; 2] = [0, 4096];
 const MAGIC: [u8; 4] = *b"FRZK";
 const FORMAT_VERSION: u8 = 1;
+/// Level of zstd: about as fast as a disk writes.
+const LEVEL: i32 = 1;
 /// Blocks that a reader finds decompressed: 1 MiB.
 const CACHED_BLOCKS: usize = 16;
 
@@ -176,11 +178,19 @@ pub(super) struct PackFile {
     pub(super) head: PackHead,
     pub(super) blocks: Vec<PayloadBlock>,
     cached: Mutex<levels::PackBlocks, VecDeque<UnpackedBlock>>,
+    /// Damaged blocks by number, as far as copies of their records came.
+    mended: Mutex<levels::MendedBlocks, BTreeMap<usize, MendedBlock>>,
+}
+
+/// A damaged block on its way to be whole: its bytes, and which of them are there.
+struct MendedBlock {
+    bytes: Vec<u8>,
+    filled: Vec<bool>,
 }
 
 impl PackFile {
     pub(super) fn new(raw: Arc<dyn DiskFile>, head: PackHead, blocks: Vec<PayloadBlock>) -> PackFile {
-        PackFile { raw, head, blocks, cached: Mutex::default() }
+        PackFile { raw, head, blocks, cached: Mutex::default(), mended: Mutex::default() }
     }
 
     /// Opens a pack and reads its directory. Says what is wrong with it if it is not whole.
@@ -270,6 +280,46 @@ impl PackFile {
             }
         }
         Some(damaged)
+    }
+
+    /// Takes in a copy of what should be at a place, block checksums and payload of a record. A damaged block is written
+    /// as soon as all of it came and is what was there, by its checksum. Returns whether the blocks of the place are
+    /// whole now.
+    pub(super) fn mend(&self, place: u64, copy: &[u8]) -> Result<bool, Error> {
+        let end = place + copy.len() as u64;
+        let (mut number, mut is_whole) = (self.block_at(place), true);
+        while let Some(block) = self.blocks.get(number).filter(|block| block.at < end) {
+            if !matches!(self.stored(number, true), Ok(Some(_))) {
+                is_whole &= self.mend_block(number, block, place, copy)?;
+            }
+            number += 1;
+        }
+        Ok(is_whole)
+    }
+
+    fn mend_block(&self, number: usize, block: &PayloadBlock, place: u64, copy: &[u8]) -> Result<bool, Error> {
+        let mut mended = self.mended.lock();
+        let len = block.len as usize;
+        let entry = || MendedBlock { bytes: vec![0; len], filled: vec![false; len] };
+        let here = mended.entry(number).or_insert_with(entry);
+        let (from, end) = (place.max(block.at), (place + copy.len() as u64).min(block.at + u64::from(block.len)));
+        let (within, of_copy) = ((from - block.at) as usize, (from - place) as usize);
+        let count = (end - from) as usize;
+        here.bytes[within..within + count].copy_from_slice(&copy[of_copy..of_copy + count]);
+        here.filled[within..within + count].fill(true);
+        if !here.filled.iter().all(|filled| *filled) {
+            return Ok(false);
+        }
+        let bytes = mended.remove(&number).expect("just filled").bytes;
+        let stored = if block.stored_len == block.len { Some(bytes) } else { compressed(&bytes) };
+        let Some(stored) = stored.filter(|stored| stored.len() == block.stored_len as usize) else { return Ok(false) };
+        if crc32c(&stored) != block.crc {
+            return Ok(false);
+        }
+        self.raw.write_at(block.stored_at, &[&stored])?;
+        self.raw.sync()?;
+        self.cached.lock().clear();
+        Ok(true)
     }
 
     /// Overwrites a copy of the index with the other.
@@ -369,6 +419,11 @@ impl DiskFile for PackFile {
     fn sync(&self) -> frieze_disk::Result<()> {
         self.raw.sync()
     }
+}
+
+/// A block, compressed, if that is shorter.
+pub(super) fn compressed(block: &[u8]) -> Option<Vec<u8>> {
+    zstd::bulk::compress(block, LEVEL).ok().filter(|stored| stored.len() < block.len())
 }
 
 /// The fault of a pack that is not whole.

@@ -7,12 +7,10 @@ use frieze_disk::DiskFile;
 use frieze_hlc::Hlc;
 use frieze_multilog::{PackIndexBuilder, PackKey};
 
-use super::pack_file::{BLOCK_BYTES, DATA_AT, PackHead, PayloadBlock, encode_table};
+use super::pack_file::{BLOCK_BYTES, DATA_AT, PackHead, PayloadBlock, compressed, encode_table};
 
 /// After so many bytes of places it is decided whether compression gains enough.
 const TRIED_BYTES: u64 = 1 << 20;
-/// Level of zstd: about as fast as a disk writes.
-const LEVEL: i32 = 1;
 /// Bytes of files that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -150,9 +148,4 @@ impl<'a> PackWriter<'a> {
         let _ = self.raw.punch(end, self.bytes_max.saturating_sub(end));
         Ok(head)
     }
-}
-
-/// A block, compressed, if that is shorter.
-fn compressed(block: &[u8]) -> Option<Vec<u8>> {
-    zstd::bulk::compress(block, LEVEL).ok().filter(|stored| stored.len() < block.len())
 }

@@ -256,8 +256,7 @@ impl Device {
         len: usize,
         is_sound: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<Vec<u8>, Fault> {
-        let file = self.packs.lock().open.get(&pack).cloned();
-        let file = file.ok_or_else(|| Fault::new(Reason::NotFound, "a pack is gone: try again"))?;
+        let file = self.open_pack(pack).ok_or_else(|| Fault::new(Reason::NotFound, "a pack is gone: try again"))?;
         let mut bytes = vec![0; len];
         for copy in 0..2 {
             let found = file.read_index(copy, offset, &mut bytes)?;
@@ -362,6 +361,10 @@ impl Device {
         Ok(log.payload_place(record))
     }
 
+    pub(super) fn open_pack(&self, id: SegmentId) -> Option<Arc<PackFile>> {
+        self.packs.lock().open.get(&id).cloned()
+    }
+
     /// The packs in use.
     pub fn pack_ids(&self) -> Vec<SegmentId> {
         self.log().packs().map(|pack| pack.place().id).collect()
@@ -377,7 +380,7 @@ impl Device {
         id: SegmentId,
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<Vec<Damage>>, Fault> {
-        let Some(file) = self.packs.lock().open.get(&id).cloned() else { return Ok(Some(Vec::new())) };
+        let Some(file) = self.open_pack(id) else { return Ok(Some(Vec::new())) };
         let Some(index) = self.log().packs().find(|pack| pack.place().id == id).cloned() else {
             return Ok(Some(Vec::new()));
         };

@@ -6,9 +6,9 @@
 //! durability, which comes with the next flush: if a power loss takes the repair, the record is as damaged as before.
 
 use frieze_base::{Fault, crc32c};
-use frieze_multilog::NumberedRecord;
+use frieze_multilog::{NumberedRecord, StoredSpan, is_pack};
 
-use super::{Device, FileKey};
+use super::{Device, FileKey, block_checksums};
 
 impl Device {
     /// Overwrites the damaged parts of a record with `payload`, a copy of it. False, and nothing is written, if the
@@ -20,6 +20,9 @@ impl Device {
         let Some(stored) = record.stored.filter(|stored| stored.record_len as usize == payload.len()) else {
             return Ok(false);
         };
+        if is_pack(stored.segment) {
+            return self.repair_packed(&stored, payload);
+        }
         let file = self.medium(stored.segment)?;
         let (mut here, mut writes) = (vec![0; stored.block_bytes as usize], Vec::new());
         for (index, block) in (0u64..).zip(payload.chunks(stored.block_bytes as usize)) {
@@ -46,5 +49,19 @@ impl Device {
             self.dirty.lock().segments.insert(stored.segment);
         }
         Ok(true)
+    }
+
+    /// As [`Device::repair_record`], of a record in a pack: its blocks are whole once copies of all records in them came.
+    fn repair_packed(&self, stored: &StoredSpan, payload: &[u8]) -> Result<bool, Fault> {
+        let Some(file) = self.open_pack(stored.segment) else { return Ok(false) };
+        let (crcs, _) = block_checksums(payload, stored.block_bytes as usize);
+        let mut copy: Vec<u8> = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
+        copy.extend_from_slice(payload);
+        let is_whole = file.mend(stored.crcs_offset, &copy)?;
+        if is_whole {
+            self.tiers.note_untracked(FileKey::Segment(stored.segment));
+            self.checksums.clear();
+        }
+        Ok(is_whole)
     }
 }
