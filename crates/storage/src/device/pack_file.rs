@@ -282,9 +282,9 @@ impl PackFile {
         Some(damaged)
     }
 
-    /// Takes in a copy of what should be at a place, block checksums and payload of a record. A damaged block is written
-    /// as soon as all of it came and is what was there, by its checksum. Returns whether the blocks of the place are
-    /// whole now.
+    /// Takes in a copy of what should be at a place, block checksums and payload of a record. A damaged block is
+    /// written as soon as all of it came and is what was there, by its checksum. Returns whether the blocks of the
+    /// place are whole now.
     pub(super) fn mend(&self, place: u64, copy: &[u8]) -> Result<bool, Error> {
         let end = place + copy.len() as u64;
         let (mut number, mut is_whole) = (self.block_at(place), true);

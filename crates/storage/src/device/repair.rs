@@ -51,7 +51,8 @@ impl Device {
         Ok(true)
     }
 
-    /// As [`Device::repair_record`], of a record in a pack: its blocks are whole once copies of all records in them came.
+    /// As [`Device::repair_record`], of a record in a pack: its blocks are whole once copies of all records in them
+    /// came.
     fn repair_packed(&self, stored: &StoredSpan, payload: &[u8]) -> Result<bool, Fault> {
         let Some(file) = self.open_pack(stored.segment) else { return Ok(false) };
         let (crcs, _) = block_checksums(payload, stored.block_bytes as usize);
