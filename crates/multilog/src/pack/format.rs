@@ -175,3 +175,84 @@ fn decode_loss(rest: &mut &[u8]) -> Option<PackedLoss> {
     };
     Some(PackedLoss { writer, first: Hlc(take(rest)?), last: Hlc(take(rest)?) })
 }
+
+#[cfg(test)]
+mod tests {
+    use frieze_base::{ChunkId, Rng, Seq};
+
+    use super::*;
+    use crate::record::RecordKind;
+
+    fn record(rng: &mut Rng, inode: InodeId, n: u64) -> PackedRecord {
+        let header = RecordHeader {
+            kind: if rng.below(9) == 0 { RecordKind::Punch } else { RecordKind::Write },
+            chain: ChainId(3),
+            epoch: ChainEpoch(2),
+            n,
+            chunk: ChunkId { inode, index: (n / 7) as u32 },
+            version: n,
+            stamp: Hlc(n << 20),
+            session: SessionId(1 + n % 3),
+            seq: Seq(n),
+            uid: 1000,
+            offset: rng.below(1 << 20) as u32,
+            len: 1 + rng.below(1 << 16) as u32,
+            ..RecordHeader::ZERO
+        };
+        PackedRecord { header, at: rng.below(1 << 31) as u32, is_dead: rng.below(4) == 0 }
+    }
+
+    fn losses(rng: &mut Rng) -> Vec<PackedLoss> {
+        let writer = WriterKey { session: SessionId(7), uid: 5, chain: ChainId(3), epoch: ChainEpoch(9) };
+        let loss = |writer, first| PackedLoss { writer, first: Hlc(first), last: Hlc(first + 100) };
+        [loss(Some(writer), rng.below(1 << 40)), loss(None, rng.below(1 << 40))].into()
+    }
+
+    #[test]
+    fn an_index_comes_back_as_it_was_and_not_if_a_bit_turned() {
+        let mut rng = Rng::new(11);
+        let mut builder = PackIndexBuilder::default();
+        let mut expected = Vec::new();
+        for file in 1..400 {
+            let inode = InodeId(8192 + 2 * file);
+            let records: Vec<PackedRecord> = (1..1 + rng.below(30)).map(|n| record(&mut rng, inode, n)).collect();
+            builder.add(inode, &records, &losses(&mut rng));
+            expected.push((inode, records));
+        }
+        let live = builder.live_bytes();
+        let (mut bytes, blocks_bytes) = builder.finish(Hlc(77), 16 << 10);
+        let place = PackPlace { id: super::super::pack_id(5), made: crate::header::LogPosition::default(), upto: 30 };
+        let key = PackKey { chain: ChainId(3), first: 1, last: 30 };
+        let index = PackIndex::open(place, key, 0, &bytes[blocks_bytes as usize..]).unwrap();
+        assert_eq!((index.newest(), index.live_bytes(), index.block_bytes), (Hlc(77), live, 16 << 10));
+        assert!(index.blocks.len() > 3);
+        let read = |bytes: &[u8]| -> Option<Vec<(InodeId, Vec<PackedRecord>)>> {
+            let mut files = Vec::new();
+            for (number, (offset, len)) in index.blocks().enumerate() {
+                files.extend(index.files_in(number, &bytes[offset as usize..offset as usize + len])?);
+            }
+            Some(files)
+        };
+        assert_eq!(read(&bytes), Some(expected));
+        let at = rng.below(blocks_bytes) as usize;
+        bytes[at] ^= 4;
+        assert_eq!(read(&bytes), None);
+    }
+
+    #[test]
+    fn any_bytes_are_a_directory_of_a_pack_or_a_file_in_one_or_none() {
+        let mut rng = Rng::new(12);
+        let mut builder = PackIndexBuilder::default();
+        let inode = InodeId(8194);
+        builder.add(inode, &[record(&mut rng, inode, 1), record(&mut rng, inode, 2)], &losses(&mut rng));
+        let (bytes, blocks_bytes) = builder.finish(Hlc(9), 4096);
+        let place = PackPlace { id: super::super::pack_id(1), made: crate::header::LogPosition::default(), upto: 2 };
+        let key = PackKey { chain: ChainId(3), first: 1, last: 2 };
+        let directory = bytes[blocks_bytes as usize..].to_vec();
+        let (_, range) = file_at(&bytes[..blocks_bytes as usize], 0).unwrap();
+        frieze_harness::fuzz!([directory, bytes[range].to_vec()], |bytes: &[u8]| {
+            drop(PackIndex::open(place, key, 0, bytes));
+            drop(decode_file(inode, bytes));
+        });
+    }
+}

@@ -430,3 +430,54 @@ pub(super) fn compressed(block: &[u8]) -> Option<Vec<u8>> {
 pub(super) fn damaged_pack(name: &str, what: &str) -> Fault {
     Fault::new(Reason::Corrupt, format!("{name}, a pack of old records, is damaged: {what}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head() -> PackHead {
+        PackHead {
+            key: PackKey { chain: ChainId(3), first: 1, last: 900 },
+            may_compress: true,
+            block_bytes: 16 << 10,
+            places_end: 100_000,
+            table_at: 50_000,
+            table_bytes: 12,
+            indexes: [53_248, 57_344],
+            index_bytes: 700,
+            index_blocks_bytes: 600,
+            table_crc: 5,
+            directory_crc: 6,
+            hash: [7; 32],
+        }
+    }
+
+    #[test]
+    fn a_head_has_the_same_bytes_for_ever() {
+        let bytes = head().encode();
+        assert_eq!(PackHead::decode(&bytes), Some(head()));
+        let sum = crc32c(&bytes[..252]);
+        assert_eq!((&bytes[..8], sum), (&b"FRZK\x01\x01\0\0"[..], HEAD_SUM), "{sum:#x}");
+        for at in 0..bytes.len() {
+            let mut turned = bytes;
+            turned[at] ^= 1;
+            assert_eq!(PackHead::decode(&turned), None, "byte {at}");
+        }
+    }
+
+    /// CRC32C of the head above.
+    const HEAD_SUM: u32 = 0x7bd000ad;
+
+    #[test]
+    fn any_bytes_are_a_table_of_blocks_or_none() {
+        let block = |at, len, stored_at, stored_len| PayloadBlock { at, len, stored_at, stored_len, crc: 9 };
+        let blocks = [block(DATA_AT, 65_536, DATA_AT, 300), block(DATA_AT + 65_536, 700, DATA_AT + 300, 700)];
+        let bytes = encode_table(&blocks);
+        assert_eq!(decode_table(&bytes), Some(blocks.to_vec()));
+        frieze_harness::fuzz!([bytes, head().encode().to_vec()], |bytes: &[u8]| {
+            let write = |blocks: &Vec<PayloadBlock>| encode_table(blocks);
+            frieze_harness::check_stable(bytes, decode_table, write);
+            drop(PackHead::decode(bytes));
+        });
+    }
+}
