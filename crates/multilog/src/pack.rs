@@ -11,7 +11,7 @@
 mod format;
 mod put;
 
-use frieze_base::{ChainId, InodeId, SegmentId};
+use frieze_base::{ChainId, FastMap, InodeId, SegmentId};
 use frieze_hlc::Hlc;
 
 use crate::header::LogPosition;
@@ -133,6 +133,10 @@ pub(crate) struct Packs {
     list: Vec<PackIndex>,
     /// By slot: the pack, and the bytes of its blocks. A slot is used once.
     slots: Vec<(SegmentId, u32)>,
+    /// The slots of packs.
+    slot_of: FastMap<SegmentId, u32>,
+    /// Files that packs have, or had.
+    files: NewestFiles,
 }
 
 impl Packs {
@@ -144,7 +148,9 @@ impl Packs {
 
     /// True if the record that begins at `at` is among the numbers of a pack: what of it is still needed is there.
     pub(crate) fn holds(&self, header: &RecordHeader, at: LogPosition) -> bool {
-        self.list.iter().any(|pack| pack.numbers().holds(header, at))
+        // Those of a chain have no number in common: the last that begins at or before this one.
+        let behind = self.list.partition_point(|pack| (pack.key.chain, pack.key.first) <= (header.chain, header.n));
+        behind.checked_sub(1).is_some_and(|last| self.list[last].numbers().holds(header, at))
     }
 
     /// The numbers that packs have.
@@ -154,7 +160,7 @@ impl Packs {
 
     /// False: no pack says anything of the file.
     pub(crate) fn may_have(&self, inode: InodeId) -> bool {
-        self.list.iter().any(|pack| pack.files.may_have(inode))
+        self.files.may_have(inode)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &PackIndex> {
@@ -170,13 +176,15 @@ impl Packs {
     }
 
     pub(crate) fn slot_of(&self, id: SegmentId) -> Option<u32> {
-        self.slots.iter().position(|(known, _)| *known == id).map(|slot| slot as u32)
+        self.slot_of.get(&id).copied()
     }
 
     /// Puts a pack in the place of others.
     pub(crate) fn put(&mut self, pack: PackIndex, old: &[SegmentId]) {
         self.list.retain(|known| !old.contains(&known.place.id));
+        self.slot_of.insert(pack.place.id, self.slots.len() as u32);
         self.slots.push((pack.place.id, pack.block_bytes));
+        self.files.merge(&pack.files);
         let at = self.list.partition_point(|known| known.key < pack.key);
         self.list.insert(at, pack);
     }
@@ -188,7 +196,7 @@ impl Packs {
 
     pub(crate) fn heap_bytes(&self) -> usize {
         let blocks = |pack: &PackIndex| pack.blocks.capacity() * size_of::<RunBlock>() + pack.files.heap_bytes();
-        self.list.iter().map(blocks).sum::<usize>() + self.slots.capacity() * size_of::<(SegmentId, u32)>()
+        self.list.iter().map(blocks).sum::<usize>() + 2 * self.slots.capacity() * size_of::<(SegmentId, u32)>()
     }
 }
 

@@ -173,12 +173,17 @@ impl MultiLog {
             segment: placed.segment,
             offset: u64::from(placed.at) - u64::from(placed.head),
         };
-        fetch.records.retain(|placed| match self.packs.get(placed.segment) {
-            Some(pack) => placed.header.n <= pack.place().upto,
-            None => {
-                let begins = begins(placed);
-                !is_discarded(&self.discarded, &placed.header, begins) && !self.packs.holds(&placed.header, begins)
+        let mut pack = None;
+        fetch.records.retain(|placed| {
+            if is_pack(placed.segment) {
+                // Records of a pack follow each other.
+                if pack.is_none_or(|(id, _)| id != placed.segment) {
+                    pack = self.packs.get(placed.segment).map(|pack| (placed.segment, pack.place().upto));
+                }
+                return pack.is_some_and(|(_, upto)| placed.header.n <= upto);
             }
+            let begins = begins(placed);
+            !is_discarded(&self.discarded, &placed.header, begins) && !self.packs.holds(&placed.header, begins)
         });
         let mut slots: FastMap<SegmentId, u32> = FastMap::default();
         fetch.numbers.clear();

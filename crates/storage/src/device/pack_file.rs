@@ -5,8 +5,7 @@
 //! | 0..256 | head |
 //! | 4096..4352 | head, again |
 //! | 8192.. | blocks of payload |
-//! | | table of the blocks |
-//! | | index (`multilog/src/pack/format.rs`), twice |
+//! | | index (`multilog/src/pack/format.rs`) and table of the blocks, twice |
 //!
 //! Payloads have *places* in the pack: where they would lie if no block were compressed, from 8192 on: of each record
 //! the CRC32C of its blocks, 4 bytes each, then its payload. A block of the file is up to 64 KiB of these places, of
@@ -21,7 +20,7 @@
 //! | 8 | 4, 4 | chain, bytes in a block of payload |
 //! | 16 | 8, 8 | first and last number |
 //! | 32 | 8 | end of the places |
-//! | 40 | 8, 8 | where the table begins, and its bytes |
+//! | 40 | 8, 8 | bytes of the table, zeros |
 //! | 56 | 8, 8 | where the first index begins, and where the second |
 //! | 72 | 8, 8 | bytes of an index, and those of them that are blocks |
 //! | 88 | 4, 4 | CRC32C of the table, of the directory behind the blocks of the index |
@@ -30,12 +29,13 @@
 //!
 //! An entry of the table: bytes of places (v), bytes of the file (v), CRC32C of the latter (4).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use frieze_base::varint::{put, take, take_u32};
-use frieze_base::{ChainId, Fault, Reason, crc32c};
+use frieze_base::{ChainId, Fault, Reason, SegmentId, crc32c};
 use frieze_disk::{DiskFile, DiskOp, Error};
 use frieze_locks::{Mutex, levels};
 use frieze_multilog::{PackIndex, PackKey, PackPlace};
@@ -51,8 +51,8 @@ const MAGIC: [u8; 4] = *b"FRZK";
 const FORMAT_VERSION: u8 = 1;
 /// Level of zstd: about as fast as a disk writes.
 const LEVEL: i32 = 1;
-/// Blocks that a reader finds decompressed: 1 MiB.
-const CACHED_BLOCKS: usize = 16;
+/// Blocks of all packs that a reader finds decompressed: 4 MiB.
+const CACHED_BLOCKS: usize = 64;
 
 /// The head of a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,6 @@ pub(super) struct PackHead {
     pub(super) may_compress: bool,
     pub(super) block_bytes: u32,
     pub(super) places_end: u64,
-    pub(super) table_at: u64,
     pub(super) table_bytes: u64,
     pub(super) indexes: [u64; 2],
     pub(super) index_bytes: u64,
@@ -82,8 +81,8 @@ impl PackHead {
             self.key.first,
             self.key.last,
             self.places_end,
-            self.table_at,
             self.table_bytes,
+            0,
             first,
             second,
             self.index_bytes,
@@ -114,8 +113,7 @@ impl PackHead {
             may_compress: bytes[5] != 0,
             block_bytes: (who >> 32) as u32,
             places_end: long(32)?,
-            table_at: long(40)?,
-            table_bytes: long(48)?,
+            table_bytes: long(40)?,
             indexes: [long(56)?, long(64)?],
             index_bytes: long(72)?,
             index_blocks_bytes: long(80)?,
@@ -168,16 +166,21 @@ fn decode_table(mut bytes: &[u8]) -> Option<Vec<PayloadBlock>> {
     Some(blocks)
 }
 
-/// The number of a block, and its payload.
-type UnpackedBlock = (usize, Arc<Vec<u8>>);
+/// A block that was decompressed: its pack and number, and its payload.
+type UnpackedBlock = ((SegmentId, usize), Arc<Vec<u8>>);
+
+/// Blocks of all packs that were decompressed last.
+pub(super) type UnpackedBlocks = Mutex<levels::PackBlocks, VecDeque<UnpackedBlock>>;
 
 /// An open pack.
 pub(super) struct PackFile {
     /// The file as it lies on the disk.
     pub(super) raw: Arc<dyn DiskFile>,
     pub(super) head: PackHead,
-    pub(super) blocks: Vec<PayloadBlock>,
-    cached: Mutex<levels::PackBlocks, VecDeque<UnpackedBlock>>,
+    /// Its table, if blocks may be compressed; else it is read when a scrub wants it.
+    blocks: Vec<PayloadBlock>,
+    id: SegmentId,
+    cached: Arc<UnpackedBlocks>,
     /// Damaged blocks by number, as far as copies of their records came.
     mended: Mutex<levels::MendedBlocks, BTreeMap<usize, MendedBlock>>,
 }
@@ -189,12 +192,12 @@ struct MendedBlock {
 }
 
 impl PackFile {
-    pub(super) fn new(raw: Arc<dyn DiskFile>, head: PackHead, blocks: Vec<PayloadBlock>) -> PackFile {
-        PackFile { raw, head, blocks, cached: Mutex::default(), mended: Mutex::default() }
-    }
-
     /// Opens a pack and reads its directory. Says what is wrong with it if it is not whole.
-    pub(super) fn open(raw: Arc<dyn DiskFile>, place: PackPlace) -> Result<(PackFile, PackIndex), String> {
+    pub(super) fn open(
+        raw: Arc<dyn DiskFile>,
+        place: PackPlace,
+        cached: &Arc<UnpackedBlocks>,
+    ) -> Result<(PackFile, PackIndex), String> {
         let read = |at: u64, len: u64| -> Option<Vec<u8>> {
             let bytes_max = raw.len().ok()?;
             let mut bytes = vec![0; usize::try_from(len.min(bytes_max)).ok()?];
@@ -203,8 +206,11 @@ impl PackFile {
         };
         let head = HEADS.iter().find_map(|at| PackHead::decode(&read(*at, HEAD_BYTES as u64)?));
         let head = head.ok_or("neither of its two heads is whole")?;
-        let table = read(head.table_at, head.table_bytes).filter(|bytes| crc32c(bytes) == head.table_crc);
-        let blocks = table.and_then(|bytes| decode_table(&bytes)).ok_or("the table of its blocks is damaged")?;
+        let blocks = head.indexes.iter().find_map(|at| {
+            let table = read(at + head.index_bytes, head.table_bytes)?;
+            if crc32c(&table) == head.table_crc { decode_table(&table) } else { None }
+        });
+        let blocks = blocks.ok_or("neither of the two tables of its blocks is whole")?;
         let directory_bytes = head.index_bytes.saturating_sub(head.index_blocks_bytes);
         let index = head.indexes.iter().find_map(|at| {
             let directory = read(at + head.index_blocks_bytes, directory_bytes)?;
@@ -212,7 +218,9 @@ impl PackFile {
             is_whole.then(|| PackIndex::open(place, head.key, 0, &directory)).flatten()
         });
         let index = index.ok_or("neither of its two indexes is whole")?;
-        Ok((PackFile::new(raw, head, blocks), index))
+        let (id, cached) = (place.id, cached.clone());
+        let blocks = if head.may_compress { blocks } else { Vec::new() };
+        Ok((PackFile { raw, head, blocks, id, cached, mended: Mutex::default() }, index))
     }
 
     /// Its payloads by their places.
@@ -225,34 +233,52 @@ impl PackFile {
         Ok(self.raw.read_at(self.head.indexes[copy] + offset, into)?)
     }
 
-    /// The first block that ends behind a place.
-    fn block_at(&self, at: u64) -> usize {
-        self.blocks.partition_point(|block| block.at + u64::from(block.len) <= at)
+    /// The table of its blocks.
+    fn table(&self) -> Result<Cow<'_, [PayloadBlock]>, Error> {
+        if self.head.may_compress {
+            return Ok(Cow::Borrowed(&self.blocks));
+        }
+        for copy in 0..2 {
+            if let Some(blocks) = self.table_of(copy)? {
+                return Ok(Cow::Owned(blocks));
+            }
+        }
+        let what = "neither of the two tables of its blocks is whole".to_owned();
+        Err(Error::Corrupt { name: format!("the pack of {}", self.head.key), what })
+    }
+
+    /// The table beside a copy of the index, if it is whole.
+    fn table_of(&self, copy: usize) -> Result<Option<Vec<PayloadBlock>>, Error> {
+        let mut bytes = vec![0; self.head.table_bytes as usize];
+        let found = self.raw.read_direct_at(self.head.indexes[copy] + self.head.index_bytes, &mut bytes)?;
+        let is_whole = found == bytes.len() && crc32c(&bytes) == self.head.table_crc;
+        Ok(if is_whole { decode_table(&bytes) } else { None })
     }
 
     /// The payload of a block, checked: `direct`, from the medium and not from memory.
     fn block(&self, number: usize, direct: bool) -> Result<Arc<Vec<u8>>, Error> {
-        if !direct && let Some((_, bytes)) = self.cached.lock().iter().find(|(known, _)| *known == number) {
+        if !direct && let Some((_, bytes)) = self.cached.lock().iter().find(|(known, _)| *known == (self.id, number)) {
             return Ok(bytes.clone());
         }
-        let bytes = Arc::new(match self.stored(number, direct)? {
+        let stored = |direct| self.stored(&self.blocks[number], direct);
+        let bytes = Arc::new(match stored(direct)? {
             Some(bytes) => bytes,
             // A copy in memory may have rotted.
-            None => self.stored(number, true)?.ok_or_else(|| self.damaged(number))?,
+            None => stored(true)?.ok_or_else(|| self.damaged(number))?,
         });
         if !direct {
             let mut cached = self.cached.lock();
             if cached.len() == CACHED_BLOCKS {
                 cached.pop_back();
             }
-            cached.push_front((number, bytes.clone()));
+            cached.push_front(((self.id, number), bytes.clone()));
         }
         Ok(bytes)
     }
 
     /// The payload of a block; `None` if what is stored is not what was written.
-    fn stored(&self, number: usize, direct: bool) -> Result<Option<Vec<u8>>, Error> {
-        let PayloadBlock { len, stored_at, stored_len, crc, .. } = self.blocks[number];
+    fn stored(&self, block: &PayloadBlock, direct: bool) -> Result<Option<Vec<u8>>, Error> {
+        let PayloadBlock { len, stored_at, stored_len, crc, .. } = *block;
         let mut stored = vec![0; stored_len as usize];
         let found = match direct {
             true => self.raw.read_direct_at(stored_at, &mut stored)?,
@@ -269,17 +295,20 @@ impl PackFile {
     }
 
     /// Blocks that are not what was written, each with its places, as far as `goes_on` lets it read.
-    pub(super) fn damaged_blocks(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> Option<Vec<PayloadBlock>> {
+    pub(super) fn damaged_blocks(
+        &self,
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Vec<PayloadBlock>>, Error> {
         let mut damaged = Vec::new();
-        for (number, block) in self.blocks.iter().enumerate() {
+        for block in self.table()?.iter() {
             if !goes_on(block.stored_len.into()) {
-                return None;
+                return Ok(None);
             }
-            if !matches!(self.stored(number, true), Ok(Some(_))) {
+            if !matches!(self.stored(block, true), Ok(Some(_))) {
                 damaged.push(*block);
             }
         }
-        Some(damaged)
+        Ok(Some(damaged))
     }
 
     /// Takes in a copy of what should be at a place, block checksums and payload of a record. A damaged block is
@@ -287,9 +316,10 @@ impl PackFile {
     /// place are whole now.
     pub(super) fn mend(&self, place: u64, copy: &[u8]) -> Result<bool, Error> {
         let end = place + copy.len() as u64;
-        let (mut number, mut is_whole) = (self.block_at(place), true);
-        while let Some(block) = self.blocks.get(number).filter(|block| block.at < end) {
-            if !matches!(self.stored(number, true), Ok(Some(_))) {
+        let table = self.table()?;
+        let (mut number, mut is_whole) = (block_at(&table, place), true);
+        while let Some(block) = table.get(number).filter(|block| block.at < end) {
+            if !matches!(self.stored(block, true), Ok(Some(_))) {
                 is_whole &= self.mend_block(number, block, place, copy)?;
             }
             number += 1;
@@ -318,25 +348,26 @@ impl PackFile {
         }
         self.raw.write_at(block.stored_at, &[&stored])?;
         self.raw.sync()?;
-        self.cached.lock().clear();
+        self.cached.lock().retain(|((id, _), _)| *id != self.id);
         Ok(true)
     }
 
-    /// Overwrites a copy of the index with the other.
+    /// Overwrites a copy of the index, and the table beside it, with the other.
     pub(super) fn copy_index(&self, from: usize, to: usize) -> Result<(), Error> {
-        let mut bytes = vec![0; self.head.index_bytes as usize];
+        let mut bytes = vec![0; (self.head.index_bytes + self.head.table_bytes) as usize];
         self.raw.read_direct_at(self.head.indexes[from], &mut bytes)?;
         self.raw.write_at(self.head.indexes[to], &[&bytes])?;
         self.raw.sync()
     }
 
-    /// True if a copy of its index is what was written.
+    /// True if a copy of its index, and the table beside it, are what was written.
     pub(super) fn has_index(&self, copy: usize, index: &PackIndex) -> bool {
-        (0usize..).zip(index.blocks()).all(|(number, (offset, len))| {
-            let mut bytes = vec![0; len];
-            let found = self.raw.read_direct_at(self.head.indexes[copy] + offset, &mut bytes);
-            found.is_ok_and(|found| found == len) && index.files_in(number, &bytes).is_some()
-        })
+        matches!(self.table_of(copy), Ok(Some(_)))
+            && (0usize..).zip(index.blocks()).all(|(number, (offset, len))| {
+                let mut bytes = vec![0; len];
+                let found = self.raw.read_direct_at(self.head.indexes[copy] + offset, &mut bytes);
+                found.is_ok_and(|found| found == len) && index.files_in(number, &bytes).is_some()
+            })
     }
 
     fn damaged(&self, number: usize) -> Error {
@@ -349,7 +380,7 @@ impl PackFile {
 
     fn read(&self, offset: u64, into: &mut [u8], direct: bool) -> Result<usize, Error> {
         let mut done = 0;
-        let mut number = self.block_at(offset);
+        let mut number = block_at(&self.blocks, offset);
         while done < into.len() && offset >= DATA_AT {
             let Some(block) = self.blocks.get(number) else { break };
             let bytes = self.block(number, direct)?;
@@ -363,9 +394,9 @@ impl PackFile {
 
     /// Where the blocks of some places lie in the file.
     fn stored_range(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
-        let first = self.blocks.get(self.block_at(offset))?;
+        let first = self.blocks.get(block_at(&self.blocks, offset))?;
         let end = offset.saturating_add(len).min(self.head.places_end);
-        let last = &self.blocks[self.block_at(end.saturating_sub(1)).min(self.blocks.len() - 1)];
+        let last = &self.blocks[block_at(&self.blocks, end.saturating_sub(1)).min(self.blocks.len() - 1)];
         let stored_end = last.stored_at + u64::from(last.stored_len);
         Some((first.stored_at, stored_end.checked_sub(first.stored_at)?))
     }
@@ -421,6 +452,11 @@ impl DiskFile for PackFile {
     }
 }
 
+/// The first block that ends behind a place.
+fn block_at(blocks: &[PayloadBlock], at: u64) -> usize {
+    blocks.partition_point(|block| block.at + u64::from(block.len) <= at)
+}
+
 /// A block, compressed, if that is shorter.
 pub(super) fn compressed(block: &[u8]) -> Option<Vec<u8>> {
     zstd::bulk::compress(block, LEVEL).ok().filter(|stored| stored.len() < block.len())
@@ -441,7 +477,6 @@ mod tests {
             may_compress: true,
             block_bytes: 16 << 10,
             places_end: 100_000,
-            table_at: 50_000,
             table_bytes: 12,
             indexes: [53_248, 57_344],
             index_bytes: 700,
@@ -466,7 +501,7 @@ mod tests {
     }
 
     /// CRC32C of the head above.
-    const HEAD_SUM: u32 = 0x7bd000ad;
+    const HEAD_SUM: u32 = 0xe6faf058;
 
     #[test]
     fn any_bytes_are_a_table_of_blocks_or_none() {

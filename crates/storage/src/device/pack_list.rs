@@ -11,7 +11,7 @@ use frieze_disk::{Disk, StateFile};
 use frieze_multilog::{Discards, LogPosition, PackIndex, PackKey, PackPlace, pack_id};
 use prost::Message;
 
-use super::pack_file::{PackFile, damaged_pack};
+use super::pack_file::{PackFile, UnpackedBlocks, damaged_pack};
 
 /// The file with the list of packs.
 const FILE: &str = "packs";
@@ -69,6 +69,7 @@ pub(super) struct PackList {
     pub(super) stored: StoredPacks,
     file: Option<StateFile>,
     pub(super) open: BTreeMap<SegmentId, Arc<PackFile>>,
+    pub(super) unpacked: Arc<UnpackedBlocks>,
     /// Packs that newer ones took the place of, and since when.
     pub(super) leaving: Vec<(SegmentId, MonoTime)>,
     /// Packs in use whose records still take space in segments, and since when.
@@ -126,7 +127,7 @@ impl FoundPacks {
         for stored in &found.list.stored.packs {
             let name = pack_name(stored.serial);
             let opened = match disk.open(&name) {
-                Ok(raw) => PackFile::open(raw, stored.place()),
+                Ok(raw) => PackFile::open(raw, stored.place(), &found.list.unpacked),
                 Err(error) if error.reason() == Reason::NotFound => Err("it is missing".to_owned()),
                 Err(error) => return Err(error.into()),
             };

@@ -122,15 +122,15 @@ impl<'a> PackWriter<'a> {
         let table = encode_table(&self.blocks);
         let (index, index_blocks_bytes) = index.finish(newest, block_bytes);
         self.hash.update(&index);
-        let (places_end, table_at) = self.ends;
-        let first = (table_at + table.len() as u64).next_multiple_of(frieze_disk::PAGE_BYTES);
-        let second = (first + index.len() as u64).next_multiple_of(frieze_disk::PAGE_BYTES);
+        let (places_end, blocks_end) = self.ends;
+        let both = (index.len() + table.len()) as u64;
+        let first = blocks_end.next_multiple_of(frieze_disk::PAGE_BYTES);
+        let second = (first + both).next_multiple_of(frieze_disk::PAGE_BYTES);
         let head = PackHead {
             key,
             may_compress: self.compresses,
             block_bytes,
             places_end,
-            table_at,
             table_bytes: table.len() as u64,
             indexes: [first, second],
             index_bytes: index.len() as u64,
@@ -139,11 +139,10 @@ impl<'a> PackWriter<'a> {
             directory_crc: crc32c(&index[index_blocks_bytes as usize..]),
             hash: *self.hash.finalize().as_bytes(),
         };
-        self.raw.write_at(table_at, &[&table])?;
-        self.raw.write_at(first, &[&index])?;
-        self.raw.write_at(second, &[&index])?;
+        self.raw.write_at(first, &[&index, &table])?;
+        self.raw.write_at(second, &[&index, &table])?;
         head.write(self.raw)?;
-        let end = second + index.len() as u64;
+        let end = second + both;
         // A file system without holes keeps what was reserved.
         let _ = self.raw.punch(end, self.bytes_max.saturating_sub(end));
         Ok(head)

@@ -50,7 +50,8 @@ impl Device {
     /// device.
     pub fn pack_stats(&self) -> (u64, u64) {
         let packs = self.packs.lock();
-        let bytes = packs.open.values().map(|pack| pack.head.indexes[1] + pack.head.index_bytes).sum();
+        let bytes =
+            packs.open.values().map(|pack| pack.head.indexes[1] + pack.head.index_bytes + pack.head.table_bytes).sum();
         ((packs.leaving.len() + packs.unreleased.len()) as u64, bytes)
     }
 
@@ -166,12 +167,15 @@ impl Device {
         written: &PackHead,
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool, Fault> {
-        let serial = self.packs.lock().stored.next + 1;
+        let (serial, unpacked) = {
+            let packs = self.packs.lock();
+            (packs.stored.next + 1, packs.unpacked.clone())
+        };
         let made = self.log().end();
         let place = PackPlace { id: pack_id(serial), made, upto: order.key.last };
         let check = |raw: Arc<dyn DiskFile>, goes_on: &mut dyn FnMut(u64) -> bool| {
-            let (file, index) = PackFile::open(raw, place)?;
-            let damaged = file.damaged_blocks(goes_on);
+            let (file, index) = PackFile::open(raw, place, &unpacked)?;
+            let damaged = file.damaged_blocks(goes_on).map_err(|error| error.to_string())?;
             let is_whole = file.head == *written && (0..2).all(|copy| file.has_index(copy, &index));
             match damaged {
                 Some(damaged) if damaged.is_empty() && is_whole => Ok(Some(index)),
@@ -189,7 +193,7 @@ impl Device {
         self.disk.rename(UNFINISHED, &name)?;
         self.disk.sync_dir()?;
         let raw = self.disk.open(&name)?;
-        let (file, _) = PackFile::open(raw, place).map_err(|what| damaged_pack(&name, &what))?;
+        let (file, _) = PackFile::open(raw, place, &unpacked).map_err(|what| damaged_pack(&name, &what))?;
         let file = Arc::new(file);
         {
             // No index is written, and nothing is discarded meanwhile.
@@ -346,7 +350,8 @@ impl Device {
         for stored in &packs.stored.packs {
             let Some(file) = packs.open.get(&stored.place().id) else { continue };
             let name = pack_name(stored.serial);
-            let opened = PackFile::open(file.raw.clone(), stored.place()).map_err(|what| damaged_pack(&name, &what))?;
+            let opened = PackFile::open(file.raw.clone(), stored.place(), &packs.unpacked)
+                .map_err(|what| damaged_pack(&name, &what))?;
             indexes.push(opened.1);
         }
         Ok(indexes)
@@ -400,7 +405,7 @@ impl Device {
                 self.repairs.lock().push(words);
             }
         }
-        let Some(blocks) = file.damaged_blocks(goes_on) else { return Ok(None) };
+        let Some(blocks) = file.damaged_blocks(goes_on)? else { return Ok(None) };
         for (number, (offset, len)) in index.blocks().enumerate().filter(|_| !blocks.is_empty()) {
             let mut is_sound = |bytes: &[u8]| index.files_in(number, bytes).is_some();
             let bytes = self.read_pack_index(id, offset, len, &mut is_sound)?;
