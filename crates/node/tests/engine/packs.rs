@@ -169,6 +169,33 @@ fn a_damaged_pack_is_reported_by_file_and_its_index_is_made_whole_from_the_other
 }
 
 #[test]
+fn a_full_disk_is_not_packed_and_answers_as_before() {
+    let mut machine = SimMachine::new(11);
+    machine.disk = SimDisk::with_capacity(11, 256 << 20);
+    machine.settings.shelve_segments = 1;
+    let mut client = machine.serve();
+    client.mkdir("/t");
+    client.set_retention("/t", "all 5s, 1/s 1min, 1/5s forever").unwrap();
+    PATHS.iter().for_each(|path| drop(client.make(path)));
+    let began = client.server.newest().micros();
+    let mut rng = Rng::new(7);
+    scribble(&machine, &mut client, &mut rng, 200);
+    prepare(&machine, &mut client).unwrap();
+    let instants = instants(&client, began, &mut rng);
+    let expected = answers(&mut client, &instants);
+    let free = machine.disk.space().unwrap().free_bytes;
+    machine.disk.create("ballast", free - machine.settings.reserve_bytes - (64 << 10)).unwrap();
+    let refused = client.server.pack().unwrap_err();
+    assert!(refused.reason == Reason::NoSpace && refused.message.contains("no room for a pack"), "{refused}");
+    assert_eq!((client.server.packs(), packs_of(&machine).len()), (0, 0));
+    same(&answers(&mut client, &instants), &expected, "full");
+    machine.disk.remove("ballast").unwrap();
+    client.server.pack().unwrap();
+    assert!(client.server.packs() > 0);
+    same(&answers(&mut client, &instants), &expected, "packed");
+}
+
+#[test]
 fn packs_become_few_and_small_as_history_is_thinned_further() {
     let mut machine = SimMachine::new(9);
     machine.settings.shelve_segments = 1;
