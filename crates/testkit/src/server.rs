@@ -11,7 +11,7 @@ mod retention;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_base::{ChainId, ClusterId, Fault, LogIndex, MonoTime, NodeId};
+use frieze_base::{ChainId, ClusterId, Fault, InodeId, LogIndex, MonoTime, NodeId, SessionId};
 use frieze_cluster::{ClusterChange, ClusterState, Decision};
 use frieze_hlc::Hlc;
 use frieze_node::{
@@ -30,6 +30,9 @@ pub use machine::{SimMachine, test_settings};
 /// A server without threads: each method does at once what a thread of a real server does at its time.
 #[derive(Clone)]
 pub struct TestServer(Arc<ServerParts>);
+
+/// The session that wrote what left the index of a file, if it is known, and first and last stamp of that.
+pub type FileLoss = (Option<SessionId>, Hlc, Hlc);
 
 impl TestServer {
     /// Starts a server over these parts.
@@ -212,6 +215,18 @@ impl TestServer {
     pub fn pack(&self) -> Result<u64, Fault> {
         let limits = PackLimits { least_bytes: 1, dead_part: 1 << 40, readers_ns: 0 };
         self.0.planes.pack(limits, &mut |_| true)
+    }
+
+    /// When records of a file were written that left the index, by session.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn losses(&self, inode: InodeId) -> Result<Vec<FileLoss>, Fault> {
+        let dropped = self.0.planes.data.device().log_of([inode])?.dropped_records(inode, Hlc::ZERO, Hlc::MAX);
+        Ok(dropped
+            .into_iter()
+            .map(|dropped| (dropped.by.map(|(session, _)| session), dropped.first, dropped.last))
+            .collect())
     }
 
     /// Packs in use.

@@ -227,6 +227,11 @@ fn packs_become_few_and_small_as_history_is_thinned_further() {
 fn the_versions_of_a_file_are_listed_as_before() {
     let (machine, mut client) = thinning(10);
     scribble(&machine, &mut client, &mut Rng::new(6), 200);
+    let file = client.open("/t/a").unwrap();
+    for number in 0..100_u8 {
+        machine.time.advance_us(SECOND / 20);
+        client.write(&file, Some(0), &[number; 3000]).unwrap();
+    }
     prepare(&machine, &mut client).unwrap();
     let listed = |client: &mut TestConnection| -> Vec<u64> {
         let ask = Log { target: Target::path("/t/a"), count_max: 1000, ..Log::default() };
@@ -235,10 +240,15 @@ fn the_versions_of_a_file_are_listed_as_before() {
     };
     let before = listed(&mut client);
     assert!(before.len() > 20);
+    let inode = InodeId(client.stat("/t/a", View::NOW).unwrap().attr.inode);
     client.server.pack().unwrap();
     assert_eq!(listed(&mut client), before);
+    // An undo asks whether others wrote, also where what they wrote is not there any more.
+    let losses = client.server.losses(inode).unwrap();
+    assert!(!losses.is_empty() && losses.iter().all(|(by, ..)| by.is_some()), "{losses:?}");
     client.server.pack().unwrap();
     drop(client);
     let mut client = machine.serve();
     assert_eq!(listed(&mut client), before);
+    assert_eq!(client.server.losses(inode).unwrap(), losses);
 }
