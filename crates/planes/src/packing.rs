@@ -190,7 +190,8 @@ impl Planes {
         let mut key = PackKey { chain, first: packed + 1, last };
         let mut found = self.find_files(key, (after_of(packs.len()), newest))?;
         // On a disk that is nearly full, in small pieces: each gives back more than it takes.
-        let bytes_max = PACK_BYTES_MAX.min(device.space()?.free_bytes / 4);
+        let free_bytes = device.space()?.free_bytes.saturating_sub(self.settings.reserve_bytes);
+        let bytes_max = PACK_BYTES_MAX.min(free_bytes / 4);
         while found.live_bytes > bytes_max && last > packed + 1 {
             // A part of it now, the rest in the next pack.
             let half = packed + (last - packed) / 2;

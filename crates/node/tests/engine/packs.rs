@@ -169,6 +169,42 @@ fn a_damaged_pack_is_reported_by_file_and_its_index_is_made_whole_from_the_other
 }
 
 #[test]
+fn a_list_of_packs_that_is_missing_or_damaged_costs_no_pack() {
+    let (machine, mut client) = thinning(12);
+    let began = client.server.newest().micros();
+    let mut rng = Rng::new(8);
+    for _ in 0..2 {
+        scribble(&machine, &mut client, &mut rng, 150);
+        prepare(&machine, &mut client).unwrap();
+        client.server.pack().unwrap();
+        client.server.pack().unwrap();
+    }
+    let instants = instants(&client, began, &mut rng);
+    let expected = answers(&mut client, &instants);
+    client.server.stop().unwrap();
+    drop(client);
+    // A start removes those that newer ones took the place of.
+    machine.serve().server.stop().unwrap();
+    let packs = packs_of(&machine);
+    assert!(!packs.is_empty());
+    machine.disk.rename("packs", "apart").unwrap();
+    for _ in 0..2 {
+        let refused = machine.try_serve().map(drop).unwrap_err();
+        assert!(refused.reason == Reason::Corrupt && refused.message.contains("the list of packs"), "{refused}");
+        assert_eq!(packs_of(&machine), packs, "all are there");
+    }
+    machine.disk.rename("apart", "packs").unwrap();
+    // Either slot: the other has the same list.
+    for slot in [0, 256 << 10] {
+        machine.disk.flip_bit("packs", slot + 24, 3).unwrap();
+        let mut client = machine.serve();
+        same(&answers(&mut client, &instants), &expected, &format!("slot at {slot}"));
+        client.server.stop().unwrap();
+        assert_eq!(packs_of(&machine), packs, "all are there");
+    }
+}
+
+#[test]
 fn a_full_disk_is_not_packed_and_answers_as_before() {
     let mut machine = SimMachine::new(11);
     machine.disk = SimDisk::with_capacity(11, 256 << 20);

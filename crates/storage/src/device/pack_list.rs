@@ -118,10 +118,22 @@ impl FoundPacks {
             }
             found.list.stored.packs.retain(|pack| pack.upto >= pack.first);
         }
-        for name in &names {
-            let is_listed = |serial| found.list.stored.packs.iter().any(|pack| pack.serial == serial);
-            if name == UNFINISHED || pack_of(name).is_some_and(|serial| !is_listed(serial)) {
-                disk.remove(name)?;
+        if let Some(words) = found.list.contradiction(&names) {
+            // Packs that may be all there is of their records are not removed.
+            if !serve_damaged {
+                return Err(Fault::new(Reason::Corrupt, words));
+            }
+            notes.push(words);
+        } else {
+            for name in &names {
+                let is_listed = |serial| found.list.stored.packs.iter().any(|pack| pack.serial == serial);
+                if name == UNFINISHED || pack_of(name).is_some_and(|serial| !is_listed(serial)) {
+                    disk.remove(name)?;
+                }
+            }
+            if let Some(file) = &found.list.file {
+                // Both slots have the newest list, so damage to one of them does not bring back an older.
+                file.write(&found.list.stored.encode_to_vec())?;
             }
         }
         for stored in &found.list.stored.packs {
@@ -165,9 +177,29 @@ impl PackList {
         if self.file.is_none() {
             self.file = Some(StateFile::open_or_create_sized(disk, FILE, FILE_BYTES)?);
         }
-        self.file.as_ref().expect("just made").write(&changed.encode_to_vec())?;
+        let file = self.file.as_ref().expect("just made");
+        // Into both slots: if one is damaged, an older list would not name packs that have the only copy of records.
+        file.write(&changed.encode_to_vec())?;
+        file.write(&changed.encode_to_vec())?;
         self.stored = changed;
         Ok(())
+    }
+
+    /// What packs on the disk say against the list, if they do. A crash leaves at most packs that were replaced, and
+    /// one that was about to be listed.
+    fn contradiction(&self, names: &[String]) -> Option<String> {
+        let is_empty = self.file.as_ref().is_none_or(|file| file.read().is_none());
+        let newest = names.iter().filter_map(|name| pack_of(name)).max()?;
+        if !is_empty && newest <= self.stored.next + 1 {
+            return None;
+        }
+        let what = if is_empty { "is missing or empty".to_owned() } else { "is an older one".to_owned() };
+        Some(format!(
+            "the list of packs, the file {FILE}, {what}, and there is {}: it may have the only copy of old records. Put \
+             it back; or read what is left with 'frieze export DIR'; or set serve_damaged = true to serve what is \
+             left, where files whose records are in packs cannot be read",
+            pack_name(newest)
+        ))
     }
 
     /// The payloads of all packs by place.

@@ -189,6 +189,11 @@ impl Device {
             self.disk.remove(UNFINISHED)?;
             return Ok(false);
         };
+        if serial == 1 {
+            // A pack without a list is not taken for one that a crash left.
+            self.packs.lock().change(&*self.disk, |_| ())?;
+            self.disk.sync_dir()?;
+        }
         let name = pack_name(serial);
         self.disk.rename(UNFINISHED, &name)?;
         self.disk.sync_dir()?;
