@@ -195,8 +195,8 @@ impl PackList {
         }
         let what = if is_empty { "is missing or empty".to_owned() } else { "is an older one".to_owned() };
         Some(format!(
-            "the list of packs, the file {FILE}, {what}, and there is {}: it may have the only copy of old records. Put \
-             it back; or read what is left with 'frieze export DIR'; or set serve_damaged = true to serve what is \
+            "the list of packs, the file {FILE}, {what}, and there is {}: it may have the only copy of old records. \
+             Put it back; or read what is left with 'frieze export DIR'; or set serve_damaged = true to serve what is \
              left, where files whose records are in packs cannot be read",
             pack_name(newest)
         ))
