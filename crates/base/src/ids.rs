@@ -72,10 +72,38 @@ number_id!(
     NodeId(u32), "a node id");
 number_id!(
     /// A segment of a device's log. Rises with each use of the file, so an old record can never pass for a new one.
+    /// With bit 63, a pack of the device ([`SegmentId::pack`]).
     SegmentId(u64), "a segment id");
 number_id!(
     /// A position in the metalog: 1 is the first entry.
     LogIndex(u64), "a log index");
+
+impl SegmentId {
+    const PACK: u64 = 1 << 63;
+
+    /// The pack with a serial number, among the files that records lie in.
+    pub fn pack(serial: u64) -> SegmentId {
+        SegmentId(serial | Self::PACK)
+    }
+
+    /// True if it is no segment of the log but a pack.
+    pub fn is_pack(self) -> bool {
+        self.0 & Self::PACK != 0
+    }
+
+    /// The serial number of a pack; `None` for a segment of the log.
+    pub fn pack_serial(self) -> Option<u64> {
+        self.is_pack().then_some(self.0 & !Self::PACK)
+    }
+
+    /// Its kind and number, for people: `segment 7`, or the name of a pack's file.
+    pub fn in_words(self) -> String {
+        match self.pack_serial() {
+            Some(serial) => format!("pack-{serial:016x}"),
+            None => format!("segment {self}"),
+        }
+    }
+}
 
 impl InodeId {
     /// The root directory.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Error, Result};
-use frieze_base::Reason;
+use frieze_base::{Reason, SegmentId};
 use frieze_client::{Finding, FindingKind, Hlc, ScrubAction, ScrubReply, ScrubState};
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A finding in a line.
 pub(crate) fn line(finding: &Finding) -> String {
     let at = |stamp: u64| format!("{} ({})", format::time_of(Hlc(stamp)), Hlc(stamp));
-    let place = format!("segment {} at byte {}", finding.segment, finding.at);
+    let place = format!("{} at byte {}", SegmentId(finding.segment).in_words(), finding.at);
     let unread = match finding.unread.as_str() {
         "" => String::new(),
         words => format!("; the device: {words}"),

@@ -94,8 +94,8 @@ impl MultiLog {
         Some((segment, FooterEntries::new(&segment.header, entries)))
     }
 
-    /// Where what was discarded, or is in packs, lies in a segment: first bytes and ends, grown together. `footer`: its
-    /// last one, if it is sealed. `None` if that is not what these bytes are.
+    /// Where what was discarded, or is read in packs only, lies in a segment: first bytes and ends, grown together.
+    /// `footer`: its last one, if it is sealed. `None` if that is not what these bytes are.
     ///
     /// # Cost
     /// About 60 ns for each record of the segment.
@@ -103,8 +103,8 @@ impl MultiLog {
         let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
         for listed in self.entries_of(id, footer)?.1 {
             let begins = LogPosition { segment: id, offset: listed.span.start };
-            let has_no_bytes =
-                is_discarded(&self.discarded, &listed.header, begins) || self.packs.holds(&listed.header, begins);
+            let has_no_bytes = is_discarded(&self.discarded, &listed.header, begins)
+                || self.packs.has_released(&listed.header, begins);
             if !has_no_bytes {
                 continue;
             }

@@ -38,7 +38,7 @@ pub enum Error {
         found: u8,
     },
     /// The index of a pack is not what was written, in none of its copies: files in it cannot be read.
-    #[error("the index of pack {} is damaged", crate::pack_serial(*pack).unwrap_or_default())]
+    #[error("the index of {} is damaged, in both of its copies", pack.in_words())]
     DamagedPack {
         /// Its number.
         pack: SegmentId,

@@ -59,10 +59,7 @@ pub use index_run::{
     ChainTip, IndexFetch, IndexRun, RunBuilder, RunKey, RunMerge, RunSink, RunSource, check_index_run,
 };
 pub use log::{ChainState, LogSettings, LogStats, MultiLog};
-pub use pack::{
-    FileToPack, PackIndex, PackIndexBuilder, PackKey, PackPlace, PackedRecord, RecordToPack, is_pack, pack_id,
-    pack_serial,
-};
+pub use pack::{FileToPack, PackIndex, PackIndexBuilder, PackKey, PackPlace, PackedRecord, RecordToPack};
 pub use plan::{ExternalSpan, ImageSpan, Piece, PieceSource, StoredSpan};
 pub use record::{RecordHeader, RecordKind, block_crcs};
 pub use recover::{Corruption, LogCut, LogCutReason, LogSource, RecoveredItem, RecoveryReport, SegmentKey};

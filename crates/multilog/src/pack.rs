@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a pack is immutable. What it says of a file answers every kept instant as all records of its numbers do.
 //! It names no segment and no device, so its bytes depend on the chain's records and on what died, and on nothing else.
-//! Leaves to others: bytes of payloads and files (`storage`), which records died and what is worth packing (`service`).
+//! Leaves to others: bytes of payloads and files (`storage`), which records died and what is worth packing (`planes`).
 //!
 //! Footers keep every number of the chain, also of records that died: a member that lacks records, a returning member
 //! and the memory of sessions ask them. A pack has the bytes that are still needed, in one place, and the index of
@@ -42,13 +42,22 @@ impl std::fmt::Display for PackKey {
 /// Where a pack was made: what this device knows of it beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackPlace {
-    /// Its number on this device: [`is_pack`] holds of it.
+    /// Its number on this device: [`SegmentId::is_pack`] holds of it.
     pub id: SegmentId,
     /// The end of the log then. A record with one of its numbers behind this place is another one: the chain discarded
     /// what had the number before.
     pub made: LogPosition,
     /// The last of its numbers that the chain still has.
     pub upto: u64,
+    /// Up to this number nothing of it is read in segments any more: their space there may be gone.
+    pub released: u64,
+}
+
+impl PackPlace {
+    /// Up to number `last`, as far as it has them, nothing of its records is read in segments any more.
+    pub fn release(&mut self, last: u64) {
+        self.released = self.released.max(last.min(self.upto));
+    }
 }
 
 /// The index of a pack as it is kept in memory: its directory.
@@ -148,9 +157,26 @@ impl Packs {
 
     /// True if the record that begins at `at` is among the numbers of a pack: what of it is still needed is there.
     pub(crate) fn holds(&self, header: &RecordHeader, at: LogPosition) -> bool {
+        self.pack_of(header, at).is_some()
+    }
+
+    /// True if, besides, no reader asks for it at its place in a segment.
+    pub(crate) fn has_released(&self, header: &RecordHeader, at: LogPosition) -> bool {
+        self.pack_of(header, at).is_some_and(|pack| header.n <= pack.place.released)
+    }
+
+    fn pack_of(&self, header: &RecordHeader, at: LogPosition) -> Option<&PackIndex> {
         // Those of a chain have no number in common: the last that begins at or before this one.
         let behind = self.list.partition_point(|pack| (pack.key.chain, pack.key.first) <= (header.chain, header.n));
-        behind.checked_sub(1).is_some_and(|last| self.list[last].numbers().holds(header, at))
+        let pack = &self.list[behind.checked_sub(1)?];
+        pack.numbers().holds(header, at).then_some(pack)
+    }
+
+    /// Nothing of the packs of a chain is read in segments any more, up to number `last`.
+    pub(crate) fn release(&mut self, chain: ChainId, last: u64) {
+        for pack in self.list.iter_mut().filter(|pack| pack.key.chain == chain) {
+            pack.place.release(last);
+        }
     }
 
     /// The numbers that packs have.
@@ -199,20 +225,3 @@ impl Packs {
         self.list.iter().map(blocks).sum::<usize>() + 2 * self.slots.capacity() * size_of::<(SegmentId, u32)>()
     }
 }
-
-/// The number of a pack, among those of segments.
-pub fn pack_id(serial: u64) -> SegmentId {
-    SegmentId(serial | PACK)
-}
-
-/// The serial number of a pack; `None` for a segment of the log.
-pub fn pack_serial(id: SegmentId) -> Option<u64> {
-    is_pack(id).then_some(id.0 & !PACK)
-}
-
-/// True if a record with this segment lies in a pack.
-pub fn is_pack(id: SegmentId) -> bool {
-    id.0 & PACK != 0
-}
-
-const PACK: u64 = 1 << 63;

@@ -5,7 +5,6 @@ use frieze_hlc::Hlc;
 
 use crate::image::{ImageKey, ImagePlace};
 use crate::index::IndexRecord;
-use crate::record::blocks;
 use crate::record_files::RecordFiles;
 
 /// One part of a planned range.
@@ -84,7 +83,7 @@ pub struct ImageSpan {
 /// counted from `data_offset` and compare with the little-endian `u32`s that begin at `crcs_offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredSpan {
-    /// The segment that holds the record, or the pack ([`crate::is_pack`]).
+    /// The segment that holds the record, or the pack ([`SegmentId::is_pack`]).
     pub segment: SegmentId,
     /// Offset of the record's payload in the segment.
     pub data_offset: u64,
@@ -129,16 +128,8 @@ impl<'a> Planner<'a> {
             return;
         }
         self.last_record = Some(number);
-        let (segment, block_bytes) = self.files.of(record);
-        let source = PieceSource::Data(StoredSpan {
-            segment,
-            data_offset: u64::from(record.at) + 4 * u64::from(blocks(record.len, block_bytes)),
-            record_len: record.len,
-            skip: (start - u64::from(record.offset)) as u32,
-            crcs_offset: u64::from(record.at),
-            block_bytes,
-            stamp: record.stamp,
-        });
+        let skip = (start - u64::from(record.offset)) as u32;
+        let source = PieceSource::Data(StoredSpan { skip, ..self.files.span(record) });
         self.out.push(Piece { at: start, len, source });
     }
 

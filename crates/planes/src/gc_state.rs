@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use frieze_base::{Fault, InodeId, MonoTime, SegmentId};
 use frieze_hlc::Hlc;
 use frieze_locks::{Mutex, MutexGuard, levels};
-use frieze_multilog::{DeadRecord, is_pack};
+use frieze_multilog::DeadRecord;
 
 /// RecordPlace of a record.
 pub type RecordPlace = (SegmentId, u64);
@@ -149,7 +149,7 @@ impl DeadSpace {
     /// Adds dead records; neighbours merge.
     pub fn add(&mut self, graves: &[DeadRecord]) {
         for grave in graves {
-            if is_pack(grave.segment) {
+            if grave.segment.is_pack() {
                 // Its space comes back when the pack is made anew.
                 *self.dead_in_packs.entry(grave.segment).or_default() += u64::from(grave.bytes);
                 continue;

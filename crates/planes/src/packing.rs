@@ -7,9 +7,9 @@
 //!
 //! # The algorithm
 //! Dead records between live ones give back whole pages only, and keep their entries in memory. Once enough has died,
-//! the old records of each chain are written anew without the dead. Packs of like size become one, as index runs do,
-//! and so does a pack of which a quarter died since, with those behind it: a byte is written about as often as its
-//! history is thinned.
+//! the old records of each chain are written anew without the dead. Packs of like size become one, as index runs do; a
+//! pack of which a quarter died since is made anew alone. So a byte is written about as often as its history is
+//! thinned.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use frieze_base::{ChainId, Fault, InodeId, MonoTime, SegmentId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{FileToPack, PackKey};
+use frieze_multilog::{FileToPack, PackIndex, PackKey};
 use frieze_storage::PackOrder;
 use tracing::{debug, warn};
 
@@ -41,6 +41,8 @@ impl PackLimits {
     }
 }
 
+/// Most numbers that are packed at once: what is known of their records is in memory meanwhile, some 150 bytes each.
+const NUMBERS_MAX: u64 = 1 << 20;
 /// Most bytes of payload in a pack. More: fewer packs to look in; less: less to write anew where something died.
 const PACK_BYTES_MAX: u64 = 1 << 30;
 /// Wait until a pack that could not be made is tried again.
@@ -53,6 +55,8 @@ const ENTRY_BYTES: u64 = 256;
 /// What is known of a pack before it is made.
 struct PackPlan {
     order: PackOrder,
+    /// There are more records that could be packed.
+    has_more: bool,
     files: Vec<InodeId>,
     live_bytes: u64,
     bytes_max: u64,
@@ -61,7 +65,8 @@ struct PackPlan {
 /// The files that a pack is made of.
 struct FoundFiles {
     files: Vec<InodeId>,
-    /// Bytes of their live records.
+    /// Their records that stay, and the bytes of those that are live.
+    records: u64,
     live_bytes: u64,
     /// The most that a pack of them takes.
     bytes_max: u64,
@@ -69,7 +74,7 @@ struct FoundFiles {
 
 impl Planes {
     /// Packs old records where enough of them died, and gives back the space of what was packed before. `goes_on` is
-    /// asked after each file with the bytes written since; if it returns false, the pack is given up. Returns the bytes
+    /// asked now and then with the bytes written since; if it returns false, the pack is given up. Returns the bytes
     /// freed. Call it now and then, on a thread that may block for long.
     ///
     /// # Errors
@@ -109,7 +114,7 @@ impl Planes {
             self.gc.lock().pack_at = 2 * fresh;
             return Ok(freed);
         }
-        let has_worn = plans.iter().any(|plan| plan.order.old.iter().any(|id| worn.contains(id)));
+        let has_more = plans.iter().any(|plan| plan.has_more);
         for plan in plans {
             if !self.write_pack(&plan, goes_on)? {
                 self.put_packing_off();
@@ -119,7 +124,7 @@ impl Planes {
             let mut state = self.gc.lock();
             state.dead_in_packs.retain(|id, _| !plan.order.old.contains(id));
         }
-        if !has_worn {
+        if !has_more {
             let mut state = self.gc.lock();
             (state.dead_since_pack, state.pack_at) = (0, 0);
             state.pack_trouble.clear();
@@ -141,7 +146,7 @@ impl Planes {
         let mut goes_on = |_| {
             let (now, asked) = (mono(), self.data.device().served());
             let worked = Duration::from_nanos(now.since_ns(began)).min(PAUSE_MAX);
-            let goes_on = asked == served || pause(worked);
+            let goes_on = pause(if asked == served { Duration::ZERO } else { worked });
             (began, served) = (mono(), asked);
             goes_on
         };
@@ -169,64 +174,77 @@ impl Planes {
         let packs: Vec<_> = {
             let log = device.log();
             let of_chain = log.packs().filter(|pack| pack.key().chain == chain);
-            of_chain.map(|pack| (pack.place(), pack.key(), pack.live_bytes(), pack.newest())).collect()
+            let sizes = |pack: &PackIndex| (pack.records(), pack.live_bytes());
+            of_chain.map(|pack| (pack.place(), pack.key(), sizes(pack), pack.newest())).collect()
         };
         let after_of = |at: usize| if at == 0 { Hlc::ZERO } else { packs[at - 1].3 };
-        let plan_of = |old: Range<usize>, key: PackKey, newest: Hlc, found: FoundFiles| {
+        let plan_of = |old: Range<usize>, key: PackKey, newest: Hlc, found: FoundFiles, has_more: bool| {
             let old = packs[old].iter().map(|(place, ..)| place.id).collect();
-            let FoundFiles { files, live_bytes, bytes_max } = found;
-            PackPlan { order: PackOrder { key, newest, old, removals }, files, live_bytes, bytes_max }
+            let FoundFiles { files, live_bytes, bytes_max, .. } = found;
+            PackPlan { order: PackOrder { key, newest, old, removals }, has_more, files, live_bytes, bytes_max }
         };
         if let Some(at) = packs.iter().position(|(place, ..)| worn.contains(&place.id)) {
             let (place, key, _, newest) = packs[at];
             let key = PackKey { last: place.upto, ..key };
             let found = self.find_files(key, (after_of(at), newest))?;
-            return Ok(Some(plan_of(at..at + 1, key, newest, found)));
+            return Ok(Some(plan_of(at..at + 1, key, newest, found, true)));
         }
         let packed = packs.last().map_or(0, |(place, ..)| place.upto);
         let clean = self.data.committed(chain);
         let new = if fresh { device.number_upto(chain, packed, upto)?.filter(|(n, _)| *n <= clean) } else { None };
-        let Some((mut last, mut newest)) = new else { return Ok(None) };
-        let mut key = PackKey { chain, first: packed + 1, last };
+        let Some((end, mut newest)) = new else { return Ok(None) };
+        let mut key = PackKey { chain, first: packed + 1, last: end };
+        if end - packed > NUMBERS_MAX
+            && let Some(cut) = self.cut_at(chain, packed, packed + NUMBERS_MAX)?
+        {
+            (key.last, newest) = cut;
+        }
         let mut found = self.find_files(key, (after_of(packs.len()), newest))?;
         // On a disk that is nearly full, in small pieces: each gives back more than it takes.
         let free_bytes = device.space()?.free_bytes.saturating_sub(self.settings.reserve_bytes);
         let bytes_max = PACK_BYTES_MAX.min(free_bytes / 4);
-        while found.live_bytes > bytes_max && last > packed + 1 {
+        while found.live_bytes > bytes_max
+            && key.last > packed + 1
+            && let Some(cut) = self.cut_at(chain, packed, packed + (key.last - packed) / 2)?
+            && cut.0 < key.last
+        {
             // A part of it now, the rest in the next pack.
-            let half = packed + (last - packed) / 2;
-            let Some(middle) = device.records_of(chain, half - 1, 1)?.into_iter().next() else { return Ok(None) };
-            let Some(cut) = device.number_upto(chain, packed, middle.header.stamp)? else { return Ok(None) };
-            if cut.0 >= last {
-                break;
-            }
-            (last, newest) = cut;
-            key.last = last;
+            (key.last, newest) = cut;
             found = self.find_files(key, (after_of(packs.len()), newest))?;
         }
-        let (mut first_old, mut live_bytes) = (packs.len(), found.live_bytes);
-        while let Some((_, _, bytes, _)) = first_old.checked_sub(1).map(|at| packs[at])
+        let (mut first_old, mut live_bytes, mut records) = (packs.len(), found.live_bytes, found.records);
+        while let Some((_, _, (more_records, bytes), _)) = first_old.checked_sub(1).map(|at| packs[at])
             && bytes <= 2 * live_bytes
             && bytes + live_bytes <= bytes_max
+            && records + more_records <= NUMBERS_MAX
         {
             first_old -= 1;
-            live_bytes += bytes;
+            (live_bytes, records) = (live_bytes + bytes, records + more_records);
         }
+        let has_more = key.last < end;
         if first_old < packs.len() {
             key.first = packs[first_old].1.first;
             found = self.find_files(key, (after_of(first_old), newest))?;
         }
-        Ok(Some(plan_of(first_old..packs.len(), key, newest, found)))
+        Ok(Some(plan_of(first_old..packs.len(), key, newest, found, has_more)))
+    }
+
+    /// The last number after `after` of a chain whose stamp is that of number `n` or before it: no group is cut.
+    fn cut_at(&self, chain: ChainId, after: u64, n: u64) -> Result<Option<(u64, Hlc)>, Fault> {
+        let device = self.data.device();
+        let found = device.records_of(chain, n - 1, 1)?.into_iter().next();
+        found.map_or(Ok(None), |found| device.number_upto(chain, after, found.header.stamp))
     }
 
     /// The files with records of some numbers, which are stamped in the interval.
     fn find_files(&self, key: PackKey, (after, newest): (Hlc, Hlc)) -> Result<FoundFiles, Fault> {
         let device = self.data.device();
         let (mut candidates, _) = device.log().files_with_records(after, newest);
-        let (mut live, mut bytes_max) = (0, 1 << 20);
+        let (mut live, mut count, mut bytes_max) = (0, 0, 1 << 20);
         let mut fault = Ok(());
         candidates.retain(|id| match self.file_to_pack(*id, key, newest) {
             Ok(Some(file)) => {
+                count += file.records.len() as u64;
                 for record in &file.records {
                     let bytes = record.stored.map_or(0, |stored| u64::from(stored.record_len));
                     live += bytes;
@@ -241,7 +259,7 @@ impl Planes {
                 false
             }
         });
-        fault.map(|()| FoundFiles { files: candidates, live_bytes: live, bytes_max })
+        fault.map(|()| FoundFiles { files: candidates, records: count, live_bytes: live, bytes_max })
     }
 
     fn file_to_pack(&self, id: InodeId, key: PackKey, upto: Hlc) -> Result<Option<FileToPack>, Fault> {

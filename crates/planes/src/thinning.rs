@@ -211,7 +211,11 @@ impl Planes {
         let needed = needs.get(&id).into_iter().flat_map(|needs| needs.keys().copied());
         let forgotten = self.meta.inode_horizon(id).forgotten.map(|forgotten| Hlc(forgotten.before));
         let kept = kept.with(needed.chain(forgotten));
-        self.records_between(id, &kept, upto).map(Some)
+        match self.records_between(id, &kept, upto) {
+            // Its index is damaged, as a scrub reports: nothing of it goes, and the pass does not end here.
+            Err(fault) if fault.reason == Reason::Corrupt => Ok(Some(DeadRecords::default())),
+            dead => dead.map(Some),
+        }
     }
 
     /// The records of a file in an interval that its policy lets go: chunk, stamp and first byte; `None` if the file is

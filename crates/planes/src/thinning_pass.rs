@@ -65,7 +65,7 @@ impl PassState {
         for (number, marks) in &marks {
             let done = self.done.get(number).filter(|_| !is_anew).unwrap_or(&none);
             for (after, upto) in done.marks().zip(marks.marks()).filter(|(after, upto)| after < upto) {
-                files.extend(planes.data.device().files_written(after, upto, &|_| true)?.0);
+                files.extend(planes.data.device().log().files_with_records(after, upto).0);
             }
         }
         (self.done, self.changes, self.epochs, self.files) = (marks, changes, epochs, files);

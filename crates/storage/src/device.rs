@@ -41,7 +41,7 @@ use frieze_tier::Shares;
 use crate::read_errors::ReadErrors;
 pub use append::ReservedAppend;
 pub use checksum_cache::SENDFILE_BYTES_MIN;
-pub use packs::{NextFile, PackOrder};
+pub use packs::{NextFile, PackOrder, PackStats};
 pub use preallocate::SpareSegments;
 pub use segment_file::write_surely;
 use segment_file::{TRAILER_BYTES, segment_name};
@@ -189,7 +189,7 @@ impl Device {
         self.files.read().get(&segment).cloned().ok_or_else(|| {
             Fault::new(
                 Reason::Corrupt,
-                format!("stored data is corrupt: segment {segment} is missing from the data directory"),
+                format!("stored data is corrupt: {} is missing from the data directory", segment.in_words()),
             )
         })
     }

@@ -15,8 +15,8 @@ mod wake;
 
 pub use clock::{IdentityStore, NodeClock};
 pub use device::{
-    Budget, DamagedLog, Device, FileKey, IMAGE_SLOT_BYTES, ImageBudget, NextFile, PackOrder, PageSpan, PinnedPages,
-    ReaderKey, RecoveryLimits, ReservedAppend, SENDFILE_BYTES_MIN, SpareSegments, Tiers, UnverifiedSpan,
+    Budget, DamagedLog, Device, FileKey, IMAGE_SLOT_BYTES, ImageBudget, NextFile, PackOrder, PackStats, PageSpan,
+    PinnedPages, ReaderKey, RecoveryLimits, ReservedAppend, SENDFILE_BYTES_MIN, SpareSegments, Tiers, UnverifiedSpan,
     block_checksums, damaged_log, write_surely,
 };
 pub use few::Few;

@@ -213,7 +213,15 @@ impl TestServer {
     /// # Errors
     /// The disk's; `Corrupt` for a damaged record.
     pub fn pack(&self) -> Result<u64, Fault> {
-        let limits = PackLimits { least_bytes: 1, dead_part: 1 << 40, readers_ns: 0 };
+        self.pack_with_readers(0)
+    }
+
+    /// As [`TestServer::pack`]; what was packed keeps its former place for `readers_ns`.
+    ///
+    /// # Errors
+    /// As [`TestServer::pack`].
+    pub fn pack_with_readers(&self, readers_ns: u64) -> Result<u64, Fault> {
+        let limits = PackLimits { least_bytes: 1, dead_part: 1 << 40, readers_ns };
         self.0.planes.pack(limits, &mut |_| true)
     }
 

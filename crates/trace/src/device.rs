@@ -33,14 +33,17 @@ pub enum DeviceFile {
         /// Number of the last segment.
         last: u64,
     },
+    /// The pack with this serial number.
+    Pack(u64),
 }
 
 impl DeviceFile {
-    /// Its number in events: that of a segment, or for a run bit 63, the first segment in 40 bits, and how many
-    /// segments follow it in 23 bits, as many as fit.
+    /// Its number in events: that of a segment; for a run bit 63, the first segment in 39 bits, and how many segments
+    /// follow it in 23 bits, as many as fit; for a pack bits 63 and 62, and its serial number.
     pub fn number(self) -> u64 {
         match self {
             DeviceFile::Segment(segment) => segment & !RUN,
+            DeviceFile::Pack(serial) => PACK | (serial & !PACK),
             DeviceFile::IndexRun { first, last } => {
                 RUN | (first & FIRST_MAX) << LENGTH_BITS | last.saturating_sub(first).min(LENGTH_MAX)
             }
@@ -49,8 +52,9 @@ impl DeviceFile {
 
     /// The file with this number.
     pub fn from_number(number: u64) -> DeviceFile {
-        match number & RUN {
-            0 => DeviceFile::Segment(number),
+        match number & PACK {
+            PACK => DeviceFile::Pack(number & !PACK),
+            kind if kind & RUN == 0 => DeviceFile::Segment(number),
             _ => {
                 let first = (number & !RUN) >> LENGTH_BITS;
                 DeviceFile::IndexRun { first, last: first + (number & LENGTH_MAX) }
@@ -81,9 +85,10 @@ impl Recorder {
 }
 
 const RUN: u64 = 1 << 63;
+const PACK: u64 = RUN | 1 << 62;
 const LENGTH_BITS: u32 = 23;
 const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
-const FIRST_MAX: u64 = (1 << (63 - LENGTH_BITS)) - 1;
+const FIRST_MAX: u64 = (1 << (62 - LENGTH_BITS)) - 1;
 
 #[cfg(test)]
 mod tests {
@@ -92,7 +97,9 @@ mod tests {
     #[test]
     fn a_file_of_a_device_is_known_by_its_number() {
         let run = |first, last| DeviceFile::IndexRun { first, last };
-        for file in [DeviceFile::Segment(0), DeviceFile::Segment(77), run(0, 0), run(5, 20), run(1 << 39, 1 << 39)] {
+        let packs = [DeviceFile::Pack(1), DeviceFile::Pack(1 << 40)];
+        let segments = [DeviceFile::Segment(0), DeviceFile::Segment(77)];
+        for file in [run(0, 0), run(5, 20), run(1 << 38, 1 << 38)].into_iter().chain(packs).chain(segments) {
             assert_eq!(DeviceFile::from_number(file.number()), file);
         }
         assert_eq!(DeviceFile::from_number(run(3, u64::MAX).number()), run(3, 3 + LENGTH_MAX));

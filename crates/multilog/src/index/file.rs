@@ -14,6 +14,7 @@ use super::dropped::{DroppedSpan, DroppedSpans};
 use super::image_use::ImageUse;
 use super::marks::UserTimeMarks;
 use super::record::{IndexRecord, RecordPlace};
+use crate::pack::PackKey;
 use crate::plan::Planner;
 use crate::slim::{heap_bytes, reserve_slim};
 use crate::{RecordHeader, RecordKind};
@@ -335,15 +336,20 @@ impl FileIndex {
         self.heap_bytes += grown as u64;
     }
 
-    /// The records stamped up to `upto`, chunk by chunk: all that is known of each, and whether it stays when the
-    /// others leave ([`FileIndex::compact_index`]).
+    /// The records of some numbers of a chain, stamped up to `upto`, chunk by chunk: all that is known of each, and
+    /// whether it stays when the others leave ([`FileIndex::compact_index`]).
     pub(crate) fn chunks_to_pack(
         &self,
-        id: InodeId,
+        (id, key): (InodeId, PackKey),
         upto: Hlc,
         kept: &[Hlc],
         writers: &WriterTable,
     ) -> Vec<PackableRecord> {
+        // A chunk is on one chain.
+        let is_on_chain = |(_, chunk): &&(u32, Box<Chunk>)| {
+            let first = chunk.versions_of(0, chunk.records.len().min(1)).next();
+            first.is_some_and(|(_, archived)| writers.get(archived.writer).chain == key.chain)
+        };
         let of_chunk = |(index, chunk): &(u32, Box<Chunk>)| {
             let (chunk_id, count) = (ChunkId { inode: id, index: *index }, chunk.count_upto(upto));
             let goes = chunk.goes(count, kept);
@@ -351,9 +357,12 @@ impl FileIndex {
                 let (header, writer) = (whole(chunk_id, record, archived, writers), archived.writer);
                 PackableRecord { header, record, writer, stays: !goes }
             };
-            chunk.versions_of(0, count).zip(goes).map(with_header).collect::<Vec<_>>()
+            let numbers = key.first..=key.last;
+            let within =
+                chunk.versions_of(0, count).zip(goes).filter(|((_, archived), _)| numbers.contains(&archived.n));
+            within.map(with_header).collect::<Vec<_>>()
         };
-        self.chunks.iter().flat_map(of_chunk).collect()
+        self.chunks.iter().filter(is_on_chain).flat_map(of_chunk).collect()
     }
 
     /// When records were written, up to `upto`, that are not here.

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::header::LogPosition;
 use crate::index::{DroppedSpan, FIRST_SEGMENT_SLOT, FileIndex, RecordPlace, WriterKey};
 use crate::log::MultiLog;
-use crate::pack::{PackedLoss, decode_file, is_pack};
+use crate::pack::{PackedLoss, decode_file};
 use crate::record_files::slot_of;
 use crate::segment::SegmentState;
 
@@ -175,7 +175,7 @@ impl MultiLog {
         };
         let mut pack = None;
         fetch.records.retain(|placed| {
-            if is_pack(placed.segment) {
+            if placed.segment.is_pack() {
                 // Records of a pack follow each other.
                 if pack.is_none_or(|(id, _)| id != placed.segment) {
                     pack = self.packs.get(placed.segment).map(|pack| (placed.segment, pack.place().upto));
@@ -190,7 +190,7 @@ impl MultiLog {
         for RunRecord { header, segment, .. } in &fetch.records {
             let slot = match slots.get(segment) {
                 Some(&slot) => slot,
-                None if is_pack(*segment) => {
+                None if segment.is_pack() => {
                     let Some(slot) = self.packs.slot_of(*segment) else { return false };
                     slots.insert(*segment, slot);
                     slot

@@ -221,7 +221,8 @@ mod tests {
         }
         let live = builder.live_bytes();
         let (mut bytes, blocks_bytes) = builder.finish(Hlc(77), 16 << 10);
-        let place = PackPlace { id: super::super::pack_id(5), made: crate::header::LogPosition::default(), upto: 30 };
+        let place =
+            PackPlace { id: SegmentId::pack(5), made: crate::header::LogPosition::default(), upto: 30, released: 0 };
         let key = PackKey { chain: ChainId(3), first: 1, last: 30 };
         let index = PackIndex::open(place, key, 0, &bytes[blocks_bytes as usize..]).unwrap();
         assert_eq!((index.newest(), index.live_bytes(), index.block_bytes), (Hlc(77), live, 16 << 10));
@@ -246,7 +247,8 @@ mod tests {
         let inode = InodeId(8194);
         builder.add(inode, &[record(&mut rng, inode, 1), record(&mut rng, inode, 2)], &losses(&mut rng));
         let (bytes, blocks_bytes) = builder.finish(Hlc(9), 4096);
-        let place = PackPlace { id: super::super::pack_id(1), made: crate::header::LogPosition::default(), upto: 2 };
+        let place =
+            PackPlace { id: SegmentId::pack(1), made: crate::header::LogPosition::default(), upto: 2, released: 0 };
         let key = PackKey { chain: ChainId(3), first: 1, last: 2 };
         let directory = bytes[blocks_bytes as usize..].to_vec();
         let (_, range) = file_at(&bytes[..blocks_bytes as usize], 0).unwrap();

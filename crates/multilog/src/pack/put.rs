@@ -9,8 +9,9 @@ use super::{PackIndex, PackIndexBuilder, PackKey, PackedLoss, PackedRecord};
 use crate::index::{DroppedSpan, FileIndex, PackableRecord};
 use crate::index_run::IndexFetch;
 use crate::log::MultiLog;
+use crate::numbers::ChainNumbers;
 use crate::plan::StoredSpan;
-use crate::record::{RecordHeader, RecordKind, blocks};
+use crate::record::{RecordHeader, RecordKind};
 
 /// What a pack is to have of a file.
 #[derive(Clone, Debug)]
@@ -52,11 +53,6 @@ impl MultiLog {
         self.packs.iter()
     }
 
-    /// The last number of a chain that packs have; 0 without any.
-    pub fn packed_upto(&self, chain: ChainId) -> u64 {
-        self.packs.iter().filter(|pack| pack.key().chain == chain).map(|pack| pack.place().upto).max().unwrap_or(0)
-    }
-
     /// What of a file is packed: its records of the numbers of `key`, stamped up to `upto`. Those that are dead go, but
     /// for what is asked of them at the instants `kept`, as in memory ([`MultiLog::compact_index`]). `None` if it has
     /// none.
@@ -67,26 +63,16 @@ impl MultiLog {
         let file = self.file(inode)?;
         let chain_of = |writer| self.writers.get(writer).chain;
         let (mut records, mut lost) = (Vec::new(), file.losses_upto(upto));
-        for PackableRecord { header, record, writer, stays } in file.chunks_to_pack(inode, upto, kept, &self.writers) {
-            if header.chain != key.chain || !(key.first..=key.last).contains(&header.n) {
-                continue;
-            }
+        for PackableRecord { header, record, writer, stays } in
+            file.chunks_to_pack((inode, key), upto, kept, &self.writers)
+        {
             if !stays {
                 lost.push(DroppedSpan { writer: Some(writer), first: header.stamp, last: header.stamp });
                 continue;
             }
-            let (segment, block_bytes) = self.record_files().of(&record);
             let is_dead = record.is_dead();
             let has_bytes = header.kind == RecordKind::Write && !is_dead;
-            let stored = has_bytes.then_some(StoredSpan {
-                segment,
-                data_offset: u64::from(record.at) + 4 * u64::from(blocks(header.len, block_bytes)),
-                record_len: header.len,
-                skip: 0,
-                crcs_offset: record.at.into(),
-                block_bytes,
-                stamp: header.stamp,
-            });
+            let stored = has_bytes.then(|| self.record_files().span(&record));
             let after = kept.partition_point(|kept| *kept < header.stamp);
             let shown_from = kept.get(after).copied().unwrap_or(header.stamp);
             records.push(RecordToPack { header, stored, is_dead, shown_from });
@@ -139,23 +125,21 @@ impl MultiLog {
     pub fn payload_place(&self, header: &RecordHeader) -> Option<StoredSpan> {
         let file = self.file(header.chunk.inode)?;
         let record = file.record_at(header.chunk.index, header.stamp, header.offset)?;
-        let (segment, block_bytes) = self.record_files().of(&record);
-        Some(StoredSpan {
-            segment,
-            data_offset: u64::from(record.at) + 4 * u64::from(blocks(record.len, block_bytes)),
-            record_len: record.len,
-            skip: 0,
-            crcs_offset: record.at.into(),
-            block_bytes,
-            stamp: record.stamp,
-        })
+        Some(self.record_files().span(&record))
     }
 
-    /// The segments with records that packs have, oldest first.
-    pub fn segments_below_packs(&self) -> Vec<SegmentId> {
-        let Some(made) = self.packs.iter().map(|pack| pack.place().made.segment).max() else { return Vec::new() };
-        let indexed = self.segments[..self.indexed].iter().map(|segment| segment.header.id);
-        indexed.take_while(|id| *id <= made).collect()
+    /// Nothing of the packs of a chain is read in segments any more, up to number `last`: the space there may be given
+    /// back ([`MultiLog::discarded_in`]).
+    pub fn release_packed(&mut self, chain: ChainId, last: u64) {
+        self.packs.release(chain, last);
+    }
+
+    /// The indexed segments that have, or may have, records of these numbers, oldest first.
+    pub fn segments_of_numbers(&self, key: PackKey) -> Vec<SegmentId> {
+        let has = |known: &ChainNumbers| known.chain == key.chain && known.first <= key.last && known.last >= key.first;
+        let indexed = self.segments[..self.indexed].iter();
+        let may_have = indexed.filter(|segment| segment.numbers.as_ref().is_none_or(|all| all.iter().any(has)));
+        may_have.map(|segment| segment.header.id).collect()
     }
 
     /// Takes the packs of chains out of the log.

@@ -77,6 +77,7 @@ impl Upkeep {
             }),
             Err(fault) => checkup.add(format!("the index of old segments cannot be read: {}", fault.message)),
         }
+        self.planes.data.device().damaged_pack_copies().into_iter().for_each(|words| checkup.add(words));
         // From before the check: a reader that met a device's error, for instance.
         self.planes.data.device().take_image_damage();
         let goes_on = |_: Duration| {

@@ -189,6 +189,7 @@ impl Upkeep {
         self.mend();
         let Some((run, _)) = self.scrub.under_way() else { return Ok(()) };
         loop {
+            self.planes.pack_beside_requests(pause);
             let after = SegmentId(self.scrub.state.lock().kept.segment);
             let next = self.planes.data.device().log().segment_after(after);
             let Some(segment) = next else {
@@ -264,14 +265,16 @@ impl Upkeep {
             if let Ok(Some(runs)) = discarded {
                 hit.places.retain(|damage| !lies_in(&runs, damage));
             }
-            for damage in &hit.places {
-                // Else no other server has it.
-                if damage.record.as_ref().is_some_and(|record| !self.planes.data.is_sole(record.chain)) {
-                    self.scrub.mends.note(damage);
-                }
-            }
+            hit.places.iter().for_each(|damage| self.note_mend(damage));
         }
         Ok(hit)
+    }
+
+    fn note_mend(&self, damage: &Damage) {
+        // Else no other server has it.
+        if damage.record.as_ref().is_some_and(|record| !self.planes.data.is_sole(record.chain)) {
+            self.scrub.mends.note(damage);
+        }
     }
 
     fn check_segment(
@@ -327,14 +330,15 @@ impl Upkeep {
         let now = self.planes.clock.now();
         let mut state = self.scrub.state.lock();
         state.kept.mended = shelves.rebuilt;
-        state.kept.done_bytes += device.pack_stats().1;
+        state.kept.done_bytes += device.pack_stats().bytes;
+        state.kept.records += device.pack_stats().records;
         for (key, unread) in shelves.lost {
             let (kind, segment) = (DamageKind::Index, key.first);
             let damage = Damage { kind, segment, at: 0, len: 0, record: None, skip: 0, unread: Some(unread) };
             state.kept.add(found(damage, run, now));
         }
         for damage in in_packs {
-            self.scrub.mends.note(&damage);
+            self.note_mend(&damage);
             state.kept.add(found(damage, run, now));
         }
         Ok(true)

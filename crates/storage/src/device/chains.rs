@@ -15,7 +15,7 @@ use frieze_disk::DiskFile;
 use frieze_hlc::Hlc;
 use frieze_multilog::{
     ChainTip, Discards, LogSource, MultiLog, NumberedRecord, PackIndex, Piece, PieceSource, RecordKind, RecoveredItem,
-    RunKey, SegmentKey, is_pack,
+    RunKey, SegmentKey,
 };
 
 use super::index_runs::index_run_name;
@@ -202,7 +202,7 @@ impl Device {
         self.drop_packs(&|other| (other == chain).then_some(after))?;
         let files = self.files.read().clone();
         let files =
-            files.into_iter().filter(|(id, _)| !is_pack(*id)).map(|(id, file)| (SegmentKey(id.0), file)).collect();
+            files.into_iter().filter(|(id, _)| !id.is_pack()).map(|(id, file)| (SegmentKey(id.0), file)).collect();
         let index_runs = self.index_runs.read().clone();
         let mut tips = BTreeMap::new();
         let mut source = OpenSegments { files, discarded: &discarded, index_runs, packs: self.pack_indexes()? };

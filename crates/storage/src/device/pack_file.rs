@@ -24,7 +24,6 @@
 //! | 56 | 8, 8 | where the first index begins, and where the second |
 //! | 72 | 8, 8 | bytes of an index, and those of them that are blocks |
 //! | 88 | 4, 4 | CRC32C of the table, of the directory behind the blocks of the index |
-//! | 96 | 32 | BLAKE3 of the places, and of the index |
 //! | 252 | 4 | CRC32C of bytes 0..252 |
 //!
 //! An entry of the table: bytes of places (v), bytes of the file (v), CRC32C of the latter (4).
@@ -67,7 +66,6 @@ pub(super) struct PackHead {
     pub(super) index_blocks_bytes: u64,
     pub(super) table_crc: u32,
     pub(super) directory_crc: u32,
-    pub(super) hash: [u8; 32],
 }
 
 impl PackHead {
@@ -92,7 +90,6 @@ impl PackHead {
         for (at, value) in longs.into_iter().enumerate() {
             bytes[8 + 8 * at..16 + 8 * at].copy_from_slice(&value.to_le_bytes());
         }
-        bytes[96..128].copy_from_slice(&self.hash);
         let crc = crc32c(&bytes[..252]);
         bytes[252..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -119,8 +116,12 @@ impl PackHead {
             index_blocks_bytes: long(80)?,
             table_crc: crcs as u32,
             directory_crc: (crcs >> 32) as u32,
-            hash: bytes[96..128].try_into().ok()?,
         })
+    }
+
+    /// Where the file ends.
+    pub(super) fn end(&self) -> u64 {
+        self.indexes[1] + self.index_bytes + self.table_bytes
     }
 
     /// Writes both heads.
@@ -352,21 +353,30 @@ impl PackFile {
         Ok(true)
     }
 
-    /// Overwrites a copy of the index, and the table beside it, with the other.
-    pub(super) fn copy_index(&self, from: usize, to: usize) -> Result<(), Error> {
+    /// Overwrites a copy of head, index and table with the other.
+    pub(super) fn restore_copy(&self, from: usize, to: usize) -> Result<(), Error> {
         let mut bytes = vec![0; (self.head.index_bytes + self.head.table_bytes) as usize];
         self.raw.read_direct_at(self.head.indexes[from], &mut bytes)?;
         self.raw.write_at(self.head.indexes[to], &[&bytes])?;
+        self.raw.write_at(HEADS[to], &[&self.head.encode()])?;
         self.raw.sync()
     }
 
-    /// True if a copy of its index, and the table beside it, are what was written.
-    pub(super) fn has_index(&self, copy: usize, index: &PackIndex) -> bool {
-        matches!(self.table_of(copy), Ok(Some(_)))
+    /// True if a copy of head, index and table is what was written.
+    pub(super) fn has_copy(&self, copy: usize, index: &PackIndex) -> bool {
+        let read = |at: u64, len: u64| -> Option<Vec<u8>> {
+            let mut bytes = vec![0; usize::try_from(len).ok()?];
+            let found = self.raw.read_direct_at(at, &mut bytes).ok()?;
+            (found as u64 == len).then_some(bytes)
+        };
+        let PackHead { indexes, index_bytes, index_blocks_bytes, directory_crc, .. } = self.head;
+        let directory = read(indexes[copy] + index_blocks_bytes, index_bytes - index_blocks_bytes);
+        read(HEADS[copy], HEAD_BYTES as u64).is_some_and(|bytes| bytes == self.head.encode())
+            && directory.is_some_and(|bytes| crc32c(&bytes) == directory_crc)
+            && matches!(self.table_of(copy), Ok(Some(_)))
             && (0usize..).zip(index.blocks()).all(|(number, (offset, len))| {
-                let mut bytes = vec![0; len];
-                let found = self.raw.read_direct_at(self.head.indexes[copy] + offset, &mut bytes);
-                found.is_ok_and(|found| found == len) && index.files_in(number, &bytes).is_some()
+                let bytes = read(indexes[copy] + offset, len as u64);
+                bytes.is_some_and(|bytes| index.files_in(number, &bytes).is_some())
             })
     }
 
@@ -483,7 +493,6 @@ mod tests {
             index_blocks_bytes: 600,
             table_crc: 5,
             directory_crc: 6,
-            hash: [7; 32],
         }
     }
 
@@ -501,7 +510,7 @@ mod tests {
     }
 
     /// CRC32C of the head above.
-    const HEAD_SUM: u32 = 0xe6faf058;
+    const HEAD_SUM: u32 = 0x85a2_2c04;
 
     #[test]
     fn any_bytes_are_a_table_of_blocks_or_none() {

@@ -1,14 +1,15 @@
 //! The list of packs in use, on disk and open.
 //!
-//! Guarantees: a start uses the packs that the list names, and removes all others. What was discarded of a chain since
-//! a pack was made is not used of it.
+//! Guarantees: a start uses the packs that the list names, and removes those that newer ones took the place of, or that
+//! were about to be listed; without a list, or with an older one, it is refused. What was discarded of a chain since a
+//! pack was made is not used of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use frieze_base::{ChainId, Fault, MonoTime, Reason, SegmentId};
 use frieze_disk::{Disk, StateFile};
-use frieze_multilog::{Discards, LogPosition, PackIndex, PackKey, PackPlace, pack_id};
+use frieze_multilog::{Discards, LogPosition, PackIndex, PackKey, PackPlace};
 use prost::Message;
 
 use super::pack_file::{PackFile, UnpackedBlocks, damaged_pack};
@@ -17,14 +18,16 @@ use super::pack_file::{PackFile, UnpackedBlocks, damaged_pack};
 const FILE: &str = "packs";
 /// Its size: some three thousand packs.
 const FILE_BYTES: usize = 256 << 10;
+/// Most bytes of a pack in the list, and of what the file has besides.
+const STORED_BYTES_MAX: usize = 128;
 /// Name of a pack that is being written.
 pub(super) const UNFINISHED: &str = "pack-unfinished";
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct StoredPacks {
-    /// The serial number of the next pack.
+    /// The serial number of the newest pack.
     #[prost(uint64, tag = "1")]
-    pub(super) next: u64,
+    pub(super) newest: u64,
     #[prost(message, repeated, tag = "2")]
     pub(super) packs: Vec<StoredPack>,
 }
@@ -47,18 +50,31 @@ pub(super) struct StoredPack {
     pub(super) made_segment: u64,
     #[prost(uint64, tag = "7")]
     pub(super) made_offset: u64,
-    /// The space of its records in segments was given back.
-    #[prost(bool, tag = "8")]
-    pub(super) is_released: bool,
+    /// Up to this number the space of its records in segments was given back.
+    #[prost(uint64, tag = "8")]
+    pub(super) released: u64,
 }
 
 impl StoredPack {
-    pub(super) fn place(&self) -> PackPlace {
-        let made = LogPosition { segment: SegmentId(self.made_segment), offset: self.made_offset };
-        PackPlace { id: pack_id(self.serial), made, upto: self.upto }
+    pub(super) fn of(serial: u64, key: PackKey, place: &PackPlace) -> StoredPack {
+        StoredPack {
+            serial,
+            chain: key.chain.0,
+            first: key.first,
+            last: key.last,
+            upto: place.upto,
+            made_segment: place.made.segment.0,
+            made_offset: place.made.offset,
+            released: place.released,
+        }
     }
 
-    fn key(&self) -> PackKey {
+    pub(super) fn place(&self) -> PackPlace {
+        let made = LogPosition { segment: SegmentId(self.made_segment), offset: self.made_offset };
+        PackPlace { id: SegmentId::pack(self.serial), made, upto: self.upto, released: self.released }
+    }
+
+    pub(super) fn key(&self) -> PackKey {
         PackKey { chain: ChainId(self.chain), first: self.first, last: self.last }
     }
 }
@@ -68,12 +84,38 @@ impl StoredPack {
 pub(super) struct PackList {
     pub(super) stored: StoredPacks,
     file: Option<StateFile>,
+    /// A write of the list failed: what the disk has is not known until the next start.
+    pub(super) has_failed: bool,
     pub(super) open: BTreeMap<SegmentId, Arc<PackFile>>,
     pub(super) unpacked: Arc<UnpackedBlocks>,
-    /// Packs that newer ones took the place of, and since when.
-    pub(super) leaving: Vec<(SegmentId, MonoTime)>,
-    /// Packs in use whose records still take space in segments, and since when.
-    pub(super) unreleased: Vec<(SegmentId, MonoTime)>,
+    /// Packs that newer ones took the place of.
+    pub(super) leaving: Vec<(SegmentId, ReaderWait)>,
+    /// Records of packs in use that still take space in segments: their chain, and the last number.
+    pub(super) unreleased: Vec<((ChainId, u64), ReaderWait)>,
+}
+
+/// The wait until no reader uses a former place of records any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReaderWait {
+    /// It begins as soon as a thread with a clock looks.
+    Begins,
+    /// It began then.
+    Since(MonoTime),
+    /// It is over: the process that had the readers ended.
+    Over,
+}
+
+impl ReaderWait {
+    /// True if it has lasted `wait_ns`.
+    pub(super) fn is_over(&mut self, now: MonoTime, wait_ns: u64) -> bool {
+        if *self == ReaderWait::Begins {
+            *self = ReaderWait::Since(now);
+        }
+        match self {
+            ReaderWait::Since(since) => now.since_ns(*since) >= wait_ns,
+            _ => true,
+        }
+    }
 }
 
 /// What recovery finds of packs.
@@ -92,7 +134,7 @@ fn pack_of(name: &str) -> Option<u64> {
 }
 
 impl FoundPacks {
-    /// Opens the packs that the list names, and removes all others.
+    /// Opens the packs that the list names, and removes those that a crash may have left.
     ///
     /// # Errors
     /// `Corrupt` if the list or a pack in it is damaged; with `serve_damaged` a pack is left out, and `notes` says so.
@@ -151,8 +193,8 @@ impl FoundPacks {
                 Ok((file, index)) => {
                     found.list.open.insert(stored.place().id, Arc::new(file));
                     found.indexes.push(index);
-                    if !stored.is_released {
-                        found.list.unreleased.push((stored.place().id, MonoTime(0)));
+                    if stored.released < stored.upto {
+                        found.list.unreleased.push(((stored.key().chain, stored.upto), ReaderWait::Over));
                     }
                 }
                 Err(what) if serve_damaged => notes.push(damaged_pack(&name, &what).message),
@@ -179,10 +221,24 @@ impl PackList {
         }
         let file = self.file.as_ref().expect("just made");
         // Into both slots: if one is damaged, an older list would not name packs that have the only copy of records.
-        file.write(&changed.encode_to_vec())?;
-        file.write(&changed.encode_to_vec())?;
+        let bytes = changed.encode_to_vec();
+        let written = file.write(&bytes).and_then(|()| file.write(&bytes));
+        self.has_failed |= written.as_ref().is_err_and(|error| error.reason() != Reason::InvalidArgument);
+        written?;
         self.stored = changed;
         Ok(())
+    }
+
+    /// Checks that it can name one more pack, or one in the place of others.
+    pub(super) fn check_room(&self, replaces: bool) -> Result<(), Fault> {
+        if self.has_failed {
+            let words = "the list of packs could not be written: restart the server";
+            return Err(Fault::new(Reason::InputOutput, words));
+        }
+        match !replaces && self.stored.encoded_len() + STORED_BYTES_MAX > FILE_BYTES {
+            true => Err(Fault::new(Reason::NoSpace, "the list of packs is full: there are some thousands")),
+            false => Ok(()),
+        }
     }
 
     /// What packs on the disk say against the list, if they do. A crash leaves at most packs that were replaced, and
@@ -190,7 +246,7 @@ impl PackList {
     fn contradiction(&self, names: &[String]) -> Option<String> {
         let is_empty = self.file.as_ref().is_none_or(|file| file.read().is_none());
         let newest = names.iter().filter_map(|name| pack_of(name)).max()?;
-        if !is_empty && newest <= self.stored.next + 1 {
+        if !is_empty && newest <= self.stored.newest + 1 {
             return None;
         }
         let what = if is_empty { "is missing or empty".to_owned() } else { "is an older one".to_owned() };

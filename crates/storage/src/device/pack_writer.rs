@@ -26,7 +26,6 @@ pub(super) struct PackWriter<'a> {
     /// End of the closed blocks, by place and in the file.
     ends: (u64, u64),
     buffer: Vec<u8>,
-    hash: blake3::Hasher,
     pub(super) since_asked: u64,
 }
 
@@ -41,7 +40,6 @@ impl<'a> PackWriter<'a> {
             compresses: false,
             ends: (DATA_AT, DATA_AT),
             buffer: Vec::new(),
-            hash: blake3::Hasher::new(),
             since_asked: 0,
         }
     }
@@ -53,7 +51,6 @@ impl<'a> PackWriter<'a> {
     }
 
     pub(super) fn add(&mut self, mut bytes: &[u8]) -> Result<(), Fault> {
-        self.hash.update(bytes);
         self.since_asked += bytes.len() as u64;
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.open.len()));
@@ -121,7 +118,6 @@ impl<'a> PackWriter<'a> {
         self.write_out()?;
         let table = encode_table(&self.blocks);
         let (index, index_blocks_bytes) = index.finish(newest, block_bytes);
-        self.hash.update(&index);
         let (places_end, blocks_end) = self.ends;
         let both = (index.len() + table.len()) as u64;
         let first = blocks_end.next_multiple_of(frieze_disk::PAGE_BYTES);
@@ -137,12 +133,11 @@ impl<'a> PackWriter<'a> {
             index_blocks_bytes,
             table_crc: crc32c(&table),
             directory_crc: crc32c(&index[index_blocks_bytes as usize..]),
-            hash: *self.hash.finalize().as_bytes(),
         };
         self.raw.write_at(first, &[&index, &table])?;
         self.raw.write_at(second, &[&index, &table])?;
         head.write(self.raw)?;
-        let end = second + both;
+        let end = head.end();
         // A file system without holes keeps what was reserved.
         let _ = self.raw.punch(end, self.bytes_max.saturating_sub(end));
         Ok(head)

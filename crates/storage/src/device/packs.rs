@@ -3,7 +3,7 @@
 //! Guarantees: a pack is used once it is on stable storage, was read back whole, and the list of packs names it; until
 //! then the records that it is made of answer. Records and older packs give their space back when readers that may
 //! still use their places have ended. A crash at any moment leaves the packs of before, or those of after.
-//! Leaves to others: which records died (`planes`), when to pack (`service`), the index of a pack (`multilog`).
+//! Leaves to others: which records died (`planes`), when to pack (`planes`), the index of a pack (`multilog`).
 //!
 //! Two indexes lie in a pack, as a damaged one could not be made anew from footers: they do not say where a payload
 //! lies in a pack.
@@ -13,21 +13,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainId, Fault, InodeId, MonoTime, Reason, SegmentId};
-use frieze_disk::DiskFile;
 use frieze_hlc::Hlc;
 use frieze_multilog::{
     Damage, DamageKind, FileToPack, PackIndex, PackIndexBuilder, PackKey, PackPlace, Piece, PieceSource, RecordToPack,
-    StoredSpan, pack_id, pack_serial,
+    StoredSpan,
 };
 use frieze_wire::chain::RecordHeader;
 
 use super::pack_file::{PackFile, PackHead, PayloadBlock, damaged_pack};
-use super::pack_list::{PackList, StoredPack, UNFINISHED, pack_name};
+use super::pack_list::{PackList, ReaderWait, StoredPack, UNFINISHED, pack_name};
 use super::pack_writer::PackWriter;
 use super::{Device, FileKey, block_checksums};
 
 /// Places of a pack end below this: a record names its place by 32 bits.
 const PLACES_MAX: u64 = 3 << 30;
+
+/// After so many bytes it is asked whether packing goes on.
+const ASK_BYTES: u64 = 1 << 20;
 
 /// What is to be packed.
 #[derive(Clone, Debug)]
@@ -42,17 +44,34 @@ pub struct PackOrder {
     pub removals: u64,
 }
 
+/// What packs have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PackStats {
+    /// Records in packs that are in use.
+    pub records: u64,
+    /// Bytes that packs take on the device, those included that wait for their readers.
+    pub bytes: u64,
+}
+
+/// A pack that has its name and is not in the list yet.
+struct NamedPack {
+    serial: u64,
+    file: Arc<PackFile>,
+    index: PackIndex,
+}
+
+/// What is wrong with a pack that has another copy of it.
+const DAMAGED_COPY: &str = "one of the two copies of head and index was damaged";
+
 /// The next file of a pack by inode, and after the last `None`.
 pub type NextFile<'a> = dyn FnMut() -> Result<Option<FileToPack>, Fault> + 'a;
 
 impl Device {
-    /// How many packs wait until readers of what they took the place of have ended; bytes that packs take on the
-    /// device.
-    pub fn pack_stats(&self) -> (u64, u64) {
+    /// What packs have.
+    pub fn pack_stats(&self) -> PackStats {
+        let records = self.log().packs().map(PackIndex::records).sum();
         let packs = self.packs.lock();
-        let bytes =
-            packs.open.values().map(|pack| pack.head.indexes[1] + pack.head.index_bytes + pack.head.table_bytes).sum();
-        ((packs.leaving.len() + packs.unreleased.len()) as u64, bytes)
+        PackStats { records, bytes: packs.open.values().map(|pack| pack.head.end()).sum() }
     }
 
     /// Counts how often records of chains were discarded: a pack that is being made then is given up.
@@ -89,12 +108,13 @@ impl Device {
     }
 
     /// Writes a pack of what `next` gives, and puts it in the place of its records; `old` are packs whose numbers it
-    /// has too. False, and nothing has changed, if it would be too large,
-    /// something was discarded meanwhile, or `goes_on`, which is asked after each file with the bytes written, says no.
+    /// has too. False, and nothing has changed, if something was discarded meanwhile, or `goes_on`, which is asked now
+    /// and then with the bytes written since, says no.
     ///
     /// # Errors
-    /// The disk's; `NoSpace` without room for `bytes_max` bytes; `Corrupt` if a record is damaged. Then nothing has
-    /// changed.
+    /// `NoSpace` without room for `bytes_max` bytes, or for one more pack in the list; `Overloaded` above 3 GiB;
+    /// `Corrupt` if a record is damaged; the disk's. Then nothing has changed, but for a disk that fails while the pack
+    /// is put in the place of what is in memory: what it took the place of stays until the next start.
     ///
     /// # Cost
     /// Reads all payloads, writes what they compress to, and reads that back.
@@ -106,34 +126,60 @@ impl Device {
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool, Fault> {
         if bytes_max > PLACES_MAX {
-            return Ok(false);
+            return Err(Fault::new(Reason::Overloaded, format!("a pack of {bytes_max} bytes; at most {PLACES_MAX}")));
         }
         if !self.has_room(bytes_max) {
             let words = format!("the disk has no room for a pack of {bytes_max} bytes: free some, or forget history");
             return Err(Fault::new(Reason::NoSpace, words));
         }
+        self.packs.lock().check_room(!order.old.is_empty())?;
+        self.remove_unfinished_pack()?;
+        let written = self.write_unfinished(order, bytes_max, next, goes_on);
+        match written {
+            Ok(Some(named)) => self.use_pack(order, named),
+            failed => {
+                // Whatever happens to this, the next attempt or start removes it.
+                let _ = self.remove_unfinished_pack();
+                failed.map(|_| false)
+            }
+        }
+    }
+
+    fn remove_unfinished_pack(&self) -> Result<(), Fault> {
         if self.disk.list()?.iter().any(|name| name == UNFINISHED) {
             self.disk.remove(UNFINISHED)?;
         }
+        Ok(())
+    }
+
+    /// Writes a pack, reads it back and names it. `None` if `goes_on` said no.
+    fn write_unfinished(
+        &self,
+        order: &PackOrder,
+        bytes_max: u64,
+        next: &mut NextFile<'_>,
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<NamedPack>, Fault> {
         let raw = self.disk.create(UNFINISHED, bytes_max)?;
         let mut writer = PackWriter::new(&*raw, bytes_max);
         let mut index = PackIndexBuilder::default();
         while let Some(file) = next()? {
-            let places = self.write_payloads(&file, &mut writer)?;
+            let Some(places) = self.write_payloads(&file, &mut writer, goes_on)? else { return Ok(None) };
             file.add_to(&mut index, &places);
-            if !goes_on(std::mem::take(&mut writer.since_asked)) {
-                self.disk.remove(UNFINISHED)?;
-                return Ok(false);
-            }
         }
         let head = writer.finish((order.key, order.newest), index, self.settings.block_bytes)?;
         raw.sync()?;
-        self.put_pack(order, &head, goes_on)
+        self.name_pack(order, &head, goes_on)
     }
 
-    /// Writes the payloads of a file and returns the places of its records. What shows together lies together: chunk by
-    /// chunk, by the kept instant that shows it first, by offset.
-    fn write_payloads(&self, file: &FileToPack, writer: &mut PackWriter<'_>) -> Result<Vec<u32>, Fault> {
+    /// Writes the payloads of a file and returns the places of its records; `None` if `goes_on` said no. What shows
+    /// together lies together: chunk by chunk, by the kept instant that shows it first, by offset.
+    fn write_payloads(
+        &self,
+        file: &FileToPack,
+        writer: &mut PackWriter<'_>,
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Vec<u32>>, Fault> {
         let mut places = vec![0; file.records.len()];
         let mut order: Vec<usize> = (0..places.len()).filter(|at| file.records[*at].stored.is_some()).collect();
         order.sort_by_key(|at| {
@@ -156,97 +202,109 @@ impl Device {
             places[at] = writer.place() as u32;
             writer.add(&crcs)?;
             writer.add(&bytes)?;
+            if writer.since_asked >= ASK_BYTES && !goes_on(std::mem::take(&mut writer.since_asked)) {
+                return Ok(None);
+            }
         }
-        Ok(places)
+        Ok(Some(places))
     }
 
-    /// Reads a pack back, names it, and uses it.
-    fn put_pack(
+    /// Reads a pack back and names it.
+    fn name_pack(
         &self,
         order: &PackOrder,
         written: &PackHead,
         goes_on: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<bool, Fault> {
+    ) -> Result<Option<NamedPack>, Fault> {
         let (serial, unpacked) = {
-            let packs = self.packs.lock();
-            (packs.stored.next + 1, packs.unpacked.clone())
-        };
-        let made = self.log().end();
-        let place = PackPlace { id: pack_id(serial), made, upto: order.key.last };
-        let check = |raw: Arc<dyn DiskFile>, goes_on: &mut dyn FnMut(u64) -> bool| {
-            let (file, index) = PackFile::open(raw, place, &unpacked)?;
-            let damaged = file.damaged_blocks(goes_on).map_err(|error| error.to_string())?;
-            let is_whole = file.head == *written && (0..2).all(|copy| file.has_index(copy, &index));
-            match damaged {
-                Some(damaged) if damaged.is_empty() && is_whole => Ok(Some(index)),
-                Some(_) => Err("what was read back differs from what was written".to_owned()),
-                None => Ok(None),
+            let mut packs = self.packs.lock();
+            if packs.stored.newest == 0 {
+                // A pack without a list is not taken for one that a crash left.
+                packs.change(&*self.disk, |_| ())?;
+                self.disk.sync_dir()?;
             }
+            (packs.stored.newest + 1, packs.unpacked.clone())
         };
-        let Some(index) =
-            check(self.disk.open(UNFINISHED)?, goes_on).map_err(|what| damaged_pack(UNFINISHED, &what))?
-        else {
-            self.disk.remove(UNFINISHED)?;
-            return Ok(false);
+        let released = self.released_upto(order);
+        let place = PackPlace { id: SegmentId::pack(serial), made: self.log().end(), upto: order.key.last, released };
+        let open = |name: &str| -> Result<(PackFile, PackIndex), Fault> {
+            PackFile::open(self.disk.open(name)?, place, &unpacked).map_err(|what| damaged_pack(name, &what))
         };
-        if serial == 1 {
-            // A pack without a list is not taken for one that a crash left.
-            self.packs.lock().change(&*self.disk, |_| ())?;
-            self.disk.sync_dir()?;
+        let (file, index) = open(UNFINISHED)?;
+        let Some(damaged) = file.damaged_blocks(goes_on)? else { return Ok(None) };
+        if !damaged.is_empty() || file.head != *written || !(0..2).all(|copy| file.has_copy(copy, &index)) {
+            return Err(damaged_pack(UNFINISHED, "what was read back differs from what was written"));
         }
         let name = pack_name(serial);
         self.disk.rename(UNFINISHED, &name)?;
         self.disk.sync_dir()?;
-        let raw = self.disk.open(&name)?;
-        let (file, _) = PackFile::open(raw, place, &unpacked).map_err(|what| damaged_pack(&name, &what))?;
-        let file = Arc::new(file);
+        let (file, index) = open(&name)?;
+        Ok(Some(NamedPack { serial, file: Arc::new(file), index }))
+    }
+
+    /// Up to which number the space of the records in a pack was given back before.
+    fn released_upto(&self, order: &PackOrder) -> u64 {
+        let packs = self.packs.lock();
+        let mut old: Vec<PackPlace> =
+            packs.stored.packs.iter().map(StoredPack::place).filter(|place| order.old.contains(&place.id)).collect();
+        old.sort_by_key(|place| place.upto);
+        released_upto(&old).unwrap_or(order.key.first - 1)
+    }
+
+    /// Uses a pack, unless something was discarded meanwhile.
+    fn use_pack(&self, order: &PackOrder, NamedPack { serial, file, index }: NamedPack) -> Result<bool, Fault> {
+        let place = index.place();
         {
             // No index is written, and nothing is discarded meanwhile.
             let _one = self.index_run_lock.lock();
-            if self.removals() != order.removals {
-                self.disk.remove(&name)?;
-                return Ok(false);
-            }
             let mut packs = self.packs.lock();
-            let stored = StoredPack {
-                serial,
-                chain: order.key.chain.0,
-                first: order.key.first,
-                last: order.key.last,
-                upto: order.key.last,
-                made_segment: made.segment.0,
-                made_offset: made.offset,
-                is_released: false,
+            let listed = match self.removals() == order.removals {
+                true => packs.change(&*self.disk, |list| {
+                    list.newest = serial;
+                    list.packs.retain(|pack| !order.old.contains(&pack.place().id));
+                    list.packs.push(StoredPack::of(serial, order.key, &place));
+                }),
+                false => Err(Fault::new(Reason::Busy, "records of a chain were discarded while it was packed")),
             };
-            packs.change(&*self.disk, |list| {
-                list.next = serial;
-                list.packs.retain(|pack| !order.old.contains(&pack_id(pack.serial)));
-                list.packs.push(stored);
-            })?;
-            let now = MonoTime(0);
+            if let Err(fault) = listed {
+                // After a failed write the list on disk may name it.
+                if !packs.has_failed {
+                    self.disk.remove(&pack_name(serial))?;
+                }
+                return if fault.reason == Reason::Busy { Ok(false) } else { Err(fault) };
+            }
             packs.open.insert(place.id, file.clone());
-            packs.unreleased.retain(|(id, _)| !order.old.contains(id));
-            packs.unreleased.push((place.id, now));
-            packs.leaving.extend(order.old.iter().map(|id| (*id, now)));
             drop(packs);
             self.files.write().insert(place.id, file.payloads());
             self.log.write().put_pack(index, &order.old);
         }
         self.tiers.drop_file_pages(FileKey::Segment(place.id), &*file.raw, file.raw.len()?);
         self.put_packed_files(place.id)?;
+        // From now on no plan names a former place.
+        let mut packs = self.packs.lock();
+        if place.released < place.upto {
+            packs.unreleased.push(((order.key.chain, place.upto), ReaderWait::Begins));
+        }
+        packs.leaving.extend(order.old.iter().map(|id| (*id, ReaderWait::Begins)));
         Ok(true)
     }
 
     /// Puts a pack in the place of what is in memory of its files.
     fn put_packed_files(&self, pack: SegmentId) -> Result<(), Fault> {
         let files: Vec<InodeId> = self.log().files_in_memory();
+        // Files come by number, as they lie in the blocks of the index.
+        let mut block: Option<(u64, Vec<u8>)> = None;
         for inode in files {
             // No index memory is evicted meanwhile.
             let _kept = self.evicting.lock();
             let Some(mut fetch) = self.log().begin_put_packed(inode, pack) else { continue };
             while let Some((_, offset, len)) = fetch.next_read() {
-                let bytes = self.read_pack_index(pack, offset, len, &mut |bytes| fetch.accepts(bytes))?;
+                let bytes = match block.take().filter(|(known, _)| *known == offset) {
+                    Some((_, bytes)) => bytes,
+                    None => self.read_pack_index(pack, offset, len, &mut |bytes| fetch.accepts(bytes))?,
+                };
                 fetch.take(&bytes)?;
+                block = Some((offset, bytes));
             }
             if !self.log.write().number(&mut fetch) {
                 continue;
@@ -285,39 +343,44 @@ impl Device {
         let (leaving, unreleased) = {
             let mut packs = self.packs.lock();
             let PackList { leaving, unreleased, .. } = &mut *packs;
-            // They were put there by a thread that had no clock.
-            for (_, since) in leaving.iter_mut().chain(unreleased.iter_mut()).filter(|(_, since)| *since == MonoTime(0))
-            {
-                *since = now;
-            }
-            let due = |list: &[(SegmentId, MonoTime)]| -> Vec<SegmentId> {
-                list.iter().filter(|(_, since)| now.since_ns(*since) >= wait_ns).map(|(id, _)| *id).collect()
-            };
-            (due(leaving), due(unreleased))
+            (due(leaving, now, wait_ns), due(unreleased, now, wait_ns))
         };
-        let mut freed = 0;
         for id in leaving {
             self.files.write().remove(&id);
             self.tiers.forget_file(FileKey::Segment(id));
+            self.disk.remove(&pack_name(id.pack_serial().unwrap_or_default()))?;
             let mut packs = self.packs.lock();
             packs.open.remove(&id);
             packs.leaving.retain(|(known, _)| *known != id);
-            drop(packs);
-            self.disk.remove(&pack_name(pack_serial(id).unwrap_or_default()))?;
         }
-        if !unreleased.is_empty() {
-            // The list of packs names them durably; the segments' footers say what the records were.
-            let segments = self.log().segments_below_packs();
-            for segment in segments {
-                freed += self.punch_dead(segment, std::iter::empty())?.unwrap_or(0);
+        let mut freed = 0;
+        for (chain, last) in unreleased {
+            freed += self.release_numbers(chain, last)?;
+        }
+        Ok(freed)
+    }
+
+    /// Gives back the space that the records in packs of a chain have in segments, up to number `last`. The list of
+    /// packs names them durably, and the segments' footers say what they were.
+    fn release_numbers(&self, chain: ChainId, last: u64) -> Result<u64, Fault> {
+        let places =
+            self.log().packs().filter(|pack| pack.key().chain == chain).map(PackIndex::place).collect::<Vec<_>>();
+        let left = PackKey { chain, first: released_upto(&places).unwrap_or(0) + 1, last };
+        self.log.write().release_packed(chain, last);
+        let segments = self.log().segments_of_numbers(left);
+        let mut freed = 0;
+        for segment in segments {
+            freed += self.punch_dead(segment, std::iter::empty())?.unwrap_or(0);
+        }
+        let mut packs = self.packs.lock();
+        packs.unreleased.retain(|(known, _)| *known != (chain, last));
+        packs.change(&*self.disk, |list| {
+            for pack in list.packs.iter_mut().filter(|pack| pack.chain == chain.0) {
+                let mut place = pack.place();
+                place.release(last);
+                pack.released = place.released;
             }
-            let mut packs = self.packs.lock();
-            packs.unreleased.retain(|(id, _)| !unreleased.contains(id));
-            packs.change(&*self.disk, |list| {
-                let released = list.packs.iter_mut().filter(|pack| unreleased.contains(&pack_id(pack.serial)));
-                released.for_each(|pack| pack.is_released = true);
-            })?;
-        }
+        })?;
         Ok(freed)
     }
 
@@ -336,13 +399,13 @@ impl Device {
             }
             list.packs.retain(|pack| pack.upto >= pack.first);
         })?;
-        let listed: BTreeSet<SegmentId> = packs.stored.packs.iter().map(|pack| pack_id(pack.serial)).collect();
+        let listed: BTreeSet<SegmentId> = packs.stored.packs.iter().map(|pack| pack.place().id).collect();
         let PackList { open, leaving, unreleased, .. } = &mut *packs;
         let out: Vec<SegmentId> = open.keys().filter(|id| !listed.contains(id)).copied().collect();
-        unreleased.retain(|(id, _)| listed.contains(id));
+        unreleased.retain(|((chain, _), _)| stays(*chain).is_none());
         for id in out {
             if !leaving.iter().any(|(known, _)| *known == id) {
-                leaving.push((id, MonoTime(0)));
+                leaving.push((id, ReaderWait::Begins));
             }
         }
         Ok(())
@@ -380,8 +443,23 @@ impl Device {
         self.log().packs().map(|pack| pack.place().id).collect()
     }
 
-    /// Reads a pack from the medium: what is damaged, record by record. A damaged copy of its index is made anew from
-    /// the other. `None` if `goes_on`, which is asked with the bytes to be read, stopped it, or the pack is not in use.
+    /// The packs of which one of the two copies of head, index and table is damaged, in words.
+    pub fn damaged_pack_copies(&self) -> Vec<String> {
+        let indexes: Vec<PackIndex> = self.log().packs().cloned().collect();
+        let is_damaged = |index: &&PackIndex| {
+            let file = self.open_pack(index.place().id);
+            file.is_some_and(|file| (0..2).filter(|copy| file.has_copy(*copy, index)).count() == 1)
+        };
+        indexes
+            .iter()
+            .filter(is_damaged)
+            .map(|index| format!("{DAMAGED_COPY} of {}", index.place().id.in_words()))
+            .collect()
+    }
+
+    /// Reads a pack from the medium: what is damaged, record by record. A damaged copy of head, index and table is made
+    /// anew from the other. `None` if `goes_on`, which is asked with the bytes to be read, stopped it, or the pack is
+    /// not in use.
     ///
     /// # Errors
     /// The disk's, where a copy of the index is made anew.
@@ -396,7 +474,7 @@ impl Device {
         };
         let damage = |kind, at, len, record, skip| Damage { kind, segment: id, at, len, record, skip, unread: None };
         let mut found = Vec::new();
-        match [0, 1].map(|copy| file.has_index(copy, &index)) {
+        match [0, 1].map(|copy| file.has_copy(copy, &index)) {
             [true, true] => {}
             [false, false] => {
                 let (at, len) = (file.head.indexes[0], file.head.index_bytes);
@@ -404,10 +482,8 @@ impl Device {
             }
             [is_first_whole, _] => {
                 let (from, to) = if is_first_whole { (0, 1) } else { (1, 0) };
-                file.copy_index(from, to)?;
-                let words =
-                    format!("a copy of the index of the pack of {} was damaged and is whole again", index.key());
-                self.repairs.lock().push(words);
+                file.restore_copy(from, to)?;
+                self.repairs.lock().push(format!("{} of {}, and is whole again", DAMAGED_COPY, id.in_words()));
             }
         }
         let Some(blocks) = file.damaged_blocks(goes_on)? else { return Ok(None) };
@@ -416,7 +492,7 @@ impl Device {
             let bytes = self.read_pack_index(id, offset, len, &mut is_sound)?;
             for record in index.files_in(number, &bytes).into_iter().flatten().flat_map(|(_, records)| records) {
                 let payload = u64::from(record.header.payload_len());
-                let data = u64::from(record.at) + 4 * payload.div_ceil(u64::from(self.settings.block_bytes));
+                let data = u64::from(record.at) + 4 * payload.div_ceil(u64::from(file.head.block_bytes));
                 let hits = |block: &&PayloadBlock| {
                     block.at < data + payload && u64::from(record.at) < block.at + u64::from(block.len)
                 };
@@ -431,4 +507,19 @@ impl Device {
         }
         Ok(Some(found))
     }
+}
+
+/// Up to which number the space of the records in packs that follow each other was given back, without a gap.
+fn released_upto(places: &[PackPlace]) -> Option<u64> {
+    let unreleased = places.iter().position(|place| place.released < place.upto);
+    match unreleased {
+        Some(0) => places.first().map(|place| place.released).filter(|released| *released > 0),
+        Some(at) => Some(places[at].released.max(places[at - 1].upto)),
+        None => places.last().map(|place| place.upto),
+    }
+}
+
+/// Those of which the wait is over.
+fn due<T: Copy>(waits: &mut [(T, ReaderWait)], now: MonoTime, wait_ns: u64) -> Vec<T> {
+    waits.iter_mut().filter_map(|(what, wait)| wait.is_over(now, wait_ns).then_some(*what)).collect()
 }

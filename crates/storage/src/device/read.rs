@@ -149,9 +149,11 @@ impl Device {
             Fault::new(
                 Reason::Corrupt,
                 format!(
-                    "stored data is corrupt: block {index} of the record stamped {} in segment {} at byte {} fails its \
+                    "stored data is corrupt: block {index} of the record stamped {} in {} at byte {} fails its \
                      checksum; it is not returned",
-                    source.stamp, source.segment, source.data_offset
+                    source.stamp,
+                    source.segment.in_words(),
+                    source.data_offset
                 ),
             )
         };
@@ -299,7 +301,8 @@ fn ends_behind(segment: SegmentId, offset: u64, found: usize, wanted: usize) -> 
     Err(Fault::new(
         Reason::Corrupt,
         format!(
-            "stored data is corrupt: segment {segment} ends at byte {} where a record should go on: its file was cut",
+            "stored data is corrupt: {} ends at byte {} where a record should go on: its file was cut",
+            segment.in_words(),
             offset + found as u64
         ),
     ))

@@ -6,7 +6,7 @@
 //! durability, which comes with the next flush: if a power loss takes the repair, the record is as damaged as before.
 
 use frieze_base::{Fault, crc32c};
-use frieze_multilog::{NumberedRecord, StoredSpan, is_pack};
+use frieze_multilog::{NumberedRecord, StoredSpan};
 
 use super::{Device, FileKey, block_checksums};
 
@@ -20,7 +20,7 @@ impl Device {
         let Some(stored) = record.stored.filter(|stored| stored.record_len as usize == payload.len()) else {
             return Ok(false);
         };
-        if is_pack(stored.segment) {
+        if stored.segment.is_pack() {
             return self.repair_packed(&stored, payload);
         }
         let file = self.medium(stored.segment)?;

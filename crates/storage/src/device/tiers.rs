@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use frieze_base::{ByteRange, InodeId, SegmentId};
 use frieze_disk::{DiskFile, PAGE_BYTES};
 use frieze_locks::{Mutex, MutexGuard, levels};
-use frieze_multilog::{LogPosition, RunKey, is_pack};
+use frieze_multilog::{LogPosition, RunKey};
 use frieze_tier::{
     FRAME_BYTES, FRAME_PAGES, FramePages, Habit, Heat, HitCounts, OldPages, PageFrame, READERS_MAX, Readers,
     RecentWindow, Shares,
@@ -161,7 +161,7 @@ impl Tiers {
 
     /// Offset up to which a segment is old; a pack is, wholly.
     pub(crate) fn old_end(&self, segment: SegmentId) -> u64 {
-        if is_pack(segment) {
+        if segment.is_pack() {
             return u64::MAX;
         }
         let start = position(self.segment_bytes, LogPosition { segment, offset: 0 });
@@ -172,7 +172,7 @@ impl Tiers {
     /// is unknown.
     pub(crate) fn may_be_absent(&self, segment: SegmentId, offset: u64) -> bool {
         let at = position(self.segment_bytes, LogPosition { segment, offset });
-        at < self.edge.load(Ordering::Relaxed) || is_pack(segment) || self.inherited.concerns(at)
+        at < self.edge.load(Ordering::Relaxed) || segment.is_pack() || self.inherited.concerns(at)
     }
 
     /// Access pattern of the reader, which now reads `range` of a file with old bytes.

@@ -118,7 +118,10 @@ pub(super) fn flags_of(heat: Heat) -> EventFlags {
 
 fn device_file(key: FileKey) -> DeviceFile {
     match key {
-        FileKey::Segment(segment) => DeviceFile::Segment(segment.0),
+        FileKey::Segment(segment) => match segment.pack_serial() {
+            Some(serial) => DeviceFile::Pack(serial),
+            None => DeviceFile::Segment(segment.0),
+        },
         FileKey::IndexRun(run) => DeviceFile::IndexRun { first: run.first.0, last: run.last.0 },
     }
 }

@@ -80,7 +80,7 @@ impl Replaying {
         let file = DeviceFile::from_number(number(row.inode));
         let base = match file {
             DeviceFile::Segment(segment) => Some(segment.saturating_mul(*segment_bytes)),
-            DeviceFile::IndexRun { .. } => None,
+            DeviceFile::IndexRun { .. } | DeviceFile::Pack(_) => None,
         };
         let position = base.unwrap_or(0).saturating_add(offset);
         match row.call {

@@ -64,7 +64,7 @@ impl Upkeep {
 
     /// Bytes that a scrub looks at.
     pub fn stored_bytes(&self) -> u64 {
-        let mut bytes = self.planes.data.device().pack_stats().1;
+        let mut bytes = self.planes.data.device().pack_stats().bytes;
         let log = self.planes.data.device().log();
         let mut at = frieze_base::SegmentId(0);
         while let Some(next) = log.segment_after(at) {
