@@ -141,6 +141,25 @@ impl NameHistory<'_> {
         Ok(changes <= max)
     }
 
+    /// The inodes with changes in (`after`, `upto`], of about the `max` oldest changes, and up to when these are all.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn changed_inodes(self, (after, upto): (Hlc, Hlc), max: usize) -> Result<(BTreeSet<InodeId>, Hlc), Fault> {
+        let (mut found, mut count, mut reached) = (BTreeSet::new(), 0, after);
+        let mut is_all = true;
+        self.0.changed(after, upto, &mut |stamp, key| {
+            if count >= max && stamp > reached {
+                is_all = false;
+                return false;
+            }
+            (count, reached) = (count + 1, stamp);
+            found.extend(namespace::inode_of(key));
+            true
+        })?;
+        Ok((found, if is_all { upto } else { reached }))
+    }
+
     /// The transactions of (`after`, `upto`], oldest first, and up to when these are all; see [`TxnChanges::list`].
     ///
     /// # Errors
@@ -216,6 +235,14 @@ impl NameHistory<'_> {
     /// The store's.
     pub fn shared_states(self) -> Result<BTreeMap<InodeId, Vec<SharedState>>, Fault> {
         namespace::shared_states(self.0)
+    }
+
+    /// The removed files that policies let go of in transactions after `after`, each transaction with its stamp.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn expired_removals(self, after: Hlc) -> Result<Vec<(Hlc, Vec<InodeId>)>, Fault> {
+        namespace::expired_removals(self.0, after)
     }
 
     /// Calls `visit` with every inode, where it lies, and the sessions that ever changed it.

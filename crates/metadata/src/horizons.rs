@@ -123,6 +123,16 @@ impl Metadata {
         self.state.read().horizons().is_wholly_expired(id)
     }
 
+    /// True if an inode is a removed file that policies of retention let go of: nothing of its bytes is left.
+    pub fn is_removal_expired(&self, id: InodeId) -> bool {
+        self.state.read().horizons().is_removal_expired(id)
+    }
+
+    /// Stamp of the newest transaction by which policies let go of removed files; zero if there was none.
+    pub fn newest_expired_removal(&self) -> Hlc {
+        self.state.read().horizons().newest_expired_removal()
+    }
+
     /// What an inode has forgotten.
     pub fn inode_horizon(&self, id: InodeId) -> InodeHorizon {
         let namespace = self.state.read();

@@ -131,7 +131,9 @@ impl Namespace {
     fn admit(&self, txn: &Transaction) -> Result<(), Error> {
         let session = SessionId(txn.session);
         match txn.op {
-            Some(Op::OpenSession(_) | Op::EraseSessions(_) | Op::RaiseMarks(_) | Op::Format(_)) => return Ok(()),
+            Some(
+                Op::OpenSession(_) | Op::EraseSessions(_) | Op::RaiseMarks(_) | Op::ExpireRemoved(_) | Op::Format(_),
+            ) => return Ok(()),
             _ if !self.sessions.contains_key(&session) => return Err(Error::UnknownSession { session }),
             _ => {}
         }
@@ -180,6 +182,7 @@ impl Namespace {
             Op::StageEdit(op) => self.stage_edit(run, op),
             Op::Forget(op) => self.forget(run, op),
             Op::RaiseMarks(op) => self.raise_marks(run, *op),
+            Op::ExpireRemoved(op) => self.expire_removed(run, op),
         }
     }
 

@@ -16,6 +16,7 @@ use prost::Message;
 
 use crate::entry_stamps::{entry_stamps_of, visit_entry_stamps};
 use crate::error::Error;
+use crate::expired_removals::decode_removed;
 use crate::history::VersionHistory;
 use crate::inode::Inode;
 use crate::key::{ENTRY_STAMPS, VersionKey, keeps_versions};
@@ -248,6 +249,7 @@ fn read(key: &[u8], stamp: Hlc, value: Option<&[u8]>) -> Result<(), Error> {
         VersionKey::Regime(_) => {
             decode::<StoredRegime>(value, "regime of retention").and_then(|stored| stored.read()).map(drop)
         }
+        VersionKey::Removed(_) => decode_removed(value).map(drop),
         VersionKey::Forgotten(_, 0) => decode::<StoredForgotten>(value, "forgotten instant").map(drop),
         VersionKey::Forgotten(..) => {
             let stored: StoredForgottenInodes = decode(value, "forgotten inodes")?;

@@ -41,6 +41,12 @@ pub enum Error {
         /// It had been deleted by then: nothing of it is kept.
         gone: bool,
     },
+    /// A removed file of which nothing is left.
+    #[error("inode {inode} was removed, and its policy of retention keeps no instant that shows it")]
+    RemovalExpired {
+        /// The inode.
+        inode: InodeId,
+    },
     /// An instant that is to have a name is not kept for every file.
     #[error("{}", unpinnable(*at, *before, *after))]
     Unpinnable {
@@ -291,7 +297,7 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Error::NotFound { .. } | Error::NotYetMade { .. } | Error::NotFormatted => Reason::NotFound,
-            Error::Forgotten { .. } | Error::Unpinnable { .. } => Reason::HistoryExpired,
+            Error::Forgotten { .. } | Error::RemovalExpired { .. } | Error::Unpinnable { .. } => Reason::HistoryExpired,
             Error::Retention(error) => error.reason(),
             Error::StaleHandle { .. } => Reason::StaleHandle,
             Error::Exists { .. } => Reason::Exists,

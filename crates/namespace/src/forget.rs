@@ -57,6 +57,8 @@ impl Namespace {
 
     pub(crate) fn kept(&self, id: InodeId, at: Option<Hlc>) -> Result<(), Error> {
         match self.horizons.expired(id, at) {
+            // Its past is refused by its kept instants, which are named.
+            None if at.is_none() && self.horizons.is_removal_expired(id) => Err(Error::RemovalExpired { inode: id }),
             None => Ok(()),
             Some(ForgottenHistory { before, stamp, uid }) => Err(Error::Forgotten {
                 inode: id,
@@ -116,14 +118,8 @@ impl Namespace {
         }
         let of = ExpiredInodes { named: &named, nameless: &nameless, owners: &owners };
         self.horizons.add(run.stamp, forgetting, of);
-        for id in nameless {
-            // No question about it is answered any more.
-            let file = self.inodes.unpacked(id).filter(|inode| !inode.is_directory());
-            if let Some(since) = file.and_then(Inode::orphaned) {
-                self.orphans.remove(&(since, id));
-                self.forget_if_done(id);
-            }
-        }
+        // No question about them is answered any more.
+        self.drop_expired_orphans(&nameless);
         Ok(OpResult { id: op.root, ..OpResult::default() })
     }
 

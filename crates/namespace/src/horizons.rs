@@ -133,58 +133,90 @@ pub type Owners = BTreeMap<InodeId, BTreeSet<u32>>;
 pub struct Expiries {
     /// By the stamp of the transaction.
     pub(crate) forgettings: BTreeMap<Hlc, Expiry>,
-    inodes: ExpiryRuns,
+    inodes: InodeRuns<Arc<ExpiredState>>,
+    /// Removed files that policies of retention let go of.
+    removed: InodeRuns<()>,
+    /// Stamp of the newest transaction that let go of some.
+    removed_newest: Hlc,
 }
 
-/// What inodes have forgotten, those that follow each other and have forgotten the same as one: first, last. Files that
-/// come and go are forgotten together, and for ever.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct ExpiryRuns(BTreeMap<InodeId, (InodeId, Arc<ExpiredState>)>);
+/// What is known of inodes, those that follow each other and have the same as one: first, last. Files that come and go
+/// expire together, and for ever.
+#[derive(Clone, Debug, PartialEq)]
+struct InodeRuns<T>(BTreeMap<InodeId, (InodeId, T)>);
 
-impl ExpiryRuns {
-    fn run_of(&self, id: InodeId) -> Option<(InodeId, InodeId, &Arc<ExpiredState>)> {
+impl<T> Default for InodeRuns<T> {
+    fn default() -> InodeRuns<T> {
+        InodeRuns(BTreeMap::new())
+    }
+}
+
+impl<T: Clone + PartialEq> InodeRuns<T> {
+    fn run_of(&self, id: InodeId) -> Option<(InodeId, InodeId, &T)> {
         let (&first, (last, lost)) = self.0.range(..=id).next_back()?;
         (*last >= id).then_some((first, *last, lost))
     }
 
-    fn get(&self, id: InodeId) -> Option<&Arc<ExpiredState>> {
-        self.run_of(id).map(|(_, _, lost)| lost)
+    fn get(&self, id: InodeId) -> Option<&T> {
+        self.run_of(id).map(|(_, _, known)| known)
     }
 
-    fn set(&mut self, id: InodeId, lost: Arc<ExpiredState>) {
+    fn set(&mut self, id: InodeId, known: T) {
         let (before, after) = (InodeId(id.0.saturating_sub(1)), InodeId(id.0.saturating_add(1)));
-        if let Some((first, last, old)) = self.run_of(id).map(|(first, last, old)| (first, last, Arc::clone(old))) {
+        if let Some((first, last, old)) = self.run_of(id).map(|(first, last, old)| (first, last, old.clone())) {
             self.0.remove(&first);
             if first < id {
-                self.0.insert(first, (before, Arc::clone(&old)));
+                self.0.insert(first, (before, old.clone()));
             }
             if id < last {
                 self.0.insert(after, (last, old));
             }
         }
         let (mut first, mut last) = (id, id);
-        if let Some((start, _, _)) = self.run_of(before).filter(|(_, _, same)| **same == lost) {
+        if let Some((start, _, _)) = self.run_of(before).filter(|(_, _, same)| **same == known) {
             first = start;
         }
-        if let Some((_, end, _)) = self.run_of(after).filter(|(_, _, same)| **same == lost) {
+        if let Some((_, end, _)) = self.run_of(after).filter(|(_, _, same)| **same == known) {
             last = end;
             self.0.remove(&after);
         }
-        self.0.insert(first, (last, lost));
+        self.0.insert(first, (last, known));
     }
 }
 
 /// Answers alike, however it came to be.
 impl PartialEq for Expiries {
     fn eq(&self, other: &Expiries) -> bool {
-        self.forgettings == other.forgettings && self.inodes == other.inodes
+        let same = (&self.forgettings, &self.removed) == (&other.forgettings, &other.removed);
+        same && self.inodes == other.inodes
     }
 }
 
 impl Expiries {
-    /// True if nothing was ever forgotten.
+    /// True if nothing was ever forgotten, and policies of retention let go of no removed file.
     pub fn is_empty(&self) -> bool {
-        self.inodes.0.is_empty()
+        self.inodes.0.is_empty() && self.removed.0.is_empty()
+    }
+
+    /// True if an inode is a removed file that policies of retention let go of: nothing of its bytes is left. Its name
+    /// and attributes stay in history.
+    pub fn is_removal_expired(&self, id: InodeId) -> bool {
+        self.removed.get(id).is_some()
+    }
+
+    /// True if there is a removed file that policies of retention let go of.
+    pub fn has_expired_removals(&self) -> bool {
+        !self.removed.0.is_empty()
+    }
+
+    /// Stamp of the newest transaction by which policies let go of removed files; zero if there was none.
+    pub fn newest_expired_removal(&self) -> Hlc {
+        self.removed_newest
+    }
+
+    pub(crate) fn add_removed(&mut self, stamp: Hlc, ids: &[InodeId]) {
+        ids.iter().for_each(|id| self.removed.set(*id, ()));
+        self.removed_newest = self.removed_newest.max(stamp);
     }
 
     /// Why an inode cannot be read at an instant (`None`: now); `None` if it can.
@@ -240,7 +272,7 @@ impl Expiries {
     }
 
     pub(crate) fn add_inodes(&mut self, stamp: Hlc, ids: &[InodeId], owners: &Owners, gone: bool) {
-        let Expiries { forgettings, inodes } = self;
+        let Expiries { forgettings, inodes, .. } = self;
         let new = &forgettings[&stamp];
         // By what they had forgotten before, and whose they are.
         type Alike = (Option<Arc<ExpiredState>>, Vec<u32>);
@@ -291,7 +323,7 @@ mod tests {
             .map(|by| Arc::new(ExpiredState { by: vec![by] }))
             .collect();
         for _ in 0..20 {
-            let (mut runs, mut known) = (ExpiryRuns::default(), BTreeMap::new());
+            let (mut runs, mut known) = (InodeRuns::default(), BTreeMap::new());
             for _ in 0..300 {
                 let (id, lost) = (InodeId(1 + rng.below(40)), rng.choose(&losts));
                 // Equal, though not the same.

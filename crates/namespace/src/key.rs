@@ -2,6 +2,7 @@
 //!
 //! | key | value |
 //! |---|---|
+//! | `B` stamp (8) | removed files that policies of retention let go of by the transaction of that stamp |
 //! | `C` | nodes and chains of the cluster, which are not the namespace's: only the newest is kept |
 //! | `D` | losses: the count (8) up to which inode numbers are left out, and the stamp (8) up to which grants may be lost |
 //! | `E` parent (8) name | a directory entry |
@@ -36,6 +37,7 @@ pub(crate) enum VersionKey<'a> {
     Outcome(SessionId, Seq),
     Policy(u32),
     Regime(u32),
+    Removed(Hlc),
     Session(SessionId),
     Xattr(InodeId, &'a [u8]),
 }
@@ -59,6 +61,7 @@ impl<'a> VersionKey<'a> {
             VersionKey::Outcome(session, seq) => with_name(b'R', session.0, &seq.0.to_be_bytes()),
             VersionKey::Policy(number) => with_name(POLICY, number.into(), &[]),
             VersionKey::Regime(number) => with_name(b'V', number.into(), &[]),
+            VersionKey::Removed(stamp) => with_name(REMOVED, stamp.0, &[]),
             VersionKey::Session(id) => with_name(b'S', id.0, &[]),
             VersionKey::Xattr(id, name) => with_name(b'X', id.0, name),
         }
@@ -97,6 +100,7 @@ impl<'a> VersionKey<'a> {
             }
             POLICY => alone().and_then(|number| u32::try_from(number).ok()).map(VersionKey::Policy),
             b'V' => alone().and_then(|number| u32::try_from(number).ok()).map(VersionKey::Regime),
+            REMOVED => alone().map(|stamp| VersionKey::Removed(Hlc(stamp))),
             b'S' => alone().map(|id| VersionKey::Session(SessionId(id))),
             b'X' => long().map(|(id, name)| VersionKey::Xattr(InodeId(id), name)),
             _ => None,
@@ -112,6 +116,10 @@ const LOSS: u8 = b'D';
 
 /// First byte of the keys of policies of retention.
 const POLICY: u8 = b'K';
+
+/// First byte of the keys of removed files that policies let go of. They come before inodes: of these files none is
+/// taken into memory at a restart.
+pub(crate) const REMOVED: u8 = b'B';
 
 /// First byte of the keys of staged parts of edits.
 const STAGED: u8 = b'G';
@@ -165,6 +173,14 @@ pub fn inode_key(id: InodeId) -> Vec<u8> {
     VersionKey::Inode(id).encode()
 }
 
+/// The inode of a version's key, of an inode; `None` for other keys.
+pub fn inode_of(key: &[u8]) -> Option<InodeId> {
+    match VersionKey::decode(key)? {
+        VersionKey::Inode(id) => Some(id),
+        _ => None,
+    }
+}
+
 /// First byte of the keys that restarts leave out.
 pub const LINKS: u8 = b'L';
 
@@ -214,6 +230,7 @@ mod tests {
             VersionKey::Forgotten(Hlc(u64::MAX - 1), 7),
             VersionKey::Policy(7),
             VersionKey::Regime(u32::MAX),
+            VersionKey::Removed(Hlc(8)),
             VersionKey::Inode(InodeId(u64::MAX)),
             VersionKey::Link(InodeId(7), InodeId(1), b"name"),
             VersionKey::Snapshot(b"before"),

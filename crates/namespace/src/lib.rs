@@ -26,6 +26,7 @@ mod edit;
 mod ended;
 mod entry_stamps;
 mod error;
+mod expired_removals;
 mod extent;
 mod footprint;
 mod forget;
@@ -71,6 +72,7 @@ pub use entry_stamps::{
     newest_entry_stamp, visit_entry_stamps,
 };
 pub use error::Error;
+pub use expired_removals::expired_removals;
 pub use extent::TreeExtent;
 pub use footprint::{Footprint, ItemAccess};
 pub use forget::{FORGET_INODES_MAX, SharedState, VisitAuthors, pack_owners, shared_states, visit_authors};
@@ -79,8 +81,8 @@ pub use horizons::{ExpiredInodes, Expiries, Expiry, Owners, Pins};
 pub use inode::{FileLayout, Inode, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
 pub use item_value::ItemValue;
 pub use key::{
-    CONTROL, Cached, ENTRIES, ENTRY_STAMPS, INODES, LINKS, cached_of, erases, inode_between, inode_key, is_loaded,
-    is_rewritten, is_timed, keeps_versions,
+    CONTROL, Cached, ENTRIES, ENTRY_STAMPS, INODES, LINKS, cached_of, erases, inode_between, inode_key, inode_of,
+    is_loaded, is_rewritten, is_timed, keeps_versions,
 };
 pub use load::LoadedNames;
 pub use memory::MemoryHistory;

@@ -89,6 +89,7 @@ impl Namespace {
             VersionKey::Forgotten(at, page) => self.load_forgotten(at, page, value)?,
             VersionKey::Policy(number) => self.load_policy(number, value)?,
             VersionKey::Regime(number) => self.load_regime(number, value)?,
+            VersionKey::Removed(stamp) => self.load_removed(stamp, value)?,
             VersionKey::Inode(id) => self.load_inode(id, stamp, value)?,
             VersionKey::EntryStamps(id) => self.load_entry_stamps(id, stamp, value)?,
             // Looked up in the store when a path is asked for.

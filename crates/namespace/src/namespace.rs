@@ -327,7 +327,7 @@ impl Namespace {
     /// An inode without a name stays in memory for a while, unless it is a file that is forgotten whole: then no
     /// question about it is answered. The way up from an open file may lead through such a directory.
     pub(crate) fn keep_orphan(&mut self, since: Hlc, id: InodeId, is_directory: bool) {
-        if is_directory || !self.horizons.is_wholly_expired(id) {
+        if is_directory || !(self.horizons.is_wholly_expired(id) || self.horizons.is_removal_expired(id)) {
             self.orphans.insert((since, id));
         }
     }

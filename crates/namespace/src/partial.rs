@@ -205,7 +205,8 @@ impl RunEnd<'_> {
             | VersionKey::Forgotten(..)
             | VersionKey::Loss
             | VersionKey::Policy(_)
-            | VersionKey::Regime(_) => self.add(StateItem::Globals),
+            | VersionKey::Regime(_)
+            | VersionKey::Removed(_) => self.add(StateItem::Globals),
             VersionKey::Outcome(..) => unreachable!("a transaction without a number is not remembered"),
         };
         vec![(part, change)]

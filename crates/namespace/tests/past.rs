@@ -7,10 +7,10 @@ mod common;
 use common::{NamespaceWorld, root, user};
 use frieze_base::{InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{LoadedNames, MAY_READ, Namespace, NoReadSet, ORPHANS_KEPT_MAX};
+use frieze_namespace::{LoadedNames, MAY_READ, Namespace, NoReadSet, ORPHANS_KEPT_MAX, expired_removals};
 use frieze_wire::forget::{Horizon, encode_ids};
 use frieze_wire::message::VersionKind;
-use frieze_wire::txn::{Caller, Grant, MakeKind, Op, SetAttr, SetXattr, Settle, Target};
+use frieze_wire::txn::{Caller, ExpireRemoved, Grant, MakeKind, Op, SetAttr, SetXattr, Settle, Target};
 
 fn chmod(world: &mut NamespaceWorld, path: &str, mode: u32) {
     let set = SetAttr { mode: Some(mode), ..set_attr(Target::path(path)) };
@@ -256,6 +256,47 @@ fn a_file_that_is_forgotten_whole_leaves_memory_and_is_refused_as_before() {
     assert_eq!(world.ns.inode(&world.history, gone, None).unwrap().links, 0, "the history has it");
     world.run(&root(), Op::Settle(Settle { inode: written.0, ..Settle::default() })).unwrap();
     assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn a_removed_file_that_policies_let_go_of_leaves_memory_and_its_name_stays_in_history() {
+    let mut world = NamespaceWorld::new();
+    let names = ["/removed", "/written", "/later", "/there", "/left"];
+    let ids = names.map(|path| world.make(path, 0o644, MakeKind::File(true)).unwrap());
+    let [removed, written, later, there, left] = ids;
+    let made = world.stamp;
+    for (path, id) in names.into_iter().zip(ids).filter(|(_, id)| ![later, there].contains(id)) {
+        world.remove(path, false).unwrap();
+        if id != written {
+            world.run(&root(), Op::Settle(Settle { inode: id.0, ..Settle::default() })).unwrap();
+        }
+    }
+    let removed_upto = world.stamp.0;
+    world.remove("/later", false).unwrap();
+    world.run(&root(), Op::Settle(Settle { inode: later.0, ..Settle::default() })).unwrap();
+    let of = |ids: &[InodeId]| encode_ids(ids.iter().map(|id| id.0));
+    let future = ExpireRemoved { inodes: of(&[removed]), removed_upto: u64::MAX };
+    assert_eq!(world.run(&root(), Op::ExpireRemoved(future)), Err(Reason::Future));
+    let broken = ExpireRemoved { inodes: vec![0x80], removed_upto };
+    assert_eq!(world.run(&root(), Op::ExpireRemoved(broken)), Err(Reason::Corrupt));
+    for _ in 0..2 {
+        let all = ExpireRemoved { inodes: of(&[removed, written, later, there]), removed_upto };
+        world.run(&root(), Op::ExpireRemoved(all)).unwrap();
+        let expired = ids.map(|id| world.ns.horizons().is_removal_expired(id));
+        assert_eq!(
+            expired,
+            [true, false, false, false, false],
+            "{ids:?}: a name, a writer, or a later removal keeps one"
+        );
+        assert_eq!(ids.map(|id| world.ns.current(id).is_some()), [false, true, true, true, true]);
+        assert_eq!(world.reloaded(), world.ns);
+    }
+    assert!(world.ns.current(left).is_some(), "it was not asked for");
+    assert_eq!(expired_removals(&world.history, Hlc::ZERO).unwrap().len(), 1, "what changes nothing is not stored");
+    let set = SetAttr { mode: Some(0), ..set_attr(Target::inode(removed)) };
+    assert_eq!(world.run(&root(), Op::SetAttr(set)), Err(Reason::HistoryExpired));
+    assert_eq!(world.find("/removed", Some(made)), Ok(removed));
+    assert!(world.ns.check_kept(removed, Some(made)).is_ok(), "its past is the planes' to refuse");
 }
 
 #[test]

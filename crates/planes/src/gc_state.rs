@@ -66,6 +66,15 @@ impl ExpiryProgress {
     }
 }
 
+/// Counts what makes records die other than marks of policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpiryCount {
+    /// Transactions that forgot something.
+    pub forgettings: usize,
+    /// Instants that lost their last name since the start, and changes of policies.
+    pub policies: u64,
+}
+
 /// DeadSpace of [`GcState`].
 #[derive(Default)]
 pub struct DeadSpace {
@@ -73,6 +82,10 @@ pub struct DeadSpace {
     pub graves: BTreeMap<SegmentId, BTreeMap<u64, u64>>,
     /// Segments with more dead bytes than freed ones, and the difference.
     pub due: BTreeMap<SegmentId, u64>,
+    /// The expiries whose dead records are known.
+    pub expiries: ExpiryCount,
+    /// What policies let go of in transactions up to this stamp is marked dead.
+    pub removals_upto: Hlc,
     /// Bytes that died in packs since they were made.
     pub dead_in_packs: BTreeMap<SegmentId, u64>,
     /// Bytes that died outside of packs since records were packed last.

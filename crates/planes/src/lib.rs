@@ -7,6 +7,7 @@
 
 mod chain_parts;
 mod change_watch;
+mod dead_records;
 mod durability;
 mod expired;
 mod file_look;
@@ -24,9 +25,11 @@ mod packing;
 mod peer_rpc;
 mod planes;
 mod principal;
+mod reclaim;
 mod recovery;
 mod remote_chains;
 mod remote_reach;
+mod removal_scan;
 mod settings;
 mod stored_places;
 mod thinning;
@@ -51,5 +54,6 @@ pub use principal::*;
 pub use recovery::*;
 pub use remote_chains::*;
 pub use remote_reach::*;
+pub use removal_scan::RemovalScan;
 pub use settings::*;
 pub use thinning_pass::*;

@@ -309,7 +309,10 @@ impl Planes {
         }
         let found = self.meta.resolve(target, at, &principal.caller, reads)?;
         if let Some(at) = at {
-            self.check_exact(found.id, at)?;
+            match &target.path[..] {
+                b"" => self.check_exact(found.id, at)?,
+                path => self.check_exact_called(found.id, at, path)?,
+            }
         }
         Ok(found)
     }

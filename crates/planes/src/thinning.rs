@@ -48,6 +48,12 @@ impl Planes {
     /// As [`Planes::check_exact`].
     pub fn check_exact_called(&self, id: InodeId, at: Hlc, path: &[u8]) -> Result<(), Fault> {
         let Some(epoch) = self.thinned_to(id, at)? else { return Ok(()) };
+        if self.meta.is_removal_expired(id) {
+            let (what, at) = (String::from_utf8_lossy(path), format_instant(at));
+            let words =
+                format!("{what} was removed, and its policy of retention keeps no instant that shows it: not {at}");
+            return Err(Fault::new(Reason::HistoryExpired, words));
+        }
         Err(thinned(&String::from_utf8_lossy(path), at, epoch))
     }
 
@@ -169,6 +175,9 @@ impl Planes {
 
     fn has_death(&self, id: InodeId, epoch: RetentionEpoch) -> Result<bool, Fault> {
         let Some(inode) = self.version_at_end(id, epoch)? else { return Ok(false) };
+        if self.meta.is_removal_expired(id) {
+            return Ok(true);
+        }
         let chunk_bytes = inode.chunk_bytes();
         let covers = covers_in(&inode, epoch);
         let after = epoch.after.unwrap_or(Hlc::ZERO);

@@ -13,6 +13,7 @@ use frieze_retention::{PolicyNumber, Thinning};
 
 use crate::gc_state::Needs;
 use crate::planes::Planes;
+use crate::removal_scan::RemovalScan;
 
 /// How far policies were applied.
 #[derive(Default)]
@@ -29,6 +30,8 @@ pub struct PassState {
     epochs: Vec<ChainEpoch>,
     /// Files that are still to be looked at.
     pub files: BTreeSet<InodeId>,
+    /// Removed files that no kept instant shows.
+    pub removals: RemovalScan,
     /// What shared ranges need, and of how many changes of them it knows.
     needs: Option<(Arc<Needs>, u64)>,
 }

@@ -312,7 +312,7 @@ impl Machine {
 
     pub(crate) fn close_segment(&mut self) {
         if let Ok(engine) = self.engine() {
-            engine.service.upkeep.close_segment();
+            engine.planes.close_segment();
         }
     }
 

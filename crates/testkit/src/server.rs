@@ -203,6 +203,7 @@ impl TestServer {
     /// # Errors
     /// The disk's.
     pub fn thin(&self) -> Result<(), Fault> {
+        self.reclaim()?;
         while self.0.service.upkeep.thin()? {}
         Ok(())
     }
@@ -270,7 +271,7 @@ impl TestServer {
 
     /// Closes the segment that is written to.
     pub fn close_segment(&self) {
-        self.0.service.upkeep.close_segment();
+        self.0.service.planes.close_segment();
     }
 
     /// Evicts from memory what is over the limit.

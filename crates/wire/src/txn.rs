@@ -421,6 +421,21 @@ pub enum Op {
     /// Thins history. Never taken from a client.
     #[prost(message, tag = "200")]
     RaiseMarks(RaiseMarks),
+    /// Lets go of removed files that no kept instant shows. Never taken from a client.
+    #[prost(message, tag = "201")]
+    ExpireRemoved(ExpireRemoved),
+}
+
+/// Lets go of what is stored of removed files, which no instant shows that their policies of retention keep. A file
+/// that has a name again, or is written to, stays.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ExpireRemoved {
+    /// The files ([`crate::forget::encode_ids`]).
+    #[prost(bytes = "vec", tag = "1")]
+    pub inodes: Vec<u8>,
+    /// Each lost its last name at or before this stamp.
+    #[prost(uint64, tag = "2")]
+    pub removed_upto: u64,
 }
 
 /// Raises the marks of all policies of retention that are due.
@@ -473,7 +488,7 @@ pub struct Transaction {
     #[prost(
         oneof = "Op",
         tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197, 198, 199, \
-                200"
+                200, 201"
     )]
     pub op: Option<Op>,
 }

@@ -4,15 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use frieze_base::{NodeId, Reason, Rng};
+use frieze_base::{InodeId, NodeId, Reason, Rng};
 use frieze_disk::{CrashKind, Disk};
 use frieze_hlc::Hlc;
 use frieze_testkit::bytes::random_bytes;
 use frieze_testkit::cluster::{FailoverClient, TestCluster};
 use frieze_wire::chain::Configuration;
 use frieze_wire::edit::ChangeTree;
+use frieze_wire::forget::Forget;
 use frieze_wire::message::Request;
-use frieze_wire::txn::Target;
+use frieze_wire::txn::{CloseSession, Op, Remove, Target};
 
 use crate::remote_heads::{chunk_headed_by, spread_over};
 use crate::writers::{file, offset};
@@ -182,4 +183,48 @@ fn from_a_member_that_packed(is_text: bool) {
         thinned.cluster.run(2000);
     }
     thinned.check(TWO, &expected, "mended");
+}
+
+/// What the leader lets go of, and what is forgotten by way of it, goes on every member.
+#[test]
+fn members_give_back_what_is_removed_or_forgotten_by_way_of_another() {
+    let cluster = spread_over(403, &[&[1, 2, 3], &[1, 2, 3], &[1, 2, 3]]);
+    let mut client = FailoverClient::new(&cluster);
+    let bytes = random_bytes(5, 50_000);
+    let write = |client: &mut FailoverClient, path: &str, policy: Option<&str>| {
+        let inode = InodeId(client.make(path).unwrap().id);
+        let set = ChangeTree { target: Target::path(path), policy: policy.map(str::to_owned), ..ChangeTree::default() };
+        client.change(&Request::ChangeTree(set)).unwrap();
+        let chunk = chunk_headed_by(inode, ONE, 0);
+        client.grant(inode, chunk, 1);
+        let (_, capability) = client.open(path);
+        client.write_at(ONE, &capability, offset(chunk), &bytes).unwrap();
+    };
+    let remove = |client: &mut FailoverClient, path: &str| {
+        client.txn(Op::Remove(Remove { target: Target::path(path), directory: false })).unwrap();
+    };
+    write(&mut client, "removed", Some("all 1s, 1/s 2s"));
+    write(&mut client, "forgotten", None);
+    remove(&mut client, "removed");
+    remove(&mut client, "forgotten");
+    let before = cluster.server(ONE).newest().0;
+    client.txn(Op::CloseSession(CloseSession::default())).unwrap();
+    cluster.run(5000);
+    let tidy = || {
+        for node in [ONE, TWO, THREE] {
+            cluster.server(node).thin().unwrap();
+            cluster.run(200);
+        }
+        [ONE, TWO, THREE].map(|node| cluster.server(node).dead_bytes().0)
+    };
+    tidy();
+    let removed = tidy();
+    assert!(removed.iter().all(|bytes| (50_000..60_000).contains(bytes)), "{removed:?}");
+    let mut client = FailoverClient::new(&cluster);
+    client.open_session();
+    let forget = Forget { target: Target::path("/"), before, ..Forget::default() };
+    client.change(&Request::Forget(forget)).unwrap();
+    cluster.run(200);
+    let both = tidy();
+    assert!(both.iter().all(|bytes| (100_000..120_000).contains(bytes)), "{both:?}");
 }

@@ -72,7 +72,8 @@ impl Upkeep {
         }
         let path = self.planes.path_of(found.id, &[now, before])?;
         let mut reply = ForgetReply { before: before.0, ..ForgetReply::default() };
-        let mut state = self.planes.gc.lock();
+        // One at a time, and no pass counts what is counted here.
+        let _alone = self.thinning.lock();
         let progress = self.planes.gc.progress();
         let _under_way = progress.begin();
         let mut below = self.below(found.id, before, &principal.caller)?;
@@ -118,16 +119,17 @@ impl Upkeep {
                 horizons
             }
         };
-        let needs = self.needs(&horizons)?;
+        let needs = self.files.needs(&horizons)?;
         if !ask.dry_run {
             // The caller may rely on the answer, so the transaction is durable before it.
             self.planes.flush()?;
         }
+        let mut state = self.planes.gc.lock();
         // One after the other: the expired ranges of all of them together may not fit into memory.
         let mut biggest: Vec<(u64, InodeId, u64)> = Vec::new();
         let mut fate = SnapshotFates::of(self.planes.meta.snapshots(), before);
         for (&id, &deleted) in &below.inodes {
-            let dead = self.dead_of(&horizons, &needs, id)?;
+            let dead = self.files.dead_of(&horizons, &needs, id)?;
             progress.step();
             reply.held_bytes += dead.held_bytes;
             fate.add(&horizons, id, below.born.get(&id).copied().unwrap_or_default(), &dead.held_by_pin);
@@ -144,7 +146,7 @@ impl Upkeep {
                 biggest.truncate(BIGGEST_MAX);
             }
             if !ask.dry_run {
-                self.mark_dead(&mut state, id, &dead)?;
+                self.planes.mark_dead(&mut state, id, &dead)?;
             }
         }
         if !ask.dry_run {
@@ -156,8 +158,9 @@ impl Upkeep {
         let holding = reply.shown_by.iter().filter(|snapshot| snapshot.holds);
         reply.snapshots = holding.map(|snapshot| snapshot.name.clone()).collect();
         if !ask.dry_run {
+            state.expiries.forgettings = self.planes.expiries().forgettings;
             self.planes.gc.note(&state);
-            reply.freed_bytes = self.give_back(&mut state)?;
+            reply.freed_bytes = self.planes.give_back(&mut state)?;
             reply.waiting_bytes = state.waiting_bytes();
             reply.trouble = state.trouble().map_or(String::new(), |fault| fault.message.clone());
         }
@@ -229,7 +232,7 @@ impl Upkeep {
             if is_known && !is_pinned {
                 continue;
             }
-            if below.directories.contains(&id) {
+            if below.directories.contains(&id) || self.planes.meta.is_removal_expired(id) {
                 wanted.push(id);
                 continue;
             }
@@ -240,7 +243,7 @@ impl Upkeep {
             let (named, gone): (&[InodeId], &[InodeId]) = if nameless { (&[], &ids) } else { (&ids, &[]) };
             alone.add(before, forgetting, ExpiredInodes { named, nameless: gone, owners: &owners });
             let held_by_snapshots = through && !horizon.pins.is_empty();
-            if held_by_snapshots || !self.dead_of(&alone, &BTreeMap::new(), id)?.graves.is_empty() {
+            if held_by_snapshots || !self.files.dead_of(&alone, &BTreeMap::new(), id)?.graves.is_empty() {
                 wanted.push(id);
             }
         }

@@ -171,7 +171,7 @@ impl Upkeep {
             if device.log().sealed(segment).is_none() {
                 if held >= device.worth_closing() && device.log().end().segment == segment {
                     // The next flush writes its footer.
-                    self.close_segment();
+                    self.planes.close_segment();
                     self.planes.flush()?;
                 }
                 is_all = false;

@@ -6,13 +6,16 @@
 //!
 //! # The algorithm
 //! Raising a mark costs one entry of the log, whatever the number of files. Then a pass looks at the files with records
-//! in the stretch that the mark has coarsened.
+//! in the stretch that the mark has coarsened. The leader looks at the files that were removed in it, too: those that
+//! no kept instant shows any more are let go of by an entry of the log, since the leader alone knows which are open.
 
 use std::sync::atomic::Ordering;
 
-use frieze_base::{Fault, Reason, SessionId};
+use frieze_base::{Fault, InodeId, Reason, SessionId};
+use frieze_planes::{PassState, RemovalScan};
+use frieze_wire::forget::encode_ids;
 use frieze_wire::message::View;
-use frieze_wire::txn::{Op, RaiseMarks};
+use frieze_wire::txn::{ExpireRemoved, Op, Outcome, RaiseMarks};
 use tracing::debug;
 
 use crate::upkeep::Upkeep;
@@ -32,11 +35,12 @@ impl Upkeep {
         }
         self.raise_marks()?;
         let mut pass = self.thinning.lock();
+        let has_more = self.expire_removed(&mut pass)? | self.bury_removed(&mut pass)?;
         if pass.files.is_empty() && !pass.begin(&self.planes)? {
             self.planes.gc.thinned.store(true, Ordering::Release);
-            return Ok(false);
+            return Ok(has_more);
         }
-        let (needs, shares) = pass.needs(&self.planes, &|| self.needs(&self.planes.meta.horizons()))?;
+        let (needs, shares) = pass.needs(&self.planes, &|| self.files.needs(&self.planes.meta.horizons()))?;
         let began = self.planes.clock.reading().mono;
         let mut state = self.planes.gc.lock();
         while let Some(id) = pass.files.pop_first() {
@@ -45,7 +49,7 @@ impl Upkeep {
                 break;
             };
             if !dead.graves.is_empty() {
-                self.mark_dead(&mut state, id, &dead)?;
+                self.planes.mark_dead(&mut state, id, &dead)?;
                 self.planes.data.device().forget_images([id])?;
             }
             if self.planes.clock.reading().mono.since_ns(began) > STEP_NS {
@@ -53,8 +57,73 @@ impl Upkeep {
             }
         }
         self.planes.gc.note(&state);
-        self.give_back(&mut state)?;
+        self.planes.give_back(&mut state)?;
         Ok(true)
+    }
+
+    /// Lets go of removed files that no kept instant shows, if this server leads. Returns whether there may be more.
+    fn expire_removed(&self, pass: &mut PassState) -> Result<bool, Fault> {
+        let removals = &mut pass.removals;
+        if !self.planes.meta.leads() {
+            *removals = RemovalScan::default();
+            return Ok(false);
+        }
+        let (open, mut due): (Vec<InodeId>, Vec<InodeId>) =
+            removals.next(&self.planes)?.into_iter().partition(|id| self.sessions.opened.holds(*id));
+        removals.wait_for(open);
+        let Some(_alone) = self.without_edits().filter(|_| !due.is_empty()) else {
+            removals.wait_for(due);
+            return Ok(removals.has_more());
+        };
+        // An edit may have brought one back since.
+        let mut removed_upto = 0;
+        due.retain(|id| {
+            self.planes.removed_and_due(*id).is_ok_and(|since| {
+                removed_upto = since.unwrap_or_default().0.max(removed_upto);
+                since.is_some()
+            })
+        });
+        let op = ExpireRemoved { inodes: encode_ids(due.iter().map(|id| id.0)), removed_upto };
+        let transaction = self.write.own(SessionId(0), Op::ExpireRemoved(op));
+        let done = self.planes.meta.execute(transaction, None).and_then(Outcome::into_result);
+        // Some may be written to by a handle that is still open.
+        due.retain(|id| !self.planes.meta.is_removal_expired(*id));
+        removals.wait_for(due);
+        match done {
+            Err(fault) if fault.reason == Reason::InputOutput => Err(fault),
+            Err(fault) => {
+                debug!("removed files wait: {fault}");
+                Ok(false)
+            }
+            Ok(_) => Ok(removals.has_more()),
+        }
+    }
+
+    /// Buries what is stored of removed files that the leader has let go of. Returns whether there may be more.
+    fn bury_removed(&self, pass: &mut PassState) -> Result<bool, Fault> {
+        let mut state = self.planes.gc.lock();
+        // What was let go of before the start is found by the pass over all that has expired.
+        let is_known = self.planes.gc.known.load(Ordering::Acquire);
+        if !is_known || self.planes.meta.newest_expired_removal() <= state.removals_upto {
+            return Ok(false);
+        }
+        let horizons = self.planes.meta.horizons();
+        let (needs, _) = pass.needs(&self.planes, &|| self.files.needs(&horizons))?;
+        let began = self.planes.clock.reading().mono;
+        for (stamp, ids) in self.planes.meta.history().expired_removals(state.removals_upto)? {
+            for &id in &ids {
+                let dead = self.files.dead_of(&horizons, &needs, id)?;
+                self.planes.mark_dead(&mut state, id, &dead)?;
+            }
+            self.planes.data.device().forget_images(ids)?;
+            state.removals_upto = stamp;
+            if self.planes.clock.reading().mono.since_ns(began) > STEP_NS {
+                break;
+            }
+        }
+        self.planes.gc.note(&state);
+        self.planes.give_back(&mut state)?;
+        Ok(self.planes.meta.newest_expired_removal() > state.removals_upto)
     }
 
     fn raise_marks(&self) -> Result<(), Fault> {

@@ -84,7 +84,7 @@ impl Writers {
             Op::EraseSessions(_) => {
                 return refused("sessions that changed nothing are erased by the server, a while after they end");
             }
-            Op::RaiseMarks(_) => return refused("marks of retention are raised by the server, as policies say"),
+            Op::RaiseMarks(_) | Op::ExpireRemoved(_) => return refused("the server thins history, as policies say"),
             Op::StopWriting(_) => return refused("a session is stopped from writing by the server: close it"),
             Op::OpenSession(open) => open.uid = principal.uid,
             Op::MakeSnapshot(make) => {

@@ -36,6 +36,10 @@ pub(super) fn ops() -> Vec<(&'static str, Op)> {
         ("erase_sessions", Op::EraseSessions(EraseSessions { before: AT })),
         ("raise_marks", Op::RaiseMarks(RaiseMarks { closed: AT })),
         (
+            "expire_removed",
+            Op::ExpireRemoved(ExpireRemoved { inodes: encode_ids([76, 77].into_iter()), removed_upto: AT }),
+        ),
+        (
             "edit.policy",
             Op::Edit(Edit {
                 kind: EditKind::Retain as i32,
