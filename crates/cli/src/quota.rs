@@ -2,7 +2,7 @@
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::{FileKind, FreeSpace, Fs, Quota, Target, TreeUsage};
+use frieze_client::{FileKind, FreeSpace, Fs, Quota, QuotaUse, Target};
 use serde_json::json;
 
 use crate::args::{DfArgs, SetQuotaArgs};
@@ -16,8 +16,8 @@ pub(crate) fn quota(run: &mut CommandRun, args: &SetQuotaArgs) -> Result<()> {
     args.no_past.refuse()?;
     let paths = copy::parse_all(&args.paths)?;
     let fs = run.fs()?;
-    let mut table = TextTable::new(&[true, true, true, true, false]);
-    table.row(["FILES", "OF", "BYTES", "OF", "PATH"].map(str::to_owned));
+    let mut table = TextTable::new(&[true, true, true, true, true, true, false]);
+    table.row(["FILES", "OF", "BYTES", "OF", "KEPT", "OF", "PATH"].map(str::to_owned));
     let mut found = Vec::new();
     for path in paths {
         match set(&fs, &path, args) {
@@ -28,12 +28,14 @@ pub(crate) fn quota(run: &mut CommandRun, args: &SetQuotaArgs) -> Result<()> {
     for (path, quota) in found {
         let most = |most: Option<u64>, shown: fn(u64) -> String| most.map_or("-".to_owned(), shown);
         table.row(match quota {
-            None => ["-", "-", "-", "-"].map(str::to_owned).into_iter().chain([path.to_string()]).collect::<Vec<_>>(),
-            Some((quota, used)) => vec![
+            None => ["-"; 6].map(str::to_owned).into_iter().chain([path.to_string()]).collect::<Vec<_>>(),
+            Some(QuotaUse { quota, used, kept }) => vec![
                 used.files.to_string(),
                 most(quota.files_max, |most| most.to_string()),
                 format::human(used.bytes),
                 most(quota.bytes_max, format::human),
+                most(kept, format::human),
+                most(quota.kept_max, format::human),
                 path.to_string(),
             ],
         });
@@ -41,10 +43,12 @@ pub(crate) fn quota(run: &mut CommandRun, args: &SetQuotaArgs) -> Result<()> {
             || {
                 json!({
                     "path": path.to_string(),
-                    "files": quota.map(|(_, used)| used.files),
-                    "files_max": quota.and_then(|(quota, _)| quota.files_max),
-                    "bytes": quota.map(|(_, used)| used.bytes),
-                    "bytes_max": quota.and_then(|(quota, _)| quota.bytes_max),
+                    "files": quota.map(|usage| usage.used.files),
+                    "files_max": quota.and_then(|usage| usage.quota.files_max),
+                    "bytes": quota.map(|usage| usage.used.bytes),
+                    "bytes_max": quota.and_then(|usage| usage.quota.bytes_max),
+                    "kept": quota.and_then(|usage| usage.kept),
+                    "kept_max": quota.and_then(|usage| usage.quota.kept_max),
                 })
             },
             || None,
@@ -107,29 +111,38 @@ fn room(fs: &Fs, path: &FsPath, device: FreeSpace) -> Result<FreeSpace> {
     let mut room = device;
     for place in FreeSpace::prefixes(path.as_bytes()) {
         // A user that may not read a directory above gets those below.
-        if let Ok(Some((quota, used))) = fs.quota(&Target::path(place)) {
-            room = room.under(&quota, &used);
+        if let Ok(Some(usage)) = fs.quota(&Target::path(place)) {
+            room = room.under(&usage);
         }
     }
     Ok(room)
 }
 
 /// Sets the quota, and returns the resulting one.
-fn set(fs: &Fs, path: &FsPath, args: &SetQuotaArgs) -> Result<Option<(Quota, TreeUsage)>> {
+fn set(fs: &Fs, path: &FsPath, args: &SetQuotaArgs) -> Result<Option<QuotaUse>> {
     let directory = target(path, true);
     if fs.stat(&directory)?.attr.kind() != FileKind::Directory {
         return Err(Fault::new(Reason::NotDirectory, "not a directory: a quota is that of one").into());
     }
     let is = fs.quota(&directory)?;
-    if args.files.is_none() && args.bytes.is_none() {
+    if args.files.is_none() && args.bytes.is_none() && args.kept.is_none() {
         return Ok(is);
     }
-    let mut quota = is.map_or(Quota::default(), |(quota, _)| quota);
+    let mut quota = is.map_or(Quota::default(), |usage| usage.quota);
     if let Some(most) = args.files {
         quota.files_max = most.0;
     }
+    // History may take as much again, unless it has a bound of its own.
+    let with_history = |bytes_max: Option<u64>| bytes_max.map(|bytes| bytes.saturating_mul(2));
+    let has_own = quota.kept_max.is_some() && quota.kept_max != with_history(quota.bytes_max);
     if let Some(most) = args.bytes {
         quota.bytes_max = most.0;
+        if !has_own {
+            quota.kept_max = with_history(most.0);
+        }
+    }
+    if let Some(most) = args.kept {
+        quota.kept_max = most.0;
     }
     if is.is_none() && quota == Quota::default() {
         return Err(Error::msg("it has no quota: there is none to take away"));

@@ -1,7 +1,7 @@
 //! Free space.
 
 use frieze_wire::message::StatusReply;
-use frieze_wire::quota::{Quota, TreeUsage};
+use frieze_wire::quota::QuotaUse;
 
 /// The space at a path: on the device of the server, and under the quotas of the directories above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +31,13 @@ impl FreeSpace {
     /// The same below a directory with a quota. The tightest bound counts, as on XFS: when it is reached, writes are
     /// refused.
     #[must_use]
-    pub fn under(self, quota: &Quota, used: &TreeUsage) -> FreeSpace {
+    pub fn under(self, QuotaUse { quota, used, kept }: &QuotaUse) -> FreeSpace {
         let mut space = self;
-        if let Some(max) = quota.bytes_max
-            && max.saturating_sub(used.bytes) < space.free_bytes
-        {
-            (space.capacity_bytes, space.free_bytes) = (max, max.saturating_sub(used.bytes));
+        let bounds = [(quota.bytes_max, Some(used.bytes)), (quota.kept_max, *kept)];
+        for (max, used) in bounds.into_iter().filter_map(|(max, used)| max.zip(used)) {
+            if max.saturating_sub(used) < space.free_bytes {
+                (space.capacity_bytes, space.free_bytes) = (max, max.saturating_sub(used));
+            }
         }
         if let Some(max) = quota.files_max
             && max.saturating_sub(used.files) < space.inodes_free
@@ -58,6 +59,8 @@ const INODE_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
+    use frieze_wire::quota::{Quota, TreeUsage};
+
     use super::*;
 
     #[test]
@@ -65,12 +68,15 @@ mod tests {
         let status = StatusReply { capacity_bytes: 1 << 20, free_bytes: 1 << 19, inodes: 7, ..StatusReply::default() };
         let device = FreeSpace::on_device(&status);
         assert_eq!((device.inodes, device.inodes_free), (7 + 128, 128));
-        let quota = Quota { bytes_max: Some(1000), files_max: Some(500) };
-        let used = TreeUsage { bytes: 900, files: 20 };
-        let space = device.under(&quota, &used);
+        let quota = Quota { bytes_max: Some(1000), files_max: Some(500), kept_max: Some(5000) };
+        let usage = QuotaUse { quota, used: TreeUsage { bytes: 900, files: 20 }, kept: None };
+        let space = device.under(&usage);
         assert_eq!((space.capacity_bytes, space.free_bytes, space.inodes_free), (1000, 100, 128));
-        assert_eq!(space.under(&quota, &TreeUsage { bytes: 2000, files: 600 }).free_bytes, 0);
-        assert_eq!(device.under(&Quota::default(), &used), device);
+        let full = QuotaUse { used: TreeUsage { bytes: 2000, files: 600 }, ..usage };
+        assert_eq!(space.under(&full).free_bytes, 0);
+        let history = QuotaUse { kept: Some(4950), ..usage };
+        assert_eq!(device.under(&history).free_bytes, 50, "history takes the rest");
+        assert_eq!(device.under(&QuotaUse { quota: Quota::default(), ..history }), device);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use frieze_wire::message::{
     Access, DirEntry, Durability, GetXattr, List, ListReply, Log, LogReply, Open, OpenReply, PATH_XATTR, ReadLink,
     Reply, Request, Stat, StatReply, Sync, TxnReply, View,
 };
-use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR, parse_quota};
+use frieze_wire::quota::{QUOTA_XATTR, Quota, QuotaUse, USAGE_XATTR, parse_quota};
 use frieze_wire::txn::{
     Caller, DeleteSnapshot, Link, Make, MakeKind, MakeNameless, MakeSnapshot, Op, Remove, RemoveXattr, Rename, SetAttr,
     SetXattr, Special, Target,
@@ -236,7 +236,7 @@ impl Fs {
     ///
     /// # Errors
     /// As [`Fs::get_xattr`].
-    pub fn quota(&self, target: &Target) -> Result<Option<(Quota, TreeUsage)>, Error> {
+    pub fn quota(&self, target: &Target) -> Result<Option<QuotaUse>, Error> {
         let request = GetXattr { target: target.clone(), view: View::NOW, name: USAGE_XATTR.to_vec() };
         match self.bytes(Request::GetXattr(request), "a quota") {
             Ok(told) => Ok(Some(parse_quota(&told).ok_or(Error::Refused(Reason::Internal.into()))?)),

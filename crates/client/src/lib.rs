@@ -89,7 +89,7 @@ pub use frieze_wire::message::{
     PATH_XATTR, Snapshot, StatReply, StatusReply, Trouble, TxnReply, Version, VersionKind, View, WriteReply,
 };
 pub use frieze_wire::mode::{ModeAction, ModeChange};
-pub use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR};
+pub use frieze_wire::quota::{QUOTA_XATTR, Quota, QuotaUse, TreeUsage, USAGE_XATTR};
 pub use frieze_wire::retention::{RetainedClass, RetainedInstant, RetentionPreview, RetentionReply};
 pub use frieze_wire::scrub::{Finding, FindingKind, ScrubAction, ScrubReply, ScrubState};
 pub use frieze_wire::timeline::{

@@ -21,8 +21,8 @@ impl MountTree {
         for place in FreeSpace::prefixes(&path) {
             // A directory that was moved meanwhile is found by the next `df`.
             let found = self.ask_as_mount(node.when, |fs| fs.quota(&Target::path(place)));
-            if let Ok(Some((quota, used))) = found {
-                room = room.under(&quota, &used);
+            if let Ok(Some(usage)) = found {
+                room = room.under(&usage);
             }
         }
         Ok(room)

@@ -3,7 +3,7 @@
 //! A quota of names counts the directory itself, as frieze's does. One of space counts the bytes of files once,
 //! whatever their replication; so does the space consumed.
 
-use frieze_client::{Attr, Caller, FileKind, InodeId, Quota, Target, TreeUsage};
+use frieze_client::{Attr, Caller, FileKind, InodeId, Quota, QuotaUse, Target};
 
 use crate::attributes::is_absent;
 use crate::exception::Exception;
@@ -41,13 +41,13 @@ pub(crate) fn set_quota(
     if fs.stat(&target).map_err(failed)?.attr.kind() != FileKind::Directory {
         return Err(Exception::not_found(format!("Directory does not exist: {path}")));
     }
-    let is = fs.quota(&target).map_err(failed)?.map_or(Quota::default(), |(quota, _)| quota);
+    let is = fs.quota(&target).map_err(failed)?.map_or(Quota::default(), |usage| usage.quota);
     let then = |wanted: u64, is: Option<u64>| match wanted {
         NO_QUOTA => None,
         AS_IT_IS => is,
         most => Some(most),
     };
-    let quota = Quota { files_max: then(files, is.files_max), bytes_max: then(bytes, is.bytes_max) };
+    let quota = Quota { files_max: then(files, is.files_max), bytes_max: then(bytes, is.bytes_max), ..is };
     fs.set_quota(&target, &quota).map_err(failed)
 }
 
@@ -59,13 +59,13 @@ pub(crate) fn quota_usage(
 ) -> Result<proto::GetQuotaUsageResponse, Exception> {
     let quota = quota_and_use(names, context, path)?;
     let (files, bytes) = match &quota {
-        Some((_, used)) => (used.files, used.bytes),
+        Some(QuotaUse { used, .. }) => (used.files, used.bytes),
         None => {
             let sums = sums(names, context, path)?;
             (sums.files + sums.directories, sums.bytes)
         }
     };
-    let quota = quota.map_or(Quota::default(), |(quota, _)| quota);
+    let quota = quota.map_or(Quota::default(), |usage| usage.quota);
     let usage = proto::QuotaUsage {
         file_and_directory_count: files,
         quota: quota.files_max.unwrap_or(NO_QUOTA),
@@ -77,14 +77,10 @@ pub(crate) fn quota_usage(
 
 /// The quota of a directory. The past has none: quotas bound changes of the present.
 pub(crate) fn quota_of(names: &FileNames, context: CallContext<'_>, path: &str) -> Result<Quota, Exception> {
-    Ok(quota_and_use(names, context, path)?.map_or(Quota::default(), |(quota, _)| quota))
+    Ok(quota_and_use(names, context, path)?.map_or(Quota::default(), |usage| usage.quota))
 }
 
-fn quota_and_use(
-    names: &FileNames,
-    context: CallContext<'_>,
-    path: &str,
-) -> Result<Option<(Quota, TreeUsage)>, Exception> {
+fn quota_and_use(names: &FileNames, context: CallContext<'_>, path: &str) -> Result<Option<QuotaUse>, Exception> {
     let ResolvedPath { fs, target, .. } = names.resolve(context, path)?;
     match fs.view().is_past() {
         true => Ok(None),

@@ -85,6 +85,7 @@ levels! {
     Founding in "node", held in waits: "one founding of a cluster at a time";
     RemainingSpace in "service": "space of chains that moved away, as far as it is counted";
     Thinning in "planes", held in waits: "how far policies of retention were applied to what is stored";
+    KeptTrees in "planes": "bytes that are stored of the trees with a quota of them";
     DeadRecords in "planes", held in signals: "dead records, and space of them that is not freed yet";
     HistoryExpiry in "service", held in waits: "readers are edits under way, the writer is an expiry of history";
     FlushState in "planes", held in waits: "the flush under way: one at a time";

@@ -93,6 +93,16 @@ impl Metadata {
         self.state.read().current(id).map(|inode| ChunkLayout::of(&inode))
     }
 
+    /// The directories with a bound of the bytes that are kept below, with the bounds.
+    pub fn kept_quotas(&self) -> BTreeMap<InodeId, u64> {
+        self.state.read().kept_quotas().collect()
+    }
+
+    /// Counts the changes of quotas, and the moves from below one to below another, since the start.
+    pub fn quota_changes(&self) -> u64 {
+        self.state.read().quota_changes()
+    }
+
     /// How the bytes of a file are spread: that is settled by its birth, whether it still has a name or not.
     ///
     /// # Errors

@@ -42,16 +42,27 @@ impl Namespace {
         Some((limit.quota, limit.used.unwrap_or_else(|| self.weigh(directory))))
     }
 
+    /// The directories with a bound of the bytes that are kept below, with the bounds.
+    pub fn kept_quotas(&self) -> impl Iterator<Item = (InodeId, u64)> + '_ {
+        self.quotas.limits.iter().filter_map(|(id, limit)| Some((*id, limit.quota.kept_max?)))
+    }
+
+    /// Counts the changes of quotas, and the moves from below one to below another, since the start.
+    pub fn quota_changes(&self) -> u64 {
+        self.quotas.changes
+    }
+
     /// An inode's attributes may hold another quota than they did.
     pub(crate) fn quota_changed(&mut self, id: InodeId) {
         let text = self.xattrs.get(&id).and_then(|all| all.get(QUOTA_XATTR));
         match text.and_then(|text| Quota::parse(text).ok()).filter(|quota| *quota != Quota::default()) {
             Some(quota) => {
+                self.quotas.changes += 1;
                 let used = self.quotas.limits.get(&id).and_then(|limit| limit.used);
                 self.quotas.limits.insert(id, QuotaLimit { quota, used });
                 self.quotas.uncounted.extend(used.is_none().then_some(id));
             }
-            None => drop(self.quotas.limits.remove(&id)),
+            None => self.quotas.changes += u64::from(self.quotas.limits.remove(&id).is_some()),
         }
     }
 
@@ -99,6 +110,12 @@ impl Namespace {
         let moved = |was: &Option<QuotaCharge>, is: &Option<QuotaCharge>| {
             was.zip(*is).is_some_and(|(was, is)| was.is_directory && was.home != is.home)
         };
+        let leaves = |was: &Option<QuotaCharge>, is: &Option<QuotaCharge>| {
+            let homes = was.zip(*is).map(|(was, is)| (was.home, is.home)).filter(|(was, is)| was != is);
+            homes.is_some_and(|(was, is)| self.above(was) != self.above(is))
+        };
+        let moves = changed.iter().filter(|(_, was, is)| leaves(was, is)).count();
+        self.quotas.changes += moves as u64;
         if at_once && changed.iter().any(|(_, was, is)| moved(was, is)) {
             self.quotas.limits.values_mut().for_each(|limit| limit.used = None);
             self.quotas.uncounted = self.quotas.limits.keys().copied().collect();

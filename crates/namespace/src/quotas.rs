@@ -14,6 +14,8 @@ pub(crate) struct Quotas {
     pub(crate) limits: BTreeMap<InodeId, QuotaLimit>,
     /// Those whose use is not known: after a restart, and when one was just set.
     pub(crate) uncounted: Vec<InodeId>,
+    /// Counts the changes of quotas, and the moves from below one to below another, since the start.
+    pub(crate) changes: u64,
     /// What inodes counted for before the transaction that runs.
     pub(crate) before: FastMap<InodeId, Option<QuotaCharge>>,
 }

@@ -6,7 +6,7 @@ use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
 use frieze_wire::acl::ACCESS_ACL_XATTR;
 use frieze_wire::message::{FileKind, Version, VersionKind};
-use frieze_wire::quota::{USAGE_XATTR, format_quota};
+use frieze_wire::quota::{QuotaUse, USAGE_XATTR, format_quota};
 use frieze_wire::txn::Caller;
 
 use crate::attributes::{XattrClass, check_xattr_name};
@@ -142,7 +142,8 @@ impl Namespace {
         }
         if name == USAGE_XATTR {
             let (quota, used) = self.quota(id).filter(|_| at.is_none()).ok_or_else(absent)?;
-            return Ok(format_quota(&quota, &used).into_bytes());
+            // How much is kept is known to the planes.
+            return Ok(format_quota(&QuotaUse { quota, used, kept: None }).into_bytes());
         }
         if let Some(current) = self.current(id)
             && at.is_none_or(|at| current.from <= at)

@@ -18,6 +18,8 @@ mod images;
 mod intervals;
 #[path = "engine/joint_writes.rs"]
 mod joint_writes;
+#[path = "engine/kept_quota.rs"]
+mod kept_quota;
 #[path = "engine/metamorphic.rs"]
 mod metamorphic;
 #[path = "engine/packs.rs"]

@@ -7,6 +7,7 @@
 
 mod chain_parts;
 mod change_watch;
+mod count_kept;
 mod dead_records;
 mod durability;
 mod expired;
@@ -17,6 +18,7 @@ mod files;
 mod freshness;
 mod gaps;
 mod gc_state;
+mod kept_bytes;
 mod live_bytes;
 mod losses;
 mod open_requests;
@@ -44,6 +46,7 @@ pub use file_view::*;
 pub use files::*;
 pub use gaps::*;
 pub use gc_state::*;
+pub use kept_bytes::{BoundedTrees, TreeBound};
 pub use live_bytes::*;
 pub use open_requests::*;
 pub use origins::*;

@@ -22,6 +22,7 @@ use frieze_wire::txn::Target;
 use crate::change_watch::ChangeWatch;
 use crate::durability::{Durability, DurableReply};
 use crate::gc_state::GcState;
+use crate::kept_bytes::BoundedTrees;
 use crate::peer_rpc::PeerRpc;
 use crate::principal::Principal;
 use crate::settings::Settings;
@@ -48,6 +49,8 @@ pub struct Planes {
     pub peer_rpc: Arc<PeerRpc>,
     /// Records that expired, and the space of them.
     pub gc: GcState,
+    /// Bytes that are stored of trees with a quota of them.
+    pub kept: BoundedTrees,
     /// Clients that wait for changes.
     pub changes: Arc<ChangeWatch>,
     /// The user that the server runs as.

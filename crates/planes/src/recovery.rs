@@ -21,6 +21,7 @@ use frieze_storage::{
 
 use crate::durability::Durability;
 use crate::gc_state::GcState;
+use crate::kept_bytes::BoundedTrees;
 use crate::open_requests::OpenRequests;
 use crate::peer_rpc::PeerRpc;
 use crate::planes::Planes;
@@ -178,6 +179,7 @@ impl Planes {
             peers: way,
             peer_rpc: Arc::new(PeerRpc::new(open)),
             gc: GcState::default(),
+            kept: BoundedTrees::default(),
             changes: Arc::default(),
             owner_uid,
             earliest: OnceLock::new(),

@@ -10,7 +10,7 @@
 //! of names among writes; it asks one member for all the chains that this member has.
 
 mod bytes;
-mod client;
+pub(crate) mod client;
 mod reach;
 mod records;
 mod server;

@@ -19,6 +19,7 @@ use frieze_wire::message::{
     Access, Attr, BytesReply, DirEntry, FileKind, GetXattr, List, ListReply, Open, OpenReply, PATH_XATTR, ReadLink,
     Stat, StatReply, View,
 };
+use frieze_wire::quota::{QuotaUse, USAGE_XATTR, format_quota, parse_quota};
 use frieze_wire::txn::{Caller, Target};
 use frieze_wire::writers::{self, FileWriter, WRITERS_XATTR};
 
@@ -255,7 +256,12 @@ impl Reader {
             return Ok(BytesReply { value: self.writers_attribute(principal, found.id, at)? });
         }
         if !ask.name.is_empty() {
-            let value = self.planes.meta.xattr(found.id, &ask.name, at, &principal.caller)?;
+            let mut value = self.planes.meta.xattr(found.id, &ask.name, at, &principal.caller)?;
+            if ask.name == USAGE_XATTR
+                && let Some(usage) = parse_quota(&value).filter(|usage| usage.quota.kept_max.is_some())
+            {
+                value = format_quota(&QuotaUse { kept: self.planes.kept.of(found.id), ..usage }).into_bytes();
+            }
             return Ok(BytesReply { value });
         }
         let names = self.planes.meta.xattr_names(found.id, at, &principal.caller)?;

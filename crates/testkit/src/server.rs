@@ -208,6 +208,19 @@ impl TestServer {
         Ok(())
     }
 
+    /// Does a step of counting what is kept of trees.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn count_kept(&self) -> Result<(), Fault> {
+        self.0.service.upkeep.files.count_kept()
+    }
+
+    /// Bytes that are kept of a tree, as last counted.
+    pub fn kept_bytes(&self, root: InodeId) -> Option<u64> {
+        self.0.planes.kept.of(root)
+    }
+
     /// Packs all old records that marks of retention let go something of, and gives back what was packed before.
     /// Returns the bytes freed.
     ///

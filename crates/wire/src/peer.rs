@@ -15,8 +15,8 @@ pub use chain::{
     ChainRecord, CloseAfter, HopAnswer, HopOffer,
 };
 pub use question::{
-    BytesAsk, BytesPart, FileReach, FileTail, Holes, PeerRequest, PeerRequestKind, PeerResponse, PersistAsk, ReachAsk,
-    RecordAsk, RecordsAsk, TouchedAsk,
+    BytesAsk, BytesPart, FileReach, FileTail, Holes, KeptAsk, PeerRequest, PeerRequestKind, PeerResponse, PersistAsk,
+    ReachAsk, RecordAsk, RecordsAsk, TouchedAsk,
 };
 
 use metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};

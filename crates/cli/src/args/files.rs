@@ -359,23 +359,25 @@ pub(crate) struct RmdirArgs {
 
 /// Show or set how much may lie below directories.
 ///
-/// A quota bounds the files and directories below a directory, itself included, and the bytes of files, their lengths;
-/// it holds for every program and protocol. A write beyond it gets EDQUOT, and HDFS's clients their own exceptions.
-/// Without --files and --bytes it is shown, with its use. Only root sets it. It may be set below the present use:
-/// existing files stay.
+/// A quota bounds the files and directories below a directory, itself included; the bytes of files, their lengths; and
+/// the bytes that are kept of them with their history. It holds for every program and protocol. A write beyond it gets
+/// EDQUOT, and HDFS's clients their own exceptions. Without limits it is shown, with its use. Only root sets it. It may
+/// be set below the present use: existing files stay.
 ///
 /// Files count once, also with several names. Bytes are checked at each chunk of a file (64 MiB) and counted when it is
-/// closed, so each open writer may exceed the quota by a chunk.
+/// closed, so each open writer may exceed the quota by a chunk. What is kept is checked at each write: overwritten and
+/// deleted bytes count until `frieze forget` or a policy (`frieze retention`) frees them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   frieze quota /users/ada                        what may be there, and what is
-  frieze quota /users/ada --files 100000 --bytes 50G
-  frieze quota /users/ada --bytes none           of files only
+  frieze quota /users/ada --files 100000 --bytes 50G    and as many bytes of history
+  frieze quota /users/ada --kept 200G                   more of history
+  frieze quota /users/ada --bytes none --kept none      of files only
 
-JSON: one line a directory: path, files, files_max, bytes, bytes_max; the last four null where there is no quota, a \
-limit null
-where there is none.")]
+JSON: one line a directory: path, files, files_max, bytes, bytes_max, kept, kept_max; all but path null where there is \
+no quota, a limit
+null where there is none, and kept null where it has no limit or is not counted yet.")]
 pub(crate) struct SetQuotaArgs {
     /// Directories.
     #[arg(value_name = "PATH", required = true)]
@@ -388,6 +390,11 @@ pub(crate) struct SetQuotaArgs {
     /// Most bytes, such as 1073741824, 500M or 2T, or none for no limit.
     #[arg(long, value_name = "SIZE", value_parser = Most::bytes)]
     pub(crate) bytes: Option<Most>,
+
+    /// Most bytes that are stored, history and deleted files included, or none for no limit. With --bytes alone it is
+    /// twice as many.
+    #[arg(long, value_name = "SIZE", value_parser = Most::bytes)]
+    pub(crate) kept: Option<Most>,
 
     #[command(flatten)]
     pub(crate) no_past: NoPastArgs,

@@ -138,7 +138,7 @@ fn reclaim(shared: &Shared) {
     let mut trimmed = frieze_net::mono();
     while !shared.stopping.load(Ordering::Acquire) {
         let upkeep = &shared.parts.service.upkeep;
-        note_fault(&mut said, upkeep.reclaim().and_then(|()| upkeep.thin()).err(), "giving back what was forgotten");
+        note_fault(&mut said, upkeep.tend_history().err(), "giving back what was forgotten");
         let found = upkeep.drop_remains().and_then(|()| upkeep.give_back_remains()).err();
         note_fault(&mut left, found, "giving back what other servers have by now");
         shelve(shared, &mut trouble);

@@ -10,7 +10,8 @@ use frieze_disk::CrashKind;
 use frieze_testkit::cluster::{FailoverClient, TestCluster};
 use frieze_wire::message::{Reply, Request, Sync, View};
 use frieze_wire::peer::{PeerRequest, PeerRequestKind, ServerMessage};
-use frieze_wire::txn::{CloseSession, Op, SetAttr, Settle, Target};
+use frieze_wire::quota::QUOTA_XATTR;
+use frieze_wire::txn::{CloseSession, Op, SetAttr, SetXattr, Settle, Target};
 
 use crate::writers::{file, head, offset};
 use crate::{ONE, THREE, TWO};
@@ -444,4 +445,50 @@ fn a_settled_length_covers_records_on_their_way_to_other_servers() {
     assert_eq!(one.len("f"), offset(far) + 3);
     other.txn(Op::Settle(Settle { inode: inode.0, ..Settle::default() })).unwrap();
     assert_eq!(one.len("f"), offset(far) + 3, "settled");
+}
+
+#[test]
+fn what_is_kept_of_a_tree_is_counted_over_all_servers_and_bounded_at_each() {
+    let cluster = spread_over(77, &[&[1, 2, 3], &[2, 3], &[3, 2]]);
+    let mut client = FailoverClient::new(&cluster);
+    let (inode, capability) = file(&mut client, "f");
+    let set =
+        SetXattr { target: Target::path(""), name: QUOTA_XATTR.to_vec(), value: b"kept=100000".to_vec(), flags: 0 };
+    client.txn(Op::SetXattr(set)).unwrap();
+    let places: Vec<(NodeId, u64)> = [ONE, TWO, THREE]
+        .map(|node| (node, chunk_headed_by(inode, node, 0)))
+        .map(|(node, chunk)| {
+            client.grant(inode, chunk, 1);
+            (node, offset(chunk))
+        })
+        .to_vec();
+    for round in 0..2 {
+        for (node, at) in &places {
+            client
+                .write_at(*node, &capability, *at, &[7; 10_000 + 1])
+                .unwrap_or_else(|fault| panic!("{round}: {fault}"));
+        }
+    }
+    cluster.run(500);
+    let count = |client: &mut FailoverClient| {
+        for _ in 0..3 {
+            for node in [ONE, TWO, THREE] {
+                cluster.server(node).count_kept().unwrap();
+            }
+            for _ in 0..6 {
+                cluster.run(1000);
+                client.keep();
+            }
+        }
+        [ONE, TWO, THREE].map(|node| cluster.server(node).kept_bytes(InodeId::ROOT))
+    };
+    assert_eq!(count(&mut client), [Some(60_006); 3]);
+    for (node, at) in &places {
+        client.write_at(*node, &capability, *at, &[7; 13_000]).unwrap();
+    }
+    assert_eq!(count(&mut client), [Some(99_006); 3]);
+    for (node, at) in &places {
+        let fault = client.write_at(*node, &capability, *at, &[7; 1000]).unwrap_err();
+        assert_eq!(fault.reason, Reason::BytesQuota, "at {node}");
+    }
 }

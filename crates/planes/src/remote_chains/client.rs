@@ -19,21 +19,21 @@ use crate::open_requests::{OpenRequest, OpenRequests};
 use crate::peer_rpc::PeerReply;
 
 /// The request to each server, about some of the chains.
-pub(super) struct Inquiry<'a> {
+pub(crate) struct Inquiry<'a> {
     /// The instant of the request; `None`: now.
-    pub(super) at: Option<Hlc>,
-    pub(super) about: &'a dyn Fn(&BTreeSet<ChainId>) -> PeerRequestKind,
+    pub(crate) at: Option<Hlc>,
+    pub(crate) about: &'a dyn Fn(&BTreeSet<ChainId>) -> PeerRequestKind,
 }
 
 /// The answer of one server.
-pub(super) struct MemberReply {
+pub(crate) struct MemberReply {
     /// The chains in the request to it.
-    pub(super) asked: BTreeSet<ChainId>,
+    pub(crate) asked: BTreeSet<ChainId>,
     /// Those of them without an answer from another server.
-    pub(super) chains: BTreeSet<ChainId>,
-    pub(super) answer: PeerResponse,
+    pub(crate) chains: BTreeSet<ChainId>,
+    pub(crate) answer: PeerResponse,
     /// The bytes beside the answer.
-    pub(super) payload: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
 }
 
 /// The requests without an answer yet.
@@ -56,7 +56,7 @@ impl Files {
     /// # Errors
     /// `Unavailable` if no member of one of the chains answers; `Elsewhere` if there is no member; the fault of the
     /// request itself.
-    pub(super) fn ask_members(&self, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Result<Vec<MemberReply>, Fault> {
+    pub(crate) fn ask_members(&self, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Result<Vec<MemberReply>, Fault> {
         frieze_locks::check_may_wait();
         let now = || self.planes.clock.reading().mono;
         let (began, mut round, mut why) = (now(), 0u32, None);

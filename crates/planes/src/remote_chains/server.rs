@@ -104,6 +104,7 @@ impl Files {
             (PeerRequestKind::Touched(ask), _) => self.touched_of(ask, &mut answer)?,
             (PeerRequestKind::Records(ask), _) => self.records_of(ask, chains, &mut answer)?,
             (PeerRequestKind::Bytes(ask), _) => (answer.holes, payload) = self.bytes_of(ask, chains, at)?,
+            (PeerRequestKind::Kept(ask), _) => answer = self.planes.kept.answer(ask, chains),
             // Answered when they complete, or by any server that has the record.
             (PeerRequestKind::Order(_) | PeerRequestKind::Persist(_) | PeerRequestKind::Record(_), _) => {
                 return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not answer"));

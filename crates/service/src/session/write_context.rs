@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use frieze_base::{InodeId, SessionId};
 use frieze_metadata::WriteTarget;
+use frieze_planes::TreeBound;
 use frieze_replication::Layout;
 
 use frieze_usertime::TimePlugin;
@@ -18,6 +19,8 @@ pub(crate) struct WriteContext {
     pub(crate) target: WriteTarget,
     pub(crate) layout: Layout,
     pub(crate) plugin: Option<TimePlugin>,
+    /// Bounds of what is stored of it.
+    pub(crate) bounds: Vec<TreeBound>,
 }
 
 /// Contexts of the files that one connection wrote to last, the newest at the end.
@@ -69,7 +72,8 @@ mod tests {
             times_after: frieze_hlc::Hlc::ZERO,
             change_count,
         };
-        Arc::new(WriteContext { session: SessionId(session), inode: InodeId(inode), target, layout, plugin: None })
+        let (session, inode) = (SessionId(session), InodeId(inode));
+        Arc::new(WriteContext { session, inode, target, layout, plugin: None, bounds: Vec::new() })
     }
 
     #[test]

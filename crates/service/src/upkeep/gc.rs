@@ -54,6 +54,17 @@ impl Upkeep {
         Ok(())
     }
 
+    /// Frees what has expired, thins, and counts what is kept of trees with a quota of it: a step of each. Call it
+    /// about twice a second, on a thread that may block for long.
+    ///
+    /// # Errors
+    /// Those of the store and the disk's: the next call continues.
+    pub fn tend_history(&self) -> Result<(), Fault> {
+        self.reclaim()?;
+        self.thin()?;
+        self.files.count_kept()
+    }
+
     /// Moves the index of sealed segments to shelves, or merges shelves, if there is work, and returns memory. Call it
     /// about twice a second, on a thread that may block for long, and again while it returns true: there may be more
     /// work.

@@ -95,6 +95,11 @@ impl Writers {
             None => None,
         };
         check!(self.planes.hold_back());
+        if let Err(fault) = self.planes.admit(&context.bounds, payload.len() as u64)
+            && !self.planes.data.has_record(header.session, header.seq)
+        {
+            return Err((reply, fault));
+        }
         let at_end = (ask.append && self.planes.data.is_shared())
             .then(|| layout.chain(u32::try_from(ask.offset / layout.chunk_bytes).unwrap_or(u32::MAX)));
         if let Some(inode) = &target.timed {
@@ -241,7 +246,8 @@ impl Writers {
     fn look_up(&self, id: InodeId, session: SessionId) -> Result<Arc<WriteContext>, Fault> {
         let target = self.planes.meta.write_target(id, session)?;
         let plugin = target.timed.as_ref().map(|inode| inode.plugin().parse()).transpose()?;
-        Ok(Arc::new(WriteContext { session, inode: id, layout: spread_of(id, target.layout), plugin, target }))
+        let (layout, bounds) = (spread_of(id, target.layout), self.planes.bounds_of(id)?);
+        Ok(Arc::new(WriteContext { session, inode: id, layout, plugin, target, bounds }))
     }
 }
 

@@ -19,7 +19,7 @@ pub struct PeerRequest {
     #[prost(uint64, optional, tag = "3")]
     pub at: Option<u64>,
     /// The request; absent if it is of a kind that this process does not know.
-    #[prost(oneof = "PeerRequestKind", tags = "4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "PeerRequestKind", tags = "4, 5, 6, 7, 8, 9, 10, 11")]
     pub about: Option<PeerRequestKind>,
 }
 
@@ -48,6 +48,17 @@ pub enum PeerRequestKind {
     /// member of the chain.
     #[prost(message, tag = "10")]
     Record(RecordAsk),
+    /// Bytes that are stored of trees in chunks of these chains, as last counted.
+    #[prost(message, tag = "11")]
+    Kept(KeptAsk),
+}
+
+/// Bytes that are stored of trees, present and history.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct KeptAsk {
+    /// Their directories.
+    #[prost(uint64, repeated, tag = "1")]
+    pub trees: Vec<u64>,
 }
 
 /// How far files reach.
@@ -186,6 +197,9 @@ pub struct PeerResponse {
     /// Of bytes: as many as parts were named, in their order. The bytes come beside it, one part behind the other.
     #[prost(message, repeated, tag = "8")]
     pub holes: Vec<Holes>,
+    /// Of stored bytes: as many as trees were named, in their order.
+    #[prost(uint64, repeated, tag = "9")]
+    pub kept: Vec<u64>,
 }
 
 /// The parts of a range that no record covers.

@@ -10,8 +10,8 @@ use frieze_wire::peer::control::{
 };
 use frieze_wire::peer::{
     BytesAsk, BytesPart, ChainAck, ChainAsk, ChainAskKind, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece,
-    ChainPromise, ChainRecord, CloseAfter, FileReach, FileTail, Holes, HopAnswer, HopOffer, KeepAlive, PeerRequest,
-    PeerRequestKind, PeerResponse, PersistAsk, ReachAsk, RecordAsk, RecordsAsk, ServerMessage, TouchedAsk,
+    ChainPromise, ChainRecord, CloseAfter, FileReach, FileTail, Holes, HopAnswer, HopOffer, KeepAlive, KeptAsk,
+    PeerRequest, PeerRequestKind, PeerResponse, PersistAsk, ReachAsk, RecordAsk, RecordsAsk, ServerMessage, TouchedAsk,
 };
 
 use frieze_wire::trace::TraceContext;
@@ -131,6 +131,7 @@ fn questions() -> Vec<(&'static str, ServerMessage)> {
             "question-records",
             ask(Some(AT), PeerRequestKind::Records(RecordsAsk { inode: 77, chain_count: 8, after: 1, upto: AT })),
         ),
+        ("question-kept", ask(None, PeerRequestKind::Kept(KeptAsk { trees: vec![1, 77] }))),
         ("question-touched", ask(Some(AT), PeerRequestKind::Touched(TouchedAsk { after: 1, upto: AT, above: 9 }))),
         ("question-bytes-now", ask(None, PeerRequestKind::Bytes(BytesAsk { parts: vec![part.clone()] }))),
         ("question-bytes", ask(Some(AT), PeerRequestKind::Bytes(BytesAsk { parts: vec![part] }))),
