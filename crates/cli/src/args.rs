@@ -233,6 +233,11 @@ pub(crate) struct PastArgs {
     /// Cut every file at this time of its own data, written as an instant (files need a time plug-in: 'frieze time').
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) user_at: Option<String>,
+
+    /// If policies of retention do not keep that instant, read the newest before it that all of them keep, and say
+    /// which.
+    #[arg(long, requires = "at")]
+    pub(crate) nearest: bool,
 }
 
 /// `--at` where it makes no sense: taken only to be refused in clear words.
@@ -517,6 +522,8 @@ pub(crate) enum MountFlag {
     Rw,
     /// Nothing can be changed.
     Ro,
+    /// Below `.at`, an instant that policies of retention do not keep is a link to the newest before it that they keep.
+    Nearest,
     /// Changes the mount that is there.
     Remount,
 }
@@ -557,7 +564,8 @@ Examples:
 JSON: health, healthy, troubles (a list of what, remedy), fenced, server, software, cluster, uptime_ms, \
 clock_error_us, newest, newest_time, earliest,
 earliest_time, stable, stable_time, durable, durable_time, dirty_bytes, dirty_age_ms, flushes,
-flush_bytes_median, capacity_bytes, free_bytes, log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, \
+flush_bytes_median, capacity_bytes, free_bytes, log_bytes, forgotten_bytes, forgotten_waiting_bytes, packs, \
+packed_bytes, unpacked_dead_bytes, thinning_files_left, index_bytes, \
 index_bytes_max, shelved_records, shelf_bytes, memory (an
 object of bytes: bytes_max, and for its parts what they may hold, *_bytes_max, and hold, *_bytes; what of older \
 records was

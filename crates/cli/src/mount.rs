@@ -53,7 +53,9 @@ fn in_foreground(run: &mut CommandRun, args: &MountArgs, mountpoint: PathBuf) ->
     }
     let read_only = allows(&args.options, MountFlag::Ro, MountFlag::Rw).unwrap_or(false);
     let noexec = allows(&args.options, MountFlag::Noexec, MountFlag::Exec).unwrap_or(false);
-    let options = MountOptions { at, user_at, allow_other, suid, dev, read_only, noexec, ..MountOptions::default() };
+    let nearest = args.options.contains(&MountFlag::Nearest);
+    let options =
+        MountOptions { at, user_at, nearest, allow_other, suid, dev, read_only, noexec, ..MountOptions::default() };
     let client = run.client()?.clone();
     // Of several the one that answered.
     let server = client.options().server.to_string();
@@ -207,6 +209,7 @@ fn again(common: &CommonArgs, args: &MountArgs, mountpoint: &Path) -> Result<Vec
         ("--json", common.json),
         ("--verbose", common.verbose),
         ("--quiet", common.quiet),
+        ("--nearest", args.past.nearest),
         ("--allow-other", args.allow_other),
     ] {
         if given {

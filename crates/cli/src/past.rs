@@ -77,6 +77,7 @@ impl CommandRun {
         // Both texts are checked before any request to the server.
         let user_at = past.user_at.as_deref().map(|text| self.user_time(text)).transpose()?;
         let at = match (&past.at, user_at) {
+            (Some(text), _) if past.nearest => Some(self.nearest_instant(text)?),
             (Some(text), _) => Some(self.instant(text)?),
             // A cut by user time of a file that is being written is exact only under an exact system time.
             (None, Some(_)) => Some(self.client()?.now()?),
@@ -99,6 +100,19 @@ impl CommandRun {
             Err(error) if error.reason() == Reason::NotFound => Err(Error::msg(error.to_string())),
             at => Ok(at?),
         }
+    }
+
+    /// The newest instant at or before the one that a text means that every policy of retention keeps.
+    fn nearest_instant(&mut self, text: &str) -> Result<Hlc> {
+        let at = self.instant(text)?;
+        let kept = self.client()?.nearest_kept(at)?;
+        if kept != at {
+            let time = format::time_of(kept);
+            self.say(&format!(
+                "note: read as of {kept} ({time}), the newest instant before {text} that all policies keep"
+            ));
+        }
+        Ok(kept)
     }
 
     pub(crate) fn user_time(&mut self, text: &str) -> Result<UserTime> {

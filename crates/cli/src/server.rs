@@ -111,6 +111,10 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         "log_bytes": status.log_bytes,
         "forgotten_bytes": status.forgotten_bytes,
         "forgotten_waiting_bytes": status.forgotten_waiting_bytes,
+        "packs": status.thinned.as_ref().map_or(0, |thinned| thinned.packs),
+        "packed_bytes": status.thinned.as_ref().map_or(0, |thinned| thinned.packed_bytes),
+        "unpacked_dead_bytes": status.thinned.as_ref().map_or(0, |thinned| thinned.unpacked_dead_bytes),
+        "thinning_files_left": status.thinned.as_ref().map_or(0, |thinned| thinned.files_left),
         "index_bytes": status.index_bytes,
         "index_bytes_max": status.index_bytes_max,
         "shelved_records": status.shelved_records,
@@ -319,6 +323,14 @@ fn status_table(server: &str, status: &StatusReply) -> TextTable {
             bytes => format!(", {} of it not given back yet", format::size(bytes)),
         };
         row("forgotten", format!("{} of the history{waiting}", format::size(status.forgotten_bytes)));
+    }
+    if let Some(thinned) = &status.thinned {
+        let packs = format!("{} packs with {}", thinned.packs, format::size(thinned.packed_bytes));
+        let left = match thinned.files_left {
+            0 => String::new(),
+            files => format!(", {files} files still to look at"),
+        };
+        row("thinned", format!("{packs}; {} died and is not packed{left}", format::size(thinned.unpacked_dead_bytes)));
     }
     if status.scrub_all_bytes > 0 {
         let (done, all) = (status.scrub_done_bytes, status.scrub_all_bytes);

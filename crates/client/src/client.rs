@@ -120,8 +120,20 @@ impl Client {
         }
     }
 
+    /// The newest instant at or before `at` that every policy of retention keeps: the whole tree can be read at it.
+    ///
+    /// # Errors
+    /// `Refused` with `HistoryExpired` if none is kept, with the first that is.
+    pub fn nearest_kept(&self, at: Hlc) -> Result<Hlc, Error> {
+        Ok(Hlc(self.ask_now(Now { nearest: at.0, ..Now::default() })?.at))
+    }
+
     fn instant_named(&self, name: &str) -> Result<NowReply, Error> {
-        match self.0.query(None, Request::Now(Now { name: name.to_owned() }), QueryOptions::default())? {
+        self.ask_now(Now { name: name.to_owned(), ..Now::default() })
+    }
+
+    fn ask_now(&self, ask: Now) -> Result<NowReply, Error> {
+        match self.0.query(None, Request::Now(ask), QueryOptions::default())? {
             Reply::Now(reply) => Ok(reply),
             other => Err(self.0.unexpected("the time", &other)),
         }

@@ -83,6 +83,9 @@ pub struct MountOptions {
     pub at: Option<Hlc>,
     /// Cuts every file at this user time, read-only. Default: not.
     pub user_at: Option<UserTime>,
+    /// Below `.at`, an instant that policies of retention do not keep is a link to the newest before it that all keep.
+    /// Default: it is refused where something of it is not kept.
+    pub nearest: bool,
     /// Allows users other than the mounting one. Default: yes if the server lets this client impersonate users and the
     /// mounting user is root; a mount that cannot distinguish users is its owner's alone.
     pub allow_other: Option<bool>,
@@ -104,6 +107,7 @@ impl Default for MountOptions {
         MountOptions {
             at: None,
             user_at: None,
+            nearest: false,
             allow_other: None,
             threads: 16,
             suid: false,
@@ -180,7 +184,7 @@ pub fn mount(client: Client, mountpoint: &Path, options: MountOptions) -> Result
     let allow_other = options.allow_other.unwrap_or(client.hello().may_impersonate && root);
     let source = client.options().server.to_string();
     let config = config(base, &source, allow_other, &options);
-    let tree = Arc::new(MountTree::new(client, base));
+    let tree = Arc::new(MountTree::new(client, base, options.nearest));
     start(tree, base, mountpoint, &config)
 }
 

@@ -62,6 +62,10 @@ impl MountTree {
     /// A name in the `.at` directory `at`.
     pub(crate) fn lookup_in_at(&self, who: FuseCaller, at: &FuseNode, name: &[u8]) -> Result<FuseEntry, Errno> {
         match AtName::read(name, at.when).map_err(|fault| answer(&fault))? {
+            AtName::Exact(instant) if self.nearest && self.kept(instant)? != instant => {
+                let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
+                self.lookup_moving(who, at, name)
+            }
             AtName::Exact(instant) => self.enter(who, at, ViewTime { at: Some(instant), user_at: None }, PINNED),
             AtName::User(user_at) => self.enter(who, at, ViewTime { user_at: Some(user_at), ..at.when }, PINNED),
             AtName::Snapshot(snapshot) => {
@@ -71,11 +75,20 @@ impl MountTree {
             }
             AtName::Moving(_) | AtName::Zoneless => {
                 let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
-                let mut entry = self.moving_attributes(who, at, at.id, name)?;
-                entry.attributes.node = self.nodes.refer_moving(at, name).map_err(too_many)?;
-                Ok(entry)
+                self.lookup_moving(who, at, name)
             }
         }
+    }
+
+    fn lookup_moving(&self, who: FuseCaller, at: &FuseNode, name: &str) -> Result<FuseEntry, Errno> {
+        let mut entry = self.moving_attributes(who, at, at.id, name)?;
+        entry.attributes.node = self.nodes.refer_moving(at, name).map_err(too_many)?;
+        Ok(entry)
+    }
+
+    /// The newest instant at or before `at` that all policies of retention keep.
+    fn kept(&self, at: Hlc) -> Result<Hlc, Errno> {
+        self.client.nearest_kept(at).map_err(|error| answer(&Fault::from(error)))
     }
 
     /// The directory of `at` as it was `when`. The server checks whether that instant can be read, and whether the
@@ -98,7 +111,8 @@ impl MountTree {
     }
 
     fn resolve(&self, name: &str) -> Result<Hlc, Errno> {
-        self.client.resolve(name, ZonePolicy::Refuse).map_err(|error| answer(&Fault::from(error)))
+        let at = self.client.resolve(name, ZonePolicy::Refuse).map_err(|error| answer(&Fault::from(error)))?;
+        if self.nearest { self.kept(at) } else { Ok(at) }
     }
 
     /// The saved snapshots: the entries of `ls .at`. Inside the past there are none.

@@ -37,6 +37,8 @@ pub(crate) struct MountTree {
     pub(crate) client: Client,
     /// The view of the mount; now, unless it is a mount of an instant.
     pub(crate) base: ViewTime,
+    /// Below `.at`, an instant that is not kept is a link to the newest before it that is.
+    pub(crate) nearest: bool,
     /// True: the server lets this mount speak for the calling users. False: everything is done as the session's user.
     pub(crate) impersonates: bool,
     pub(crate) nodes: NodeTable,
@@ -60,11 +62,12 @@ pub(crate) struct MountTree {
 
 impl MountTree {
     /// The tree of the server behind `client` as it is at `base`.
-    pub(crate) fn new(client: Client, base: ViewTime) -> MountTree {
+    pub(crate) fn new(client: Client, base: ViewTime, nearest: bool) -> MountTree {
         let impersonates = client.hello().may_impersonate;
         MountTree {
             client,
             base,
+            nearest,
             impersonates,
             nodes: NodeTable::new(base),
             moving_names: MovingNames::default(),

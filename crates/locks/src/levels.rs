@@ -157,6 +157,7 @@ levels! {
     OldPages in "storage": "older bytes in memory";
     ReaderStreams in "storage": "sequential readers, for reading ahead";
     SpanChecksums in "storage": "verified checksums of spans";
+    SpaceAdvice in "storage": "what would free how much of a full disk, in words";
     ReadErrors in "storage": "segments with reads that failed";
     ChangeWaits in "planes": "clients that wait for a change";
     NodeClock in "storage": "the clock";

@@ -38,9 +38,22 @@ impl Metadata {
         self.state.read().policy_changes()
     }
 
+    /// Counts the transactions by which records may die, since the start.
+    pub fn expiry_changes(&self) -> u64 {
+        self.state.read().expiry_changes()
+    }
+
     /// Counts the edits that share bytes of older states, since the start.
     pub fn share_changes(&self) -> u64 {
         self.state.read().share_changes()
+    }
+
+    /// The newest instant at or before `at` that every policy of retention keeps.
+    ///
+    /// # Errors
+    /// As [`frieze_namespace::Namespace::newest_kept`].
+    pub fn newest_kept(&self, at: Hlc) -> Result<Hlc, Fault> {
+        self.state.read().newest_kept(at)
     }
 
     /// True if a mark is due when everything is closed up to `closed`.

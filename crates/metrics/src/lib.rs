@@ -108,6 +108,20 @@ pub const FIGURES: &[Figure] = &[
     ),
     gauge("frieze_log_bytes", &[], "Bytes of records in the log, history included.", ""),
     gauge("frieze_forgotten_waiting_bytes", &[], "Bytes of expired records that the disk has not reclaimed yet.", ""),
+    gauge("frieze_packs", &[], "Packs of thinned history.", ""),
+    gauge("frieze_packed_bytes", &[], "Bytes of payload of the records in packs, as they were written.", ""),
+    gauge(
+        "frieze_unpacked_dead_bytes",
+        &[],
+        "Bytes of records outside of packs that died since records were packed last.",
+        "rises for days: see the log for why old records are not packed",
+    ),
+    gauge(
+        "frieze_thinning_files_left",
+        &[],
+        "Files that the pass over what policies of retention thin has still to look at.",
+        "rises for hours",
+    ),
     gauge(
         "frieze_remains_chains",
         &[],

@@ -57,6 +57,15 @@ pub enum Error {
         /// The oldest after it.
         after: Hlc,
     },
+    /// No instant at or before one is kept by every policy.
+    #[error("policies of retention keep nothing at or before {}: {first} ({}) is the first instant that all keep",
+        format_instant(*at), format_instant(*first))]
+    NoneKept {
+        /// The instant asked for.
+        at: Hlc,
+        /// The oldest that is kept.
+        first: Hlc,
+    },
     /// A policy of retention is refused.
     #[error(transparent)]
     Retention(#[from] RetentionError),
@@ -297,7 +306,10 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Error::NotFound { .. } | Error::NotYetMade { .. } | Error::NotFormatted => Reason::NotFound,
-            Error::Forgotten { .. } | Error::RemovalExpired { .. } | Error::Unpinnable { .. } => Reason::HistoryExpired,
+            Error::Forgotten { .. }
+            | Error::RemovalExpired { .. }
+            | Error::NoneKept { .. }
+            | Error::Unpinnable { .. } => Reason::HistoryExpired,
             Error::Retention(error) => error.reason(),
             Error::StaleHandle { .. } => Reason::StaleHandle,
             Error::Exists { .. } => Reason::Exists,

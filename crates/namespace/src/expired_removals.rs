@@ -44,6 +44,7 @@ impl Namespace {
         let value = frieze_wire::forget::encode_ids(ids.iter().map(|id| id.0));
         run.change(VersionKey::Removed(run.stamp), Some(value));
         self.horizons.add_removed(run.stamp, &ids);
+        self.retention.changes.expiries += 1;
         self.drop_expired_orphans(&ids);
         Ok(OpResult::default())
     }

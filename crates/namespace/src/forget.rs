@@ -118,6 +118,7 @@ impl Namespace {
         }
         let of = ExpiredInodes { named: &named, nameless: &nameless, owners: &owners };
         self.horizons.add(run.stamp, forgetting, of);
+        self.retention.changes.expiries += 1;
         // No question about them is answered any more.
         self.drop_expired_orphans(&nameless);
         Ok(OpResult { id: op.root, ..OpResult::default() })
@@ -144,6 +145,7 @@ impl Namespace {
         }
         for (stamp, forgetting) in &mut self.horizons.forgettings {
             if forgetting.pins.remove(at, maker) {
+                self.retention.changes.expiries += 1;
                 run.change(VersionKey::Forgotten(*stamp, 0), Some(StoredForgotten::of(forgetting).encode_to_vec()));
             }
         }

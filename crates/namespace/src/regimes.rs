@@ -24,6 +24,8 @@ pub(crate) struct PolicyChanges {
     pub(crate) policies: u64,
     /// Edits that share bytes of older states.
     pub(crate) shares: u64,
+    /// Transactions by which records may die.
+    pub(crate) expiries: u64,
 }
 
 /// How often something has changed is no part of the state.

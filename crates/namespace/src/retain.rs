@@ -52,6 +52,11 @@ impl Namespace {
         self.retention.changes.policies
     }
 
+    /// Counts the transactions by which records may die, since the start.
+    pub fn expiry_changes(&self) -> u64 {
+        self.retention.changes.expiries
+    }
+
     /// Counts the edits that share bytes of older states, since the start.
     pub fn share_changes(&self) -> u64 {
         self.retention.changes.shares
@@ -115,6 +120,16 @@ impl Namespace {
         Ok(kept.map(|kept| kept.epoch_of(at)))
     }
 
+    /// The newest instant at or before `at` that every policy keeps.
+    ///
+    /// # Errors
+    /// `HistoryExpired` if there is none, with the oldest that is.
+    pub fn newest_kept(&self, at: Hlc) -> Result<Hlc, Fault> {
+        let kept = KeptSet::new(self.retention.table.thinning_of_all(), Arc::clone(&self.retention.pins));
+        let found = kept.last_at_or_below(at);
+        Ok(found.ok_or_else(|| Error::NoneKept { at, first: kept.first_at_or_above(at) })?)
+    }
+
     /// Refuses a name for an instant that some policy does not keep, with the next ones that all keep.
     pub(crate) fn check_pinnable(&self, at: Hlc) -> Result<(), Error> {
         let all = self.retention.table.thinning_of_all();
@@ -138,6 +153,7 @@ impl Namespace {
             if *count == 0 {
                 pins.remove(&at);
                 self.retention.changes.policies += 1;
+                self.retention.changes.expiries += 1;
             }
         }
     }
@@ -149,6 +165,7 @@ impl Namespace {
             return Err(Error::Future { at: closed, now: run.stamp });
         }
         let table = &mut self.retention.table;
+        self.retention.changes.expiries += 1;
         for mark in table.marks_due(closed) {
             table.raise(mark)?;
             let marked = table.policy(mark.policy).expect("its mark was just raised");
@@ -190,6 +207,7 @@ impl Namespace {
         let layout = self.share(FileLayout { regime: regime.0, ..FileLayout::clone(&old) });
         self.edit(run, id).layout = layout;
         self.retention.changes.policies += 1;
+        self.retention.changes.expiries += 1;
     }
 
     pub(crate) fn load_policy(&mut self, number: u32, value: &[u8]) -> Result<(), Error> {

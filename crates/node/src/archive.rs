@@ -184,7 +184,7 @@ impl Archive {
     /// # Errors
     /// `NotFound` if there is none of this name.
     pub fn instant_named(&self, name: &str) -> Result<Hlc, Fault> {
-        Ok(Hlc(self.parts.planes.now(&Now { name: name.to_owned() })?.at))
+        Ok(Hlc(self.parts.planes.now(&Now { name: name.to_owned(), nearest: 0 })?.at))
     }
 
     /// The earliest instant that can be read.

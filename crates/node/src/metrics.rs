@@ -11,7 +11,6 @@ use frieze_metrics::Values;
 use frieze_wire::message::ReplicaStatus;
 
 use crate::parts::{SOFTWARE, ServerParts};
-use crate::status::HEALTHY;
 
 /// Chains with metrics of their own; beyond, only the sums are exported: a collector has to be able to store them.
 const CHAINS_EXPORTED_MAX: usize = 1024;
@@ -51,7 +50,7 @@ impl ServerParts {
         let clock = self.planes.clock.health();
         values.set("frieze_build_info", &[SOFTWARE.trim_start_matches("frieze/")], 1.0);
         values.set("frieze_uptime_seconds", &[], status.uptime_ms as f64 / 1e3);
-        values.flag("frieze_healthy", status.health == HEALTHY);
+        values.flag("frieze_healthy", status.troubles.is_empty());
         values.flag("frieze_fenced", status.fenced);
         values.set(
             "frieze_clock_error_seconds",
@@ -101,7 +100,10 @@ impl ServerParts {
             ("frieze_corrupt_reads_total", status.corrupt_reads),
             ("frieze_scrub_done_bytes", status.scrub_done_bytes),
             ("frieze_scrub_all_bytes", status.scrub_all_bytes),
-        ] {
+        ]
+        .into_iter()
+        .chain(status.thinned.unwrap_or_default().figures())
+        {
             values.count(name, value);
         }
         if let Some(fabric) = &status.fabric {

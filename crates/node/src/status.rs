@@ -7,9 +7,6 @@ use frieze_wire::message::{ClusterNodeStatus, Gap, MemoryUse, StatusReply};
 
 use crate::parts::{SOFTWARE, ServerParts};
 
-/// Health of a server that knows of no trouble.
-pub(crate) const HEALTHY: &str = "healthy";
-
 impl ServerParts {
     /// Asks a majority before the health of the cluster is reported: a request detects a majority that was just lost,
     /// not only the leader's timeout.
@@ -38,10 +35,8 @@ impl ServerParts {
         let (forgotten_bytes, forgotten_waiting_bytes) = self.planes.gc.bytes();
         let (forgetting_looked_at, forgetting_to_look_at) = self.planes.gc.progress().now();
         let troubles = self.troubles();
-        let words: Vec<&str> = troubles.iter().map(|trouble| trouble.what.as_str()).collect();
-        let words = if words.is_empty() { HEALTHY.to_owned() } else { words.join("; ") };
         StatusReply {
-            health: words,
+            health: ClusterTrouble::health_of(&troubles),
             clock_error_us: health.error_us.unwrap_or(u64::MAX),
             fenced: health.fenced.is_some(),
             newest: self.planes.clock.newest().0,
@@ -83,6 +78,7 @@ impl ServerParts {
             corrupt_reads: self.planes.data.device().read_errors().reads(),
             scrub_due: self.service.upkeep.scrub_due().map_or(0, |due| due.0),
             memory: Some(Box::new(self.memory_use())),
+            thinned: self.planes.thinned_status(),
             images: Some(Box::new(images.to_wire())),
             troubles: troubles.into_iter().map(ClusterTrouble::to_wire).collect(),
             fabric: self.fabric.get().map(|host| Box::new(host.report().to_wire())),

@@ -21,6 +21,8 @@ pub struct GcState {
     pub known: AtomicBool,
     /// A pass over what policies thin has finished since the start.
     pub thinned: AtomicBool,
+    /// Files that the pass over what policies thin has still to look at.
+    pub thinning_left: AtomicU64,
     /// Times the full pass was put off because edits were under way.
     pub put_off: AtomicU32,
     /// Bytes of dead records.
@@ -82,6 +84,9 @@ pub struct DeadSpace {
     pub graves: BTreeMap<SegmentId, BTreeMap<u64, u64>>,
     /// Segments with more dead bytes than freed ones, and the difference.
     pub due: BTreeMap<SegmentId, u64>,
+    /// Transactions by which records may die of which the directory has noted that they count here: see
+    /// [`frieze_replication::DataPlane::expired_index`].
+    pub noted_changes: Option<u64>,
     /// The expiries whose dead records are known.
     pub expiries: ExpiryCount,
     /// What policies let go of in transactions up to this stamp is marked dead.
@@ -96,6 +101,8 @@ pub struct DeadSpace {
     pub pack_after: MonoTime,
     /// Why no pack was made last.
     pub pack_trouble: String,
+    /// What would free a full disk is not looked for before.
+    pub advise_after: MonoTime,
     /// Why space cannot be freed.
     pub trouble: Option<Fault>,
 }

@@ -33,6 +33,7 @@ mod remote_chains;
 mod remote_reach;
 mod removal_scan;
 mod settings;
+mod space_advice;
 mod stored_places;
 mod thinning;
 mod thinning_pass;

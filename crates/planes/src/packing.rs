@@ -13,12 +13,14 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use frieze_base::{ChainId, Fault, InodeId, MonoTime, SegmentId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{FileToPack, PackIndex, PackKey};
 use frieze_storage::PackOrder;
+use frieze_wire::message::ThinnedStatus;
 use tracing::{debug, warn};
 
 use crate::planes::Planes;
@@ -130,6 +132,22 @@ impl Planes {
             state.pack_trouble.clear();
         }
         Ok(freed)
+    }
+
+    /// What is packed of thinned history, and what is still to be done; `None` while no file has a policy.
+    pub fn thinned_status(&self) -> Option<Box<ThinnedStatus>> {
+        if !self.meta.has_policies() {
+            return None;
+        }
+        let unpacked_dead_bytes = self.gc.lock().dead_since_pack;
+        let log = self.data.device().log();
+        let mut status = ThinnedStatus { unpacked_dead_bytes, ..ThinnedStatus::default() };
+        for pack in log.packs() {
+            status.packs += 1;
+            status.packed_bytes += pack.live_bytes();
+        }
+        status.files_left = self.gc.thinning_left.load(Ordering::Relaxed);
+        Some(Box::new(status))
     }
 
     /// Packs nothing for a while: there is no room, a record is damaged, or other work comes first.

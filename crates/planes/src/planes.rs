@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use frieze_base::{ChainId, ClusterId, ErrorKind, Fault, InodeId, MonoTime, NodeId, Reason};
+use frieze_base::{ChainId, ClusterId, ErrorKind, Fault, InodeId, LogIndex, MonoTime, NodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_metadata::Metadata;
 use frieze_namespace::{Inode, NamesMemory, NoReadSet, ReadSet, Resolved};
@@ -261,6 +261,7 @@ impl Planes {
         }
         let meta = self.meta.close(at)?;
         let data = self.close_chains(at, chains)?;
+        self.check_expiries_executed()?;
         Ok(InstantInfo {
             at: at.0,
             precision_us: self.clock.precision_us(),
@@ -271,6 +272,28 @@ impl Planes {
             without_lease: self.data.check_lease().is_err(),
             executed: self.meta.closed().max(self.meta.executed()).0,
         })
+    }
+
+    /// Refuses the past while the names here are behind the expiries by which records here have died: what those refuse
+    /// would be shown with holes.
+    ///
+    /// # Errors
+    /// `Unavailable`: ask again, or another server.
+    pub fn check_expiries_executed(&self) -> Result<(), Fault> {
+        self.check_executed(self.data.expired_index())
+    }
+
+    /// Checks that this server has executed an entry of the metalog by which records may have died.
+    pub(crate) fn check_executed(&self, needed: LogIndex) -> Result<(), Fault> {
+        let executed = self.meta.appended();
+        if executed >= needed {
+            return Ok(());
+        }
+        let words = format!(
+            "the names here are behind what has expired of the bytes (entry {executed} of {needed}): ask again in a \
+             moment, or another server"
+        );
+        Err(Fault::new(Reason::Unavailable, words))
     }
 
     /// Closes chains at an instant, all if none are named. True if they were closed before.
@@ -338,13 +361,14 @@ impl Planes {
         self.meta.check_access(id, at, &principal.caller, mask)
     }
 
-    /// An instant by its name: now, the last whole one, or a snapshot.
+    /// An instant by its name: now, the last whole one, or a snapshot; or the nearest that policies keep.
     ///
     /// # Errors
-    /// `NotFound`: no snapshot has that name.
+    /// `NotFound`: no snapshot has that name. `HistoryExpired`: none so old is kept.
     pub fn now(&self, ask: &Now) -> Result<NowReply, Fault> {
         let without_lease = self.data.check_lease().is_err();
         let at = match ask.name.as_str() {
+            _ if ask.nearest != 0 => self.meta.newest_kept(Hlc(ask.nearest))?,
             "" => self.clock.now(),
             "last-whole" => {
                 match self.last_whole() {

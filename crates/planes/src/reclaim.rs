@@ -20,6 +20,14 @@ impl Planes {
     /// Of the device, where the index of the inode has to be fetched.
     pub fn mark_dead(&self, state: &mut DeadSpace, id: InodeId, dead: &DeadRecords) -> Result<(), Fault> {
         if !dead.graves.is_empty() || dead.is_all {
+            let changes = Some(self.meta.expiry_changes());
+            if state.noted_changes != changes {
+                // After a crash the names may be behind what has died here: nothing of the past is shown meanwhile.
+                let executed = self.meta.appended();
+                self.flush()?;
+                self.data.raise_expired_index(executed)?;
+                state.noted_changes = changes;
+            }
             self.data.device().mark_dead(id, dead.upto, &dead.graves, dead.is_all, &dead.kept)?;
             state.add(&dead.graves);
         }

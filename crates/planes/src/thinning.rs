@@ -119,7 +119,18 @@ impl Planes {
 
     /// What a policy would keep of the files below, if they got it now; without directories that the caller may not
     /// list.
-    fn preview(&self, caller: &Caller, root: InodeId, policy: &RetentionPolicy) -> Result<RetentionPreview, Fault> {
+    ///
+    /// # Errors
+    /// Those of the store and of the device.
+    ///
+    /// # Cost
+    /// A pass over all records of the files.
+    pub(crate) fn preview(
+        &self,
+        caller: &Caller,
+        root: InodeId,
+        policy: &RetentionPolicy,
+    ) -> Result<RetentionPreview, Fault> {
         let thinning = policy.thinning_at(self.clock.now());
         let mut preview = RetentionPreview::default();
         let mut classes: BTreeMap<String, RetainedClass> = BTreeMap::new();
@@ -329,6 +340,8 @@ fn survivors(records: &[FileRecord], covers: &Covers, start: u64) -> Vec<bool> {
 fn thinned(what: &str, at: Hlc, epoch: RetentionEpoch) -> Fault {
     let before = epoch.after.map_or(String::new(), |after| format!("{after} ({}) or ", format_instant(after)));
     let (at, upto) = (format_instant(at), format!("{} ({})", epoch.upto, format_instant(epoch.upto)));
-    let words = format!("{what} is not kept as it was at {at}: read it at {before}{upto}, the instants beside it");
+    let words = format!(
+        "{what} is not kept as it was at {at}: read it at {before}{upto}, the instants beside it, or with --nearest"
+    );
     Fault::new(Reason::HistoryExpired, words)
 }

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use frieze_base::{ChainId, ErrorKind, Fault, Reason};
+use frieze_base::{ChainId, ErrorKind, Fault, LogIndex, Reason};
 use frieze_chain::{ForwardedRecord, Message};
 use frieze_multilog::{NumberedRecord, RecordKind};
 use frieze_net::{PeerPayload, Peers};
@@ -34,6 +34,25 @@ impl DataPlane {
     /// Bytes sent by catch-up since the process began.
     pub fn catch_up_bytes(&self) -> u64 {
         self.supplied.load(Ordering::Relaxed)
+    }
+
+    /// The entry of the metalog up to which records here may have died, or have come without their bytes: nothing of
+    /// the past is shown before it is executed.
+    pub fn expired_index(&self) -> LogIndex {
+        LogIndex(self.expired_index.load(Ordering::Acquire))
+    }
+
+    /// Raises [`DataPlane::expired_index`]. Durable on return. To be called before a record dies, or is taken without
+    /// its bytes.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn raise_expired_index(&self, index: LogIndex) -> Result<(), Fault> {
+        if index > self.expired_index() {
+            self.clock.raise_expired_index(index)?;
+            self.expired_index.fetch_max(index.0, Ordering::AcqRel);
+        }
+        Ok(())
     }
 
     /// Mean size of a record here, in bytes, estimated.
@@ -96,6 +115,7 @@ impl DataPlane {
                     return Err((sent, missing(chain, sent + 1)));
                 }
                 let (kind, payload, crc) = self.payload_to_send(&record).map_err(|fault| (sent, fault))?;
+                let has_died = kind != record.header.kind;
                 let len = payload.len() as u64 + RECORD_BYTES;
                 self.pace.charge(len);
                 self.supplied.fetch_add(len, Ordering::Relaxed);
@@ -104,6 +124,7 @@ impl DataPlane {
                 let mut message = to_wire(chain, epoch, Message::Record(Box::new(forwarded(&record, kind))));
                 if let ServerMessage::ChainRecord(record) = &mut message {
                     record.left_bytes = upto.max(clean).saturating_sub(sent) * mean;
+                    record.expired_index = if has_died { self.expired_index().0 } else { 0 };
                 }
                 self.peers.send(to, message, PeerPayload { bytes: payload, crc: Some(crc), ahead: None });
             }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use frieze_base::{ChainEpoch, ChainId, Fault, NodeId};
+use frieze_base::{ChainEpoch, ChainId, Fault, LogIndex, NodeId};
 use frieze_chain::{ForwardedRecord, Message, ReplicaEffect, ReplicaInput};
 use frieze_multilog::RecordKind;
 use frieze_net::ReceivedPayload;
@@ -35,7 +35,10 @@ impl DataPlane {
         payload: ReceivedPayload<'_>,
     ) -> Result<bool, Fault> {
         let lag_bytes = match &message {
-            ServerMessage::ChainRecord(record) => Some(record.left_bytes),
+            ServerMessage::ChainRecord(record) => {
+                self.raise_expired_index(LogIndex(record.expired_index))?;
+                Some(record.left_bytes)
+            }
             _ => None,
         };
         let Some(decoded) = from_wire(message, payload.len())? else { return Ok(false) };

@@ -46,6 +46,8 @@ pub struct DataPlane {
     pub(crate) pace: crate::supply::CatchUpPace,
     /// See [`DataPlane::catch_up_bytes`].
     pub(crate) supplied: AtomicU64,
+    /// See [`DataPlane::expired_index`].
+    pub(crate) expired_index: AtomicU64,
     pub(crate) views: crate::chain_view::ChainViews,
     /// Notified when a chain has more room.
     pub(crate) room: Condvar,
@@ -72,6 +74,7 @@ impl DataPlane {
         let last = chains.iter().map(Replica::epoch).max().unwrap_or(FIRST_EPOCH);
         let epoch = ChainEpoch(last.0 + 1);
         let moment = Moment { mono: clock.reading().mono, hlc: clock.newest() };
+        let expired_index = AtomicU64::new(clock.expired_index().0);
         let mut states = Vec::with_capacity(chains.len());
         for chain in &mut chains {
             let shared = me != FIRST_NODE || config_store.epoch(chain.chain()).is_some();
@@ -112,6 +115,7 @@ impl DataPlane {
             bounds: Bounds::default(),
             pace: crate::supply::CatchUpPace::default(),
             supplied: AtomicU64::new(0),
+            expired_index,
             views,
             room: Condvar::new(),
             room_lock: Mutex::new(()),

@@ -373,7 +373,7 @@ impl CacheRun {
     /// Reads the present state of the names.
     fn observe(&mut self) {
         // At an exact instant: a question about now would wait as every client's does.
-        let at = match self.machine.look(Request::Now(Now { name: String::new() })) {
+        let at = match self.machine.look(Request::Now(Now::default())) {
             Some(Reply::Now(now)) => now.at,
             _ => return,
         };

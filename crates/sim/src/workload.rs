@@ -521,7 +521,7 @@ impl<'a> Workload<'a> {
         let name = (*self.rng.choose(&SNAPSHOTS)).to_owned();
         match self.rng.below(4) {
             0 => self.txn(Op::DeleteSnapshot(DeleteSnapshot { name })),
-            1 if self.witness.model.snapshots.contains_key(&name) => ask(Request::Now(Now { name })),
+            1 if self.witness.model.snapshots.contains_key(&name) => ask(Request::Now(Now { name, nearest: 0 })),
             2 => ask(Request::Snapshots(Snapshots { with_bytes: false, after: String::new(), count_max: 0 })),
             _ => {
                 let at = if self.rng.chance(2) { 0 } else { self.rng.choose(&self.witness.journal.effects).stamp.0 };
@@ -549,7 +549,7 @@ impl<'a> Workload<'a> {
             0 => vec![Step::CloseSession],
             1 => stat(self.witness.earliest().previous().0),
             2 => stat(self.witness.newest_stamp().0 + (20_000_000_000 << 12)),
-            _ => ask(Request::Now(Now { name: String::new() })),
+            _ => ask(Request::Now(Now::default())),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use frieze_base::{Fault, MonoTime};
+use frieze_base::{Fault, LogIndex, MonoTime};
 use frieze_disk::{StateFile, TimeSource};
 use frieze_hlc::{ClockHealth, ClockReading, Error, Hlc, HlcClock};
 use frieze_locks::{Mutex, MutexGuard, levels};
@@ -145,6 +145,19 @@ impl NodeClock {
     /// The error bound in microseconds; `u64::MAX` if nothing disciplines the machine's clock.
     pub fn precision_us(&self) -> u64 {
         self.source.reading().error_us.unwrap_or(u64::MAX)
+    }
+
+    /// The entry of the metalog up to which records here may have died; see [`Identity::expired_index`].
+    pub fn expired_index(&self) -> LogIndex {
+        LogIndex(self.keeper.with(|identity| identity.expired_index))
+    }
+
+    /// Raises [`NodeClock::expired_index`]. Durable on return.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn raise_expired_index(&self, index: LogIndex) -> Result<(), Fault> {
+        self.keeper.update(|identity| identity.expired_index = identity.expired_index.max(index.0))
     }
 
     /// Reads the machine's clocks, and extends the durable bound in the background when half of it is used. The write

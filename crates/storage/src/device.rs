@@ -73,6 +73,8 @@ pub struct Device {
     spares: SpareSegments,
     /// See [`Device::refuses_names`].
     refuses_names: AtomicBool,
+    /// See [`Device::set_space_advice`].
+    space_advice: Mutex<levels::SpaceAdvice, String>,
     /// Bytes appended and not yet on stable storage.
     dirty_bytes: AtomicU64,
     /// Bytes appended since the last checkpoint of the open segment.

@@ -108,6 +108,10 @@ pub struct Identity {
     /// Empty until it is known.
     #[prost(string, tag = "44")]
     pub place: String,
+    /// Records here may have died by entries of the metalog up to this one, or have come without their bytes: nothing
+    /// of the past is shown before those are executed.
+    #[prost(uint64, tag = "46")]
+    pub expired_index: u64,
 }
 
 /// Role of a server in the metalog.
@@ -328,6 +332,7 @@ mod tests {
             replicas: u32::MAX,
             // A device number and a time.
             place: "x".repeat(20 + 1 + 20 + 1 + 9),
+            expired_index: u64::MAX,
             ..Identity::default()
         };
         for i in 0..1000 {

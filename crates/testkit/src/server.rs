@@ -208,6 +208,14 @@ impl TestServer {
         Ok(())
     }
 
+    /// Looks which policy would free a full disk.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn advise_on_space(&self) -> Result<(), Fault> {
+        self.0.planes.advise_on_space()
+    }
+
     /// Does a step of counting what is kept of trees.
     ///
     /// # Errors

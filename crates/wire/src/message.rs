@@ -18,7 +18,9 @@ pub use cluster::{
 pub use hello::{EmptyReply, FormerCluster, Hello, HelloReply, Ping, Prove};
 pub use instants::{Log, LogReply, Now, NowReply, Snapshot, Snapshots, SnapshotsReply, Version, VersionKind};
 pub use names::{Access, BytesReply, DirEntry, GetXattr, List, ListReply, PATH_XATTR, ReadLink, Stat, StatReply};
-pub use status::{FabricStatus, Gap, ImageStatus, MemoryUse, ReplicaStatus, Status, StatusReply, Trouble};
+pub use status::{
+    FabricStatus, Gap, ImageStatus, MemoryUse, ReplicaStatus, Status, StatusReply, ThinnedStatus, Trouble,
+};
 
 use crate::holding::{CancelLock, Lock, LockReply, Recalls, RecallsReply, TestLock, TestLockReply};
 use crate::timeline::{

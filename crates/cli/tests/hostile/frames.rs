@@ -211,7 +211,7 @@ fn requests_with_random_bytes_changed_never_harm_the_server() {
         Request::Write(Write { capability: vec![9; 51], offset: 3, append: true, ..Write::default() }),
         Request::Sync(Sync { inode: 5 }),
         Request::Seek(Seek { capability: vec![9; 51], offset: 1, data: true }),
-        Request::Now(Now { name: "last-whole".to_owned() }),
+        Request::Now(Now { name: "last-whole".to_owned(), nearest: 0 }),
         Request::Log(Log { target: target(), view, after: 1, count_max: 5, upto: 3, ..Log::default() }),
         Request::Status(Status {}),
         op(Op::Make(make)),

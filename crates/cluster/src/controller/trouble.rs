@@ -13,6 +13,9 @@ use super::status::{ChainStatus, ClusterStatus, NodeStatus, TargetStatus, WaitCa
 use crate::chain::TargetState;
 use crate::node::NodeState;
 
+/// The health of a server or cluster without trouble.
+const HEALTHY: &str = "healthy";
+
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterTrouble {
@@ -26,6 +29,12 @@ impl ClusterTrouble {
     /// These words.
     pub fn new(what: impl Into<String>, remedy: impl Into<String>) -> ClusterTrouble {
         ClusterTrouble { what: what.into(), remedy: remedy.into() }
+    }
+
+    /// The health that these leave, in words: all of them, or `healthy` if there are none.
+    pub fn health_of(troubles: &[ClusterTrouble]) -> String {
+        let words: Vec<&str> = troubles.iter().map(|trouble| trouble.what.as_str()).collect();
+        if words.is_empty() { HEALTHY.to_owned() } else { words.join("; ") }
     }
 }
 

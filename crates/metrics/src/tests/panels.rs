@@ -249,6 +249,8 @@ pub(super) const ROWS: &[PanelRow] = &[
                 &[
                     Line("frieze_log_bytes", "{{instance}} records"),
                     Line("frieze_forgotten_waiting_bytes", "{{instance}} expired, not reclaimed yet"),
+                    Line("frieze_packed_bytes", "{{instance}} in packs"),
+                    Line("frieze_unpacked_dead_bytes", "{{instance}} died, not packed yet"),
                 ],
                 "Bytes of records, history included. Thinning and `frieze forget` make them fewer. `frieze du -sh \
                  --history /` says how much is live.",
@@ -747,5 +749,8 @@ pub(super) const ROWS: &[PanelRow] = &[
 ];
 
 /// Metrics without a panel, and the reason.
-pub(super) const LEFT_OUT: &[(&str, &str)] =
-    &[("frieze_chain_role", "a text for each chain; `frieze cluster chains` shows it, and frieze_chains counts it")];
+pub(super) const LEFT_OUT: &[(&str, &str)] = &[
+    ("frieze_packs", "the bytes in packs are drawn, and their number follows"),
+    ("frieze_thinning_files_left", "it is above 0 for a moment after each mark; `frieze status` shows it"),
+    ("frieze_chain_role", "a text for each chain; `frieze cluster chains` shows it, and frieze_chains counts it"),
+];

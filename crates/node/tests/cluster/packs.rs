@@ -12,7 +12,7 @@ use frieze_testkit::cluster::{FailoverClient, TestCluster};
 use frieze_wire::chain::Configuration;
 use frieze_wire::edit::ChangeTree;
 use frieze_wire::forget::Forget;
-use frieze_wire::message::Request;
+use frieze_wire::message::{Open, Reply, Request, View};
 use frieze_wire::txn::{CloseSession, Op, Remove, Target};
 
 use crate::remote_heads::{chunk_headed_by, spread_over};
@@ -32,16 +32,26 @@ struct Thinned {
     whole: BTreeMap<u64, Vec<u8>>,
 }
 
+fn set_policy(client: &mut FailoverClient) {
+    let policy = Some("all 1s, 1/s forever".to_owned());
+    let set = ChangeTree { target: Target::path("f"), policy, ..ChangeTree::default() };
+    client.change(&Request::ChangeTree(set)).unwrap();
+}
+
 type Answers = Vec<Result<Vec<u8>, Reason>>;
 
 impl Thinned {
     fn new(seed: u64, is_text: bool) -> Thinned {
-        let cluster = spread_over(seed, &[&[1, 2, 3], &[2, 3], &[3, 1, 2]]);
+        Thinned::over(seed, is_text, &[&[1, 2, 3], &[2, 3], &[3, 1, 2]], true)
+    }
+
+    fn over(seed: u64, is_text: bool, chains: &[&[u32]], has_policy: bool) -> Thinned {
+        let cluster = spread_over(seed, chains);
         let mut client = FailoverClient::new(&cluster);
         let (inode, capability) = file(&mut client, "f");
-        let policy = Some("all 1s, 1/s forever".to_owned());
-        let set = ChangeTree { target: Target::path("f"), policy, ..ChangeTree::default() };
-        client.change(&Request::ChangeTree(set)).unwrap();
+        if has_policy {
+            set_policy(&mut client);
+        }
         let chunk = chunk_headed_by(inode, TWO, 1);
         client.grant(inode, chunk, 1);
         let (at, mut instants, mut rng) = (offset(chunk), Vec::new(), Rng::new(seed));
@@ -99,6 +109,26 @@ impl Thinned {
             let (why, other) = (found.as_ref().err(), expected.as_ref().err());
             assert!(is_as_before, "{when}, at {node}: {at}: {why:?}, {other:?}");
         }
+    }
+
+    /// Opened and read at this server alone.
+    fn answers_of(&mut self, node: NodeId) -> Answers {
+        let mut answers = Vec::new();
+        for at in self.instants.clone() {
+            let view = View { at: Some(at), user_at: None };
+            let open = Open { target: Target::path("f"), read: true, view, ..Open::default() };
+            let opened = match self.client.ask_at(node, Request::Open(open), &[], 0).0 {
+                Ok(Reply::Open(opened)) => opened,
+                Ok(other) => panic!("{other:?}"),
+                Err(fault) => {
+                    answers.push(Err(fault.reason));
+                    continue;
+                }
+            };
+            let found = self.client.read_from(node, &opened.capability, self.at, BYTES);
+            answers.push(found.map_err(|fault| fault.reason));
+        }
+        answers
     }
 
     fn answers(&mut self, node: NodeId) -> Answers {
@@ -227,4 +257,59 @@ fn members_give_back_what_is_removed_or_forgotten_by_way_of_another() {
     cluster.run(200);
     let both = tidy();
     assert!(both.iter().all(|bytes| (100_000..120_000).contains(bytes)), "{both:?}");
+}
+
+/// A member may get records that died before it has executed the mark by which they did. It shows none of the instants
+/// that need them.
+#[test]
+fn a_member_whose_names_are_behind_the_marks_shows_no_hole_where_a_record_died() {
+    let mut thinned = Thinned::over(404, false, &[&[1, 2, 3], &[2, 1], &[3, 1, 2]], false);
+    for node in [ONE, TWO] {
+        thinned.cluster.cut_log(node, THREE);
+    }
+    set_policy(&mut thinned.client);
+    thinned.cluster.run(100);
+    for node in [ONE, TWO, ONE, TWO] {
+        thinned.cluster.server(node).thin().unwrap();
+        thinned.cluster.run(100);
+    }
+    assert!(thinned.pack(TWO) > 0);
+    // It asks a member that is ahead for the bytes.
+    let all = std::mem::take(&mut thinned.instants);
+    thinned.instants = all[5..8].to_vec();
+    assert_eq!(thinned.answers_of(THREE), vec![Err(Reason::Unavailable); 3]);
+    thinned.instants = all;
+    let of =
+        |members: &[NodeId], syncing| Configuration { members: members.to_vec(), syncing, ..Configuration::default() };
+    let (first, last) = (of(&[ONE, TWO, THREE], None), of(&[THREE, ONE, TWO], None));
+    thinned.cluster.set_chains(&[first.clone(), of(&[TWO, ONE], Some(THREE)), last.clone()]);
+    let run = |thinned: &mut Thinned| {
+        for _ in 0..4 {
+            thinned.cluster.run(500);
+            thinned.client.keep();
+        }
+    };
+    run(&mut thinned);
+    let last_of = |node| thinned.cluster.server(node).chains()[1].last;
+    assert_eq!(last_of(THREE), last_of(TWO), "it has all");
+    thinned.cluster.set_chains(&[first.clone(), of(&[TWO, ONE, THREE], None), last.clone()]);
+    run(&mut thinned);
+    assert!(thinned.answers_of(THREE).iter().all(|answer| *answer == Err(Reason::Unavailable)));
+    // So it is after a start.
+    thinned.cluster.crash(THREE, CrashKind::Power);
+    thinned.cluster.start(THREE).unwrap();
+    thinned.cluster.set_chains(&[first, of(&[TWO, ONE, THREE], None), last]);
+    thinned.cluster.run(50);
+    for answer in thinned.answers_of(THREE) {
+        assert!(matches!(answer, Err(Reason::Unavailable | Reason::UnknownSession)), "{:?}", answer.err());
+    }
+    thinned.cluster.heal();
+    run(&mut thinned);
+    let expected = thinned.answers_of(TWO);
+    let refused = expected.iter().filter(|answer| **answer == Err(Reason::HistoryExpired)).count();
+    assert!(refused > 20, "{refused} are refused");
+    let found = thinned.answers_of(THREE);
+    for ((at, found), expected) in thinned.instants.iter().zip(&found).zip(&expected) {
+        assert!(found == expected, "{at}: {:?}, {:?}", found.as_ref().err(), expected.as_ref().err());
+    }
 }

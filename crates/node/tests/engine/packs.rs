@@ -299,6 +299,35 @@ fn a_full_disk_is_not_packed_and_answers_as_before() {
 }
 
 #[test]
+fn a_full_disk_says_which_policy_would_free_how_much() {
+    let mut machine = SimMachine::new(12);
+    machine.disk = SimDisk::with_capacity(12, 256 << 20);
+    let mut client = machine.serve();
+    client.make("/a");
+    let file = client.open("/a").unwrap();
+    let bytes = vec![7; 250_000];
+    for _ in 0..80 {
+        client.write(&file, Some(0), &bytes).unwrap();
+    }
+    machine.time.advance_us(7200 * SECOND);
+    client.server.advise_on_space().unwrap();
+    let free = machine.disk.space().unwrap().free_bytes;
+    machine.disk.create("ballast", free - machine.settings.reserve_bytes).unwrap();
+    client.server.advise_on_space().unwrap();
+    let mut client = machine.connect(client.server.clone(), Caller::root());
+    let file = client.open("/a").unwrap();
+    let fault = loop {
+        if let Err(fault) = client.write(&file, Some(0), &bytes) {
+            break fault;
+        }
+    };
+    assert_eq!(fault.reason, Reason::NoSpace);
+    // What was just written is kept by each policy; the 79 versions before it are not.
+    let words = "`frieze retention set 'all 1h, 1/h 1d, 1/day 30d' /` would free 18 MiB";
+    assert!(fault.message.contains(words), "{fault}");
+}
+
+#[test]
 fn packs_become_few_and_small_as_history_is_thinned_further() {
     let mut machine = SimMachine::new(9);
     machine.settings.shelve_segments = 1;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::Rng;
 use frieze_wire::holding::Recalls;
+use frieze_wire::message::Now;
 use frieze_wire::txn::{DeleteSnapshot, MakeSnapshot};
 
 use super::*;
@@ -593,4 +594,37 @@ fn a_removed_file_that_no_kept_instant_shows_gives_its_space_back_unless_it_is_o
     assert_eq!(client.at("/t/long", kept).unwrap_err().reason, Reason::HistoryExpired);
     assert_eq!(client.read("/t/copy", View::NOW).unwrap(), full(b'c'));
     assert_eq!((client.scrub().damaged, client.server.check_up().found()), (0, 0));
+}
+
+#[test]
+fn the_nearest_kept_instant_is_the_newest_before_that_all_policies_keep() {
+    let machine = SimMachine::new(7);
+    let mut client = machine.serve();
+    let nearest =
+        |client: &mut TestConnection, at: u64| match client.ask(Request::Now(Now { nearest: at, ..Now::default() })) {
+            Ok(Reply::Now(reply)) => Ok(reply.at),
+            Err(fault) => Err(fault),
+            other => panic!("{other:?}"),
+        };
+    client.mkdir("/t");
+    client.mkdir("/u");
+    let began = client.server.newest().micros();
+    assert_eq!(nearest(&mut client, instant(began) - 7).unwrap(), instant(began) - 7, "without a policy all is kept");
+    client.set_retention("/t", "all 5s, 1/5s 1min").unwrap();
+    client.set_retention("/u", "all 5s, 1/15s 1min").unwrap();
+    machine.time.advance_us(50 * SECOND);
+    client.fsync();
+    client.server.thin().unwrap();
+    let at = began + 20 * SECOND;
+    let expected = instant(at / (15 * SECOND) * 15 * SECOND);
+    assert_eq!(nearest(&mut client, instant(at)).unwrap(), expected);
+    assert_eq!(nearest(&mut client, expected).unwrap(), expected);
+    let now = client.server.newest().0;
+    assert_eq!(nearest(&mut client, now).unwrap(), now, "what is young is kept");
+    machine.time.advance_us(100 * SECOND);
+    client.fsync();
+    client.server.thin().unwrap();
+    let fault = nearest(&mut client, instant(at)).unwrap_err();
+    assert_eq!(fault.reason, Reason::HistoryExpired);
+    assert!(fault.message.contains("is the first instant that all keep"), "{fault}");
 }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use frieze_base::{ChainId, ErrorKind, Fault, NodeId, Reason};
+use frieze_base::{ChainId, ErrorKind, Fault, LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_net::{PEER_WAIT_MAX, PeerPayload, Peers};
 use frieze_wire::peer::{PeerRequest, PeerRequestKind, PeerResponse, ServerMessage};
@@ -80,7 +80,8 @@ impl Files {
             pending.wait();
             let mut is_refused = false;
             for (node, asked, (answer, payload)) in pending.take_answered() {
-                match answer.refused.clone().map(Fault::from) {
+                let behind = self.planes.check_executed(LogIndex(answer.expired_index)).err();
+                match answer.refused.clone().map(Fault::from).or(behind) {
                     None => {
                         let chains: BTreeSet<ChainId> = asked.intersection(&left).copied().collect();
                         left.retain(|chain| !chains.contains(chain));

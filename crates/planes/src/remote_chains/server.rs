@@ -110,6 +110,10 @@ impl Files {
                 return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not answer"));
             }
         }
+        if at.is_some() {
+            // After it was read: what has died meanwhile counts.
+            answer.expired_index = self.planes.data.expired_index().0;
+        }
         // Everything is read; check that it was known here all the time.
         if at.is_none() {
             self.planes.data.check_lease_and_membership(turns)?;

@@ -262,6 +262,7 @@ fn an_impossible_message_is_refused_with_its_cause() {
         uid: 0,
         punch: false,
         left_bytes: 0,
+        expired_index: 0,
         ahead: 0,
         crc: 0,
         src_slot: None,

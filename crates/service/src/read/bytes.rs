@@ -42,6 +42,7 @@ impl Reader {
         }
         let mut answered = self.planes.answer_about(capability.view, chains.as_ref())?;
         for attempt in 0..=PLANS_MAX {
+            let expiries = self.planes.meta.expiry_changes();
             let before = self.planes.inode_at(id, capability.at())?;
             let version = before.from;
             self.files.check_read_here(id, &before, capability.view, ask)?;
@@ -75,6 +76,10 @@ impl Reader {
                 self.planes.check_kept(id, capability.at())?;
             }
             let (end_of_file, crc) = read?;
+            if capability.view.is_past() && self.planes.meta.expiry_changes() != expiries {
+                // What died between the check and the plan is not in the plan.
+                self.planes.check_kept(id, capability.at())?;
+            }
             // The plan and the version that it was made for belong together only if no truncate came between.
             let unchanged = capability.view.is_past()
                 || (attempt > MIXED_MAX && is_alone)

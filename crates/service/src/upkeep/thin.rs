@@ -56,6 +56,7 @@ impl Upkeep {
                 break;
             }
         }
+        self.planes.gc.thinning_left.store(pass.files.len() as u64, Ordering::Relaxed);
         self.planes.gc.note(&state);
         self.planes.give_back(&mut state)?;
         Ok(true)

@@ -220,6 +220,7 @@ impl Device {
             files: RwLock::new(files),
             spares,
             refuses_names: AtomicBool::new(false),
+            space_advice: Mutex::default(),
             dirty_bytes: AtomicU64::new(0),
             since_checkpoint: AtomicU64::new(0),
             served: AtomicU64::new(0),

@@ -22,7 +22,7 @@ impl Device {
         let space = self.disk.space()?;
         let needed = segments * self.settings.segment_bytes + self.budget.reserve_bytes;
         if space.free_bytes < needed {
-            return Err(no_space("data", space, self.budget.reserve_bytes));
+            return Err(self.no_space("data", space, self.budget.reserve_bytes));
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Device {
     /// A system call.
     pub fn check_room_for_names(&self) -> Result<(), Fault> {
         let (space, left_free) = self.space_beside_names()?;
-        if self.refuses_names() { Err(no_space("more names", space, left_free)) } else { Ok(()) }
+        if self.refuses_names() { Err(self.no_space("more names", space, left_free)) } else { Ok(()) }
     }
 
     /// Looks how much space there is. To be called at a start, and about twice a second: in between, 50,000 creates a
@@ -91,17 +91,24 @@ impl Device {
         self.refuses_names.store(space.free_bytes < left_free, Ordering::Relaxed);
         Ok((space, left_free))
     }
-}
 
-fn no_space(what: &str, space: Space, kept_bytes: u64) -> Fault {
-    let words = format!(
-        "no space for {what}: {} MiB free of {} MiB, and {} MiB are kept back so that removing, forgetting and \
-         restarting work. To free space: `frieze du --history /` shows where history is, `frieze forget --before \
-         7d-ago PATH` gives it up, `frieze snapshot delete NAME` lets go of what a snapshot holds; or make the \
-         device larger",
-        space.free_bytes >> 20,
-        space.capacity_bytes >> 20,
-        kept_bytes >> 20
-    );
-    Fault::new(Reason::NoSpace, words)
+    /// What would free how much, in words that refusals of a full disk end with; empty for nothing.
+    pub fn set_space_advice(&self, words: String) {
+        *self.space_advice.lock() = words;
+    }
+
+    fn no_space(&self, what: &str, space: Space, kept_bytes: u64) -> Fault {
+        let advice = self.space_advice.lock().clone();
+        let also = if advice.is_empty() { "" } else { "; " };
+        let words = format!(
+            "no space for {what}: {} MiB free of {} MiB, and {} MiB are kept back so that removing, forgetting and \
+             restarting work. To free space: `frieze du --history /` shows where history is, `frieze forget --before \
+             7d-ago PATH` gives it up, `frieze snapshot delete NAME` lets go of what a snapshot holds; or make the \
+             device larger{also}{advice}",
+            space.free_bytes >> 20,
+            space.capacity_bytes >> 20,
+            kept_bytes >> 20
+        );
+        Fault::new(Reason::NoSpace, words)
+    }
 }

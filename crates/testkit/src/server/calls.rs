@@ -510,7 +510,7 @@ impl TestConnection {
     /// # Errors
     /// The server's answer.
     pub fn now_named(&mut self, name: &str) -> Result<NowReply, Fault> {
-        match self.ask(Request::Now(Now { name: name.to_owned() }))? {
+        match self.ask(Request::Now(Now { name: name.to_owned(), nearest: 0 }))? {
             Reply::Now(reply) => Ok(reply),
             other => panic!("{other:?}"),
         }

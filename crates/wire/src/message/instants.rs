@@ -4,12 +4,15 @@ use crate::target::Target;
 use crate::timeline::SessionInfo;
 use crate::view::View;
 
-/// Asks for the current time of the server, or for the instant of a text.
+/// Asks for the current time of the server, for the instant of a text, or for a kept one.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Now {
     /// Name of a snapshot to look up, or `last-whole`; empty asks for now.
     #[prost(string, tag = "1")]
     pub name: String,
+    /// An instant: asks for the newest at or before it that every policy of retention keeps. 0: for what `name` says.
+    #[prost(uint64, tag = "2")]
+    pub nearest: u64,
 }
 
 /// An exact instant.

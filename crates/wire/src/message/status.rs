@@ -115,6 +115,9 @@ pub struct StatusReply {
     /// When the next scrub begins by itself; 0 if none does, or one is under way.
     #[prost(uint64, tag = "105")]
     pub scrub_due: u64,
+    /// Thinned history; absent while no file has a policy of retention.
+    #[prost(message, optional, boxed, tag = "170")]
+    pub thinned: Option<Box<ThinnedStatus>>,
     /// Images: pages that are stored in one place.
     #[prost(message, optional, boxed, tag = "110")]
     pub images: Option<Box<ImageStatus>>,
@@ -300,6 +303,35 @@ pub struct MemoryUse {
     /// Pages and blocks of those that were read again, since the server started.
     #[prost(uint64, tag = "24")]
     pub names_loads: u64,
+}
+
+/// History that policies of retention thin: what is packed, and what is still to be done.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ThinnedStatus {
+    /// Packs.
+    #[prost(uint64, tag = "1")]
+    pub packs: u64,
+    /// Bytes of payload of the records in them, as they were written.
+    #[prost(uint64, tag = "2")]
+    pub packed_bytes: u64,
+    /// Bytes of records outside of packs that died since records were packed last.
+    #[prost(uint64, tag = "3")]
+    pub unpacked_dead_bytes: u64,
+    /// Files that the pass has still to look at.
+    #[prost(uint64, tag = "4")]
+    pub files_left: u64,
+}
+
+impl ThinnedStatus {
+    /// The figures with the names of their metrics.
+    pub fn figures(&self) -> [(&'static str, u64); 4] {
+        [
+            ("frieze_packs", self.packs),
+            ("frieze_packed_bytes", self.packed_bytes),
+            ("frieze_unpacked_dead_bytes", self.unpacked_dead_bytes),
+            ("frieze_thinning_files_left", self.files_left),
+        ]
+    }
 }
 
 /// Images: pages of 64 KiB, as they were at some instant, that are stored in one place.

@@ -79,6 +79,10 @@ pub struct ChainRecord {
     /// The span of the sender that the record is a part of; absent: its request is not sampled.
     #[prost(message, optional, tag = "23")]
     pub trace: Option<TraceContext>,
+    /// It died at the sender, and comes without its bytes: a member shows nothing of the past before it has executed
+    /// the entries of the metalog up to this one. 0: it did not.
+    #[prost(uint64, tag = "24")]
+    pub expired_index: u64,
 }
 
 /// To the successor: payloads of records can be fetched from memory of the sender. To be tested with some of it.

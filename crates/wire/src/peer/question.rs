@@ -197,6 +197,10 @@ pub struct PeerResponse {
     /// Of bytes: as many as parts were named, in their order. The bytes come beside it, one part behind the other.
     #[prost(message, repeated, tag = "8")]
     pub holes: Vec<Holes>,
+    /// Of the past: the entry of the metalog up to which records may have died at the answering server. The asker has
+    /// to have executed it before it knows that the instant is kept.
+    #[prost(uint64, tag = "10")]
+    pub expired_index: u64,
     /// Of stored bytes: as many as trees were named, in their order.
     #[prost(uint64, repeated, tag = "9")]
     pub kept: Vec<u64>,

@@ -40,6 +40,7 @@ pub(super) fn messages() -> Vec<(&'static str, ServerMessage)> {
         uid: 1000,
         punch: false,
         left_bytes: 0,
+        expired_index: 0,
         ahead: 0,
         crc: 0,
         src_slot: None,
@@ -85,6 +86,7 @@ pub(super) fn messages() -> Vec<(&'static str, ServerMessage)> {
             }),
         ),
         ("chain-piece", ServerMessage::ChainPiece(ChainPiece { chain: 3, ahead: 7, len: 1 << 20 })),
+        ("chain-record-that-died", ServerMessage::ChainRecord(ChainRecord { expired_index: 9, ..record.clone() })),
         ("chain-record-of-the-past", ServerMessage::ChainRecord(ChainRecord { left_bytes: 5 << 30, ..record.clone() })),
         (
             "chain-punch",

@@ -220,6 +220,12 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
                 forgotten_waiting_bytes: 28,
                 forgetting_looked_at: 29,
                 forgetting_to_look_at: 30,
+                thinned: Some(Box::new(ThinnedStatus {
+                    packs: 1,
+                    packed_bytes: 2,
+                    unpacked_dead_bytes: 3,
+                    files_left: 4,
+                })),
                 images: Some(Box::new(ImageStatus {
                     count: 110,
                     bytes: 111,

@@ -134,7 +134,7 @@ impl Worker {
     fn name_an_instant(mut self) {
         let node = self.client.any_node();
         if let Ok((Reply::Now(reply), ..)) =
-            self.client.call(Route::At(node), &Request::Now(Now { name: String::new() }), &[], Seq(0))
+            self.client.call(Route::At(node), &Request::Now(Now::default()), &[], Seq(0))
         {
             self.history().named = Some(Hlc(reply.at));
         }
@@ -272,7 +272,7 @@ impl Worker {
             return Ok(());
         }
         // A minority cannot close the present instant.
-        let now = match self.client.ask_one(left.node, &Request::Now(Now { name: String::new() }), ANSWERS_US) {
+        let now = match self.client.ask_one(left.node, &Request::Now(Now::default()), ANSWERS_US) {
             Ok((Reply::Now(reply), _)) => reply.at,
             Ok(_) => return Err("it answers something else".to_owned()),
             Err(fault) => return Err(refused("the time", fault)),
