@@ -81,25 +81,47 @@ fn a_quota_is_shown_set_and_kept() {
     let server = Served::start();
     server.ok(&["mkdir", "/q"]);
     server.put("/q/f", "four");
-    assert_eq!(server.ok(&["quota", "/q"]), "FILES  OF  BYTES  OF  PATH\n    -   -      -   -  /q\n");
+    assert_eq!(
+        server.ok(&["quota", "/q"]),
+        "FILES  OF  BYTES  OF  KEPT  OF  PATH\n    -   -      -   -     -   -  /q\n"
+    );
     if !nix::unistd::geteuid().is_root() {
         let refused = server.fails(1, &["quota", "/q", "--files", "9"]);
         assert!(refused.contains("only the superuser"), "{refused}");
         return;
     }
     server.ok(&["quota", "/q", "--files", "2", "--bytes", "1K"]);
-    assert_eq!(server.ok(&["quota", "/q"]), "FILES  OF  BYTES    OF  PATH\n    2   2      4  1.0K  /q\n");
+    let shown = server.ok(&["quota", "/q"]);
+    assert!(shown.contains("    2   2      4  1.0K") && shown.contains("2.0K  /q\n"), "{shown}");
     let refused = server.fails(1, &["mkdir", "/q/g"]);
     assert!(refused.contains("may hold 2 files, and holds 2"), "{refused}");
     server.ok(&["quota", "/q", "--files", "none", "--bytes", "4"]);
     let one = server.local_file("one", "x");
     let refused = server.fails(1, &["put", "--append", &one, "/q/f"]);
     assert!(refused.contains("may hold 4 bytes, and holds 4"), "{refused}");
+    // What is kept is counted in the background.
+    let started = std::time::Instant::now();
+    let told = loop {
+        let told = server.json(&["--json", "quota", "/q"]).remove(0);
+        if !told["kept"].is_null() || started.elapsed().as_secs() > 20 {
+            break told;
+        }
+    };
     assert_eq!(
-        server.json(&["--json", "quota", "/q"])[0],
-        serde_json::json!({ "path": "/q", "files": 2, "files_max": null, "bytes": 4, "bytes_max": 4 })
+        told,
+        serde_json::json!({
+            "path": "/q", "files": 2, "files_max": null, "bytes": 4, "bytes_max": 4, "kept": 4, "kept_max": 8
+        })
     );
+    let other = server.local_file("other", "five");
+    server.ok(&["put", &other, "/q/f"]);
+    let refused = server.fails(1, &["put", &other, "/q/f"]);
+    assert!(refused.contains("take 8 bytes with their history, of at most 8"), "{refused}");
+    server.ok(&["quota", "/q", "--kept", "1K"]);
+    server.ok(&["put", &other, "/q/f"]);
     server.ok(&["quota", "/q", "--bytes", "none"]);
+    assert_eq!(server.json(&["--json", "quota", "/q"])[0]["kept_max"], 1024, "it has a bound of its own");
+    server.ok(&["quota", "/q", "--kept", "none"]);
     server.put("/q/g", "x");
     assert!(server.fails(1, &["quota", "/q/g"]).contains("not a directory"));
     assert!(server.fails(2, &["quota", "/q", "--bytes", "4X"]).contains("it is a size such as"));
