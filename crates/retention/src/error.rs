@@ -86,12 +86,6 @@ pub enum RetentionError {
         /// The instant.
         at: Hlc,
     },
-    /// Records are missing where a pack is made.
-    #[error("record {number} is missing: the pack is made when the member has it")]
-    Hole {
-        /// The first number that is missing.
-        number: u64,
-    },
 }
 
 impl RetentionError {
@@ -109,7 +103,6 @@ impl RetentionError {
             RetentionError::PolicyExists(_) => Reason::Exists,
             RetentionError::MarkNotAbove { .. } => Reason::Superseded,
             RetentionError::NotKept { .. } => Reason::HistoryExpired,
-            RetentionError::Hole { .. } => Reason::Unavailable,
             RetentionError::TooManyPolicies { .. } | RetentionError::TooManyRegimes { .. } => Reason::NoSpace,
         }
     }

@@ -10,7 +10,6 @@
 //! - The *kept* instants of a file are those that its marks leave, and those that snapshots, clones and holds pin.
 //! - An *epoch* is the stretch between two neighbouring kept instants. A record *survives* if it is newest in its epoch
 //!   for at least one byte. The others die.
-//! - A *pack* has the surviving records of a stretch of a chain's log, and *runs* in place of the dead.
 //!
 //! # Guarantees
 //! - An instant that is not kept is never kept again; a file that changes its policy keeps what both kept.
@@ -18,25 +17,22 @@
 //!   ends.
 //! - The states at kept instants are those of all records, however much of the dead is removed.
 //! - An instant whose epoch had no death is exact too: what is only appended loses no instant.
-//! - What is answered for an instant is a function of records and marks, not of packs. Packs of one name are equal.
+//! - What is answered for an instant is a function of records and marks, not of what is still stored.
 //!
-//! Leaves to others: the order of entries (`metalog`), when a member makes a pack (a driver; the rules are in
-//! docs/adr/0093-thin-history-by-marks-and-packs.md, and `tests/replicas` is their model), bytes, blocks and files of
-//! packs (`multilog`), when all chains are closed (`chain`), names and their versions (`namespace`).
+//! Leaves to others: the order of entries (`metalog`), what dies and is packed when (`planes`; the rules are in
+//! docs/adr/0093-thin-history-by-marks-and-packs.md, and `tests/replicas` is their model), packs (`multilog`,
+//! `storage`), when all chains are closed (`chain`), names and their versions (`namespace`).
 //!
 //! Where to look: [`RegimeTable`] has policies and marks, [`RetentionTable`] executes entries, [`KeptSet`] has the
-//! instants, [`RetentionSweep`] the rule of survival, [`PackContent::make`] a pack, [`answer_at`] the one question
-//! before a read.
+//! instants, [`RetentionSweep`] the rule of survival.
 //!
 //! # Source
 //! Classes of age on a grid: rrdtool, and the snapshot tools sanoid and restic, which count snapshots where this counts
 //! instants. Santry et al., Elephant (SOSP'99): which versions of a file are kept is a policy of the file.
 
-mod answer;
 mod error;
 mod kept;
 mod number;
-mod pack;
 mod period;
 mod policy;
 mod regime;
@@ -44,11 +40,9 @@ mod sweep;
 mod table;
 mod thinning;
 
-pub use answer::{InstantAnswer, answer_at};
 pub use error::RetentionError;
 pub use kept::{KeptSet, RetentionEpoch};
 pub use number::PolicyNumber;
-pub use pack::{DroppedRun, LogPart, PackContent, PackName, RecordExtent, TruncateList};
 pub use period::GridPeriod;
 pub use policy::{AgeBound, RetentionClass, RetentionPolicy};
 pub use regime::{MarkedPolicy, Regime, RegimeNumber, RegimeTable, RetentionMark};

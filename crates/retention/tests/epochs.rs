@@ -1,12 +1,15 @@
-//! Survivors, packs and answers of random logs, against a judge that knows every byte at every instant.
+//! Survivors and answers of random logs, against a judge that knows every byte at every instant.
+
+mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_base::{ByteRange, ChainEpoch, InodeId, LogIndex, Rng};
+use common::{InstantAnswer, RecordExtent, TruncateList, answer_at, reduced};
+use frieze_base::{ByteRange, ChainEpoch, InodeId, Rng};
 use frieze_hlc::Hlc;
 use frieze_retention::{
-    GridPeriod, InstantAnswer, KeptSet, LogPart, PackContent, PackName, PolicyNumber, RecordExtent, RetentionEntry,
-    RetentionMark, RetentionSweep, RetentionTable, SweepVerdict, TruncateList, answer_at, surviving_records,
+    GridPeriod, KeptSet, PolicyNumber, RetentionEntry, RetentionMark, RetentionSweep, RetentionTable, SweepVerdict,
+    surviving_records,
 };
 
 const BYTES: u64 = 10;
@@ -67,15 +70,15 @@ impl RandomLog {
         }
     }
 
-    fn parts(&self) -> Vec<LogPart> {
-        self.records.iter().copied().map(LogPart::Record).collect()
-    }
-
-    fn pack(&self, first: u64, last: u64, parts: &[LogPart]) -> PackContent {
-        let within: Vec<LogPart> =
-            parts.iter().filter(|part| (first..=last).contains(&part.first())).cloned().collect();
-        let name = PackName { first, last, mark: LogIndex(1) };
-        PackContent::make(name, &within, &self.table, &self.truncates).expect("no number is missing")
+    /// The numbers that survive, and those of dead records that an index keeps.
+    fn reduced(&self, records: &[RecordExtent]) -> (BTreeSet<u64>, BTreeSet<u64>) {
+        let (mut live, mut newest_dead) = (BTreeSet::new(), BTreeSet::new());
+        for inode in (1..=FILES).map(InodeId) {
+            let (mut more, mut dead) = reduced(records, &self.table.kept_set(inode), &self.truncates, inode);
+            live.append(&mut more);
+            newest_dead.append(&mut dead);
+        }
+        (live, newest_dead)
     }
 }
 
@@ -100,13 +103,6 @@ fn state<'a>(
     bytes
 }
 
-fn records_of(parts: &[LogPart]) -> impl Iterator<Item = &RecordExtent> {
-    parts.iter().filter_map(|part| match part {
-        LogPart::Record(record) => Some(record),
-        LogPart::Dropped(_) => None,
-    })
-}
-
 #[test]
 fn a_sweep_in_one_range_of_memory_finds_what_a_judge_of_bytes_finds() {
     for seed in 0..20_000 {
@@ -127,21 +123,20 @@ fn a_sweep_in_one_range_of_memory_finds_what_a_judge_of_bytes_finds() {
 }
 
 #[test]
-fn a_sweep_that_stops_and_starts_again_finds_what_a_pack_drops() {
+fn a_sweep_that_stops_and_starts_again_finds_the_same() {
     for seed in 0..3_000 {
         let mut rng = Rng::new(seed);
         let mut log = RandomLog::draw(&mut rng);
         log.truncates.clear();
         let closed = 1000 + rng.below(600);
         log.thin(&mut rng, closed);
-        let all = log.pack(1, log.records.len() as u64, &log.parts());
-        let packed: BTreeSet<u64> = records_of(&all.parts).map(|record| record.number).collect();
+        let (live, _) = log.reduced(&log.records);
         for inode in (1..=FILES).map(InodeId) {
             let mut newest_first: Vec<RecordExtent> =
                 log.records.iter().filter(|record| record.inode == inode).copied().collect();
             newest_first.reverse();
             let expected: BTreeSet<u64> =
-                newest_first.iter().map(|record| record.number).filter(|number| packed.contains(number)).collect();
+                newest_first.iter().map(|record| record.number).filter(|number| live.contains(number)).collect();
             assert_eq!(swept(&mut rng, &newest_first, &log.table.kept_set(inode)), expected, "seed {seed}");
         }
     }
@@ -177,30 +172,27 @@ fn states_at_kept_instants_are_unchanged_nothing_else_survives_and_answers_stay(
     for seed in 0..6_000 {
         let mut rng = Rng::new(seed);
         let mut log = RandomLog::draw(&mut rng);
-        let (last, all) = (log.records.len() as u64, log.parts());
-        let mut parts = all.clone();
+        let all = log.records.clone();
+        // What is left in an index, and the numbers of it that are dead.
+        let (mut left, mut dead) = (all.clone(), BTreeSet::new());
         let mut closed = 1000;
         for _ in 0..3 {
             closed += rng.below(250);
             log.thin(&mut rng, closed);
-            // Some of the dead go, in packs of any stretch; a pack of all of them is the same from what is left.
-            let (first, middle) = (1, rng.between(1, last));
-            if parts.iter().any(|part| part.last() == middle) {
-                let halves = [log.pack(first, middle, &parts)].into_iter();
-                let halves = halves.chain((middle < last).then(|| log.pack(middle + 1, last, &parts)));
-                parts = halves.flat_map(|pack| pack.parts).collect();
-            }
-            assert_eq!(log.pack(1, last, &parts), log.pack(1, last, &all), "seed {seed}");
-            if rng.chance(3) {
-                parts = log.pack(1, last, &parts).parts;
-            }
+            assert_eq!(log.reduced(&left).0, log.reduced(&all).0, "seed {seed}: the same survive of what is left");
+            // Some of the dead go.
+            let (live, newest_dead) = log.reduced(&left);
+            dead.extend(left.iter().map(|record| record.number).filter(|number| !live.contains(number)));
+            let goes = |number: u64| !live.contains(&number) && !newest_dead.contains(&number);
+            left.retain(|record| !goes(record.number) || rng.chance(3));
             for inode in (1..=FILES).map(InodeId) {
                 let kept = log.table.kept_set(inode);
                 for at in log.instants.iter().copied() {
-                    let answer = answer_at(&log.table, &log.truncates, inode, at, &parts);
-                    assert_eq!(answer, answer_at(&log.table, &log.truncates, inode, at, &all), "seed {seed}: {at}");
+                    let answer = answer_at(&kept, &log.truncates, inode, at, &left);
+                    assert_eq!(answer, answer_at(&kept, &log.truncates, inode, at, &all), "seed {seed}: {at}");
                     if answer == InstantAnswer::Exact {
-                        let here = state(records_of(&parts), &log.truncates, inode, at);
+                        let shown = left.iter().filter(|record| !dead.contains(&record.number));
+                        let here = state(shown, &log.truncates, inode, at);
                         assert_eq!(here, state(log.records.iter(), &log.truncates, inode, at), "seed {seed}: {at}");
                         exact_between += usize::from(!kept.is_kept(at));
                     } else {
@@ -214,10 +206,9 @@ fn states_at_kept_instants_are_unchanged_nothing_else_survives_and_answers_stay(
     assert!(exact_between > 10_000, "instants between kept ones are exact where nothing died: {exact_between}");
 }
 
-/// A record survives a pack of all if and only if the state at the end of its epoch, cut off there, shows a byte of it.
+/// A record survives if and only if the state at the end of its epoch, cut off there, shows a byte of it.
 fn check_survivors(log: &RandomLog, seed: u64) {
-    let pack = log.pack(1, log.records.len() as u64, &log.parts());
-    let survivors: BTreeSet<u64> = records_of(&pack.parts).map(|record| record.number).collect();
+    let (survivors, _) = log.reduced(&log.records);
     let mut ends: BTreeMap<(InodeId, Hlc), Vec<u64>> = BTreeMap::new();
     for record in &log.records {
         let upto = log.table.kept_set(record.inode).epoch_of(record.stamp).upto;
@@ -244,24 +235,13 @@ fn a_file_that_is_only_appended_to_loses_no_instant_and_no_record() {
     for mark in log.table.marks_due(seconds(100_000)) {
         log.table.apply(&RetentionEntry::Mark(mark)).unwrap();
     }
-    let pack = log.pack(1, 500, &log.parts());
-    assert_eq!(pack.parts, log.parts());
+    assert_eq!(log.reduced(&log.records).0.len(), 500);
+    let kept = log.table.kept_set(inode);
     for record in &log.records {
-        assert!(!log.table.kept_set(inode).is_kept(record.stamp), "no stamp is on the grid");
-        let answer = answer_at(&log.table, &log.truncates, inode, record.stamp, &pack.parts);
+        assert!(!kept.is_kept(record.stamp), "no stamp is on the grid");
+        let answer = answer_at(&kept, &log.truncates, inode, record.stamp, &log.records);
         assert_eq!(answer, InstantAnswer::Exact);
     }
-}
-
-#[test]
-fn a_pack_is_not_made_where_a_number_is_missing() {
-    let mut rng = Rng::new(9);
-    let log = RandomLog::draw(&mut rng);
-    let mut parts = log.parts();
-    let name = PackName { first: 1, last: parts.len() as u64, mark: LogIndex(1) };
-    let missing = parts.remove(3).first();
-    let made = PackContent::make(name, &parts, &log.table, &log.truncates);
-    assert_eq!(made, Err(frieze_retention::RetentionError::Hole { number: missing }));
 }
 
 #[test]

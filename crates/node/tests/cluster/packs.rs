@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use frieze_base::{InodeId, NodeId, Reason, Rng};
+use frieze_base::{InodeId, MonoTime, NodeId, Reason, Rng};
 use frieze_disk::{CrashKind, Disk};
 use frieze_hlc::Hlc;
 use frieze_testkit::bytes::random_bytes;
@@ -312,4 +312,22 @@ fn a_member_whose_names_are_behind_the_marks_shows_no_hole_where_a_record_died()
     for ((at, found), expected) in thinned.instants.iter().zip(&found).zip(&expected) {
         assert!(found == expected, "{at}: {:?}, {:?}", found.as_ref().err(), expected.as_ref().err());
     }
+}
+
+/// A member without a lease may have records that its chain never has.
+#[test]
+fn nothing_dies_at_a_member_without_a_lease() {
+    let thinned = Thinned::new(405, false);
+    let three = thinned.cluster.server(THREE);
+    for node in [ONE, TWO] {
+        thinned.cluster.server(node).thin().unwrap();
+        thinned.cluster.run(100);
+    }
+    assert!(thinned.cluster.server(TWO).dead_bytes().0 > 0);
+    three.renew_lease(MonoTime(1));
+    three.thin().unwrap();
+    assert_eq!(three.dead_bytes().0, 0);
+    three.renew_lease(MonoTime(u64::MAX));
+    three.thin().unwrap();
+    assert!(three.dead_bytes().0 > 0);
 }

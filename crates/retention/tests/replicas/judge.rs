@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use frieze_base::{ByteRange, InodeId};
 use frieze_hlc::Hlc;
-use frieze_retention::{LogPart, PolicyNumber, RecordExtent, RetentionEntry, RetentionPolicy, TruncateList};
+use frieze_retention::{PolicyNumber, RetentionEntry, RetentionPolicy};
 
+use crate::common::{RecordExtent, TruncateList};
 use crate::names::{BEGIN, BEHIND_MAX, NamesEntry, NamesLog, seconds};
 
 pub(crate) const BYTES: u64 = 8;
@@ -168,10 +169,6 @@ impl Judge {
             let words = format!("{at} of {inode} was refused at {refused}, and exact at {exact}");
             self.fail(words);
         }
-    }
-
-    pub(crate) fn parts(&self, first: u64, last: u64) -> Vec<LogPart> {
-        self.truth[first as usize - 1..last as usize].iter().copied().map(LogPart::Record).collect()
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use frieze_base::InodeId;
 use frieze_hlc::Hlc;
-use frieze_retention::{PolicyNumber, RetentionEntry, RetentionPolicy, RetentionTable, TruncateList};
+use frieze_retention::{PolicyNumber, RetentionEntry, RetentionPolicy, RetentionTable};
 
 use crate::breakage::RetentionBreak;
+use crate::common::TruncateList;
 
 pub(crate) const FILES: u64 = 2;
 /// First second of the world.
@@ -24,8 +25,6 @@ pub(crate) fn seconds(seconds: u64) -> Hlc {
 pub(crate) enum NamesEntry {
     Retain(RetentionEntry),
     Truncate(InodeId, u64),
-    /// Every member packs these numbers.
-    Pack(u64, u64),
 }
 
 /// The log, and what its entries make. Index: the position, with nothing at 0.
@@ -115,18 +114,15 @@ impl NamesLog {
         replayed(entries)
     }
 
-    /// The table of which a pack at `position` is made.
-    pub(crate) fn pack_table(&self, position: usize) -> RetentionTable {
-        let mut orders = (0..position - 1).rev().filter(|place| matches!(self.entries[*place].1, NamesEntry::Pack(..)));
-        let pins_before = match self.broken {
-            Some(RetentionBreak::PinIgnored) => 0,
-            Some(RetentionBreak::PinsOfOlderOrder) => orders.next().unwrap_or(0),
-            _ => return self.tables[position].clone(),
-        };
-        let kept = self.entries[..position].iter().enumerate().filter_map(|(place, (_, entry))| match entry {
-            NamesEntry::Retain(RetentionEntry::Pin(..)) if place >= pins_before => None,
+    /// The table by which records die at `position`.
+    pub(crate) fn pass_table(&self, position: usize) -> RetentionTable {
+        if self.broken != Some(RetentionBreak::PinIgnored) {
+            return self.tables[position].clone();
+        }
+        let kept = self.entries[..position].iter().filter_map(|(_, entry)| match entry {
+            NamesEntry::Retain(RetentionEntry::Pin(..)) => None,
             NamesEntry::Retain(entry) => Some(entry.clone()),
-            _ => None,
+            NamesEntry::Truncate(..) => None,
         });
         replayed(kept.collect())
     }

@@ -1,8 +1,8 @@
-//! What one server has of the chain: records, packs, and a pack that does not count yet.
+//! What one server has of the chain: records, packs, what it knows of the dead, and how far its names have to be.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_retention::{LogPart, PackContent, PackName};
+use crate::common::RecordExtent;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeRole {
@@ -16,28 +16,72 @@ pub(crate) enum NodeRole {
     Syncing { base: u64 },
 }
 
-/// A pack that does not count yet: the records that it is made of are still there.
+/// The bytes of a record outside of packs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordBytes {
+    Here,
+    /// It died, and its space was given back.
+    Freed,
+    /// It had died at the member that sent it, and is a hole here.
+    Hole,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredRecord {
+    pub(crate) extent: RecordExtent,
+    pub(crate) bytes: RecordBytes,
+}
+
+/// A pack: what of a stretch of numbers is in the index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ModelPack {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// Records with their bytes; true: it is a hole.
+    pub(crate) live: BTreeMap<u64, (RecordExtent, bool)>,
+    /// Dead ones, without bytes: one of each epoch.
+    pub(crate) dead: BTreeMap<u64, RecordExtent>,
+}
+
+impl ModelPack {
+    pub(crate) fn has(&self, number: u64) -> bool {
+        (self.first..=self.last).contains(&number)
+    }
+}
+
+/// A pack that is not listed yet: what it is made of is still there.
 #[derive(Clone, Debug)]
 pub(crate) struct PackCandidate {
-    /// As it was made: its hash goes to the others.
-    pub(crate) made: PackContent,
+    pub(crate) made: ModelPack,
     /// As the disk has it.
-    pub(crate) written: PackContent,
+    pub(crate) written: ModelPack,
     pub(crate) is_synced: bool,
-    pub(crate) is_read_back: bool,
+}
+
+/// A record in the index of a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexEntry {
+    pub(crate) extent: RecordExtent,
+    pub(crate) is_dead: bool,
+    pub(crate) is_hole: bool,
+    /// Its bytes can be read.
+    pub(crate) has_bytes: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicaNode {
     pub(crate) is_up: bool,
     pub(crate) role: NodeRole,
-    /// Records and supplied runs, by first number.
-    pub(crate) log: BTreeMap<u64, LogPart>,
-    /// Parts of the log that a crash takes.
+    /// Every record by number, dead or not, as footers have them.
+    pub(crate) records: BTreeMap<u64, StoredRecord>,
+    /// Numbers that a crash takes.
     pub(crate) unsynced: BTreeSet<u64>,
-    /// Packs that count. No two have a common number.
-    pub(crate) packs: Vec<PackContent>,
+    /// Packs that are listed. No two have a common number.
+    pub(crate) packs: Vec<ModelPack>,
     pub(crate) candidate: Option<PackCandidate>,
+    /// In memory: records that are known to be dead, and those of them that left the index.
+    pub(crate) dead: BTreeSet<u64>,
+    pub(crate) unindexed: BTreeSet<u64>,
     /// Numbers whose record fails its checksum.
     pub(crate) rotten: BTreeSet<u64>,
     /// Committed as far as it knows.
@@ -45,8 +89,10 @@ pub(crate) struct ReplicaNode {
     /// Entries of the log of names that it has executed, and how many of them a restart finds executed.
     pub(crate) position: usize,
     pub(crate) stored_position: usize,
-    /// The newest mark by which something here is thinned.
-    pub(crate) newest_mark: usize,
+    /// Nothing of the past is shown before this position. A restart finds it.
+    pub(crate) expired: usize,
+    /// The same in memory, of a member that is broken.
+    pub(crate) unstored_expired: usize,
     pub(crate) is_full: bool,
     /// Its clock, in seconds beside the true time.
     pub(crate) clock_offset: i64,
@@ -59,82 +105,94 @@ impl ReplicaNode {
         ReplicaNode {
             is_up: true,
             role: NodeRole::Out,
-            log: BTreeMap::new(),
+            records: BTreeMap::new(),
             unsynced: BTreeSet::new(),
             packs: Vec::new(),
             candidate: None,
+            dead: BTreeSet::new(),
+            unindexed: BTreeSet::new(),
             rotten: BTreeSet::new(),
             clean: 0,
             position: 0,
             stored_position: 0,
-            newest_mark: 0,
+            expired: 0,
+            unstored_expired: 0,
             is_full: false,
             clock_offset,
             slowness,
         }
     }
 
-    /// Everything that it has, by number.
-    pub(crate) fn parts(&self) -> Vec<LogPart> {
-        let mut parts: Vec<LogPart> =
-            self.packs.iter().flat_map(|pack| &pack.parts).chain(self.log.values()).cloned().collect();
-        parts.sort_by_key(LogPart::first);
-        parts
+    pub(crate) fn extent_of(&self, number: u64) -> Option<RecordExtent> {
+        self.records.get(&number).map(|record| record.extent)
     }
 
-    pub(crate) fn part_of(&self, number: u64) -> Option<LogPart> {
-        let has = |part: &&LogPart| (part.first()..=part.last()).contains(&number);
-        self.packs.iter().flat_map(|pack| &pack.parts).chain(self.log.values()).find(has).cloned()
+    pub(crate) fn pack_of(&self, number: u64) -> Option<&ModelPack> {
+        self.packs.iter().find(|pack| pack.has(number))
     }
 
-    pub(crate) fn pack_of(&self, number: u64) -> Option<&PackContent> {
-        self.packs.iter().find(|pack| (pack.name.first..=pack.name.last).contains(&number))
-    }
-
-    /// The last number before the first hole.
-    pub(crate) fn whole_upto(&self) -> u64 {
-        let mut upto = 0;
-        for part in self.parts() {
-            if part.first() > upto + 1 {
-                break;
+    /// What the index has, by number.
+    pub(crate) fn index(&self) -> BTreeMap<u64, IndexEntry> {
+        let mut index = BTreeMap::new();
+        for (number, record) in &self.records {
+            if self.pack_of(*number).is_none() && !self.unindexed.contains(number) {
+                let (is_hole, has_bytes) = (record.bytes == RecordBytes::Hole, record.bytes == RecordBytes::Here);
+                let is_dead = self.dead.contains(number);
+                index.insert(*number, IndexEntry { extent: record.extent, is_dead, is_hole, has_bytes });
             }
-            upto = upto.max(part.last());
         }
-        upto
+        for pack in &self.packs {
+            for (number, (extent, is_hole)) in &pack.live {
+                let (is_dead, is_hole) = (self.dead.contains(number), *is_hole);
+                index.insert(*number, IndexEntry { extent: *extent, is_dead, is_hole, has_bytes: !is_hole });
+            }
+            for (number, extent) in &pack.dead {
+                let entry = IndexEntry { extent: *extent, is_dead: true, is_hole: false, has_bytes: false };
+                index.insert(*number, entry);
+            }
+        }
+        index
+    }
+
+    /// The last number before the first that is missing.
+    pub(crate) fn whole_upto(&self) -> u64 {
+        (1..).zip(self.records.keys()).take_while(|(expected, number)| expected == *number).count() as u64
     }
 
     /// The largest number.
     pub(crate) fn last(&self) -> u64 {
-        let packed = self.packs.iter().map(|pack| pack.name.last).max().unwrap_or(0);
-        self.log.last_key_value().map_or(0, |(_, part)| part.last()).max(packed)
+        self.records.last_key_value().map_or(0, |(number, _)| *number)
     }
 
-    pub(crate) fn add(&mut self, part: LogPart) {
-        self.unsynced.insert(part.first());
-        self.log.insert(part.first(), part);
+    pub(crate) fn add(&mut self, extent: RecordExtent, bytes: RecordBytes) {
+        self.unsynced.insert(extent.number);
+        self.records.insert(extent.number, StoredRecord { extent, bytes });
     }
 
-    /// Drops what a pack has.
-    pub(crate) fn drop_packed(&mut self, name: PackName) {
-        let is_in = |number: u64| (name.first..=name.last).contains(&number);
-        self.log.retain(|first, _| !is_in(*first));
-        self.unsynced.retain(|first| !is_in(*first));
-        self.rotten.retain(|number| !is_in(*number));
-        self.packs.retain(|pack| !is_in(pack.name.first));
-    }
-
-    /// Counts a pack in place of the records and packs that it was made of.
-    pub(crate) fn adopt(&mut self, pack: PackContent) {
-        self.drop_packed(pack.name);
-        self.newest_mark = self.newest_mark.max(pack.name.mark.0 as usize);
+    /// Lists a pack in place of the records and packs that it was made of.
+    pub(crate) fn list_pack(&mut self, pack: ModelPack) {
+        self.drop_bytes(&pack);
+        self.packs.retain(|other| !pack.has(other.first));
+        self.unindexed.retain(|number| !pack.has(*number));
         self.packs.push(pack);
     }
 
+    /// The bytes outside of a pack go that it has.
+    pub(crate) fn drop_bytes(&mut self, pack: &ModelPack) {
+        for (_, record) in self.records.range_mut(pack.first..=pack.last) {
+            record.bytes = RecordBytes::Freed;
+        }
+        self.rotten.retain(|number| !pack.has(*number));
+    }
+
+    /// A pack has committed records only, and stays.
     pub(crate) fn discard_above(&mut self, number: u64) {
-        self.log.retain(|_, part| part.last() <= number);
-        self.unsynced.retain(|first| *first <= number);
-        self.rotten.retain(|rotten| *rotten <= number);
-        self.packs.retain(|pack| pack.name.last <= number);
+        let packed = self.packs.iter().map(|pack| pack.last).max().unwrap_or(0);
+        let number = number.max(packed);
+        self.records.retain(|record, _| *record <= number);
+        for set in [&mut self.unsynced, &mut self.rotten, &mut self.dead, &mut self.unindexed] {
+            set.retain(|record| *record <= number);
+        }
         self.clean = self.clean.min(number);
     }
 
@@ -150,9 +208,12 @@ impl ReplicaNode {
         self.is_up = false;
         self.role = NodeRole::Out;
         let lost = std::mem::take(&mut self.unsynced);
-        self.log.retain(|first, _| !lost.contains(first));
-        self.candidate = self.candidate.take().filter(|candidate| candidate.is_synced);
+        self.records.retain(|number, _| !lost.contains(number));
+        self.candidate = None;
+        // What is dead is found again.
+        (self.dead, self.unindexed) = (BTreeSet::new(), BTreeSet::new());
         self.position = self.stored_position;
+        self.unstored_expired = 0;
         self.clean = self.clean.min(self.whole_upto());
     }
 }

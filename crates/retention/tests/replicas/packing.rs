@@ -1,253 +1,178 @@
-//! When a member packs, damage, reads, and the end of a run.
+//! What dies at a member and when it packs, damage, reads, and the end of a run.
 
-use frieze_base::{ChainEpoch, InodeId, LogIndex};
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::InodeId;
 use frieze_hlc::Hlc;
-use frieze_retention::{
-    DroppedRun, InstantAnswer, LogPart, PackContent, PackName, RecordExtent, RetentionError, answer_at,
-};
+use frieze_retention::RetentionTable;
 
 use crate::breakage::RetentionBreak as Break;
+use crate::common::{InstantAnswer, RecordExtent, TruncateList, answer_at, dead_numbers};
 use crate::judge::state;
 use crate::names::{FILES, NamesEntry};
-use crate::node::{NodeRole, PackCandidate};
+use crate::node::{ModelPack, NodeRole, PackCandidate, RecordBytes};
 use crate::world::{NODES, ReplicaWorld};
 
 impl ReplicaWorld {
-    /// The orders that a server has executed.
-    fn orders(&self, position: usize) -> Vec<PackName> {
-        let committed = self.names.entries.iter().map(|(_, entry)| entry);
-        let proposed = self.proposed.iter().filter(|_| self.is(Break::MarkUncommitted));
-        let position = if self.is(Break::MarkUncommitted) { usize::MAX } else { position };
-        let numbered = (1..).zip(committed.chain(proposed)).take_while(|(place, _)| *place <= position);
-        numbered
-            .filter_map(|(place, entry)| match *entry {
-                NamesEntry::Pack(first, last) => Some(PackName { first, last, mark: LogIndex(place as u64) }),
-                _ => None,
-            })
-            .collect()
-    }
-
-    /// Makes the pack of one of the orders, if the server is ready for it.
-    pub(crate) fn start_pack(&mut self, node: usize) {
-        let orders = self.orders(self.nodes[node].position);
-        if orders.is_empty() {
-            return;
-        }
-        // Mostly one that no newer order makes useless.
-        let overlap = |a: &PackName, b: &PackName| a.first <= b.last && b.first <= a.last;
-        let is_packed = |order: &PackName| self.nodes[node].packs.iter().any(|pack| pack.name == *order);
-        let is_newest =
-            |order: &&PackName| !orders.iter().any(|other| other.mark > order.mark && overlap(other, order));
-        let newest: Vec<PackName> =
-            orders.iter().filter(is_newest).filter(|order| !is_packed(order)).copied().collect();
-        let choices = if newest.is_empty() || self.rng.chance(5) { &orders } else { &newest };
-        let name = *self.rng.choose(choices);
-        if let Some(candidate) = &self.nodes[node].candidate {
-            let made = candidate.made.name;
-            let overlaps =
-                |name: &PackName| name.mark > made.mark && name.first <= made.last && made.first <= name.last;
-            if orders.iter().any(overlaps) && self.rng.chance(3) {
-                // A newer order makes it useless: the others may have skipped it.
-                self.nodes[node].candidate = None;
-            }
-        }
-        let this = &self.nodes[node];
-        let may_pack = match this.role {
-            NodeRole::Member | NodeRole::Removed { .. } => true,
-            NodeRole::Syncing { .. } => self.is(Break::PackedWhileSyncing),
-            NodeRole::Out => false,
-        };
-        let is_clean = this.clean >= name.last || self.is(Break::PackedDirty) || self.is(Break::PackedWhileSyncing);
-        let is_synced = this.unsynced.range(..=name.last).next().is_none();
-        let is_new = this.newest_mark <= name.mark.0 as usize || self.is(Break::PackedOlderOrder);
-        let is_done = this
-            .packs
-            .iter()
-            .any(|pack| pack.name == name || pack.name.first < name.first && pack.name.last >= name.first)
-            || this.packs.iter().any(|pack| pack.name.first <= name.last && pack.name.last > name.last);
-        let is_rotten = this.rotten.range(name.first..=name.last).next().is_some();
-        let is_busy = this.candidate.is_some() || !this.is_up || this.last() < name.last;
-        if is_busy || !may_pack || !is_clean || !is_synced || !is_new || is_done {
-            return;
-        }
-        if is_rotten && !self.is(Break::RottenPacked) {
-            return self.reach("packs that wait for a record to be mended");
-        }
-        let parts = this.parts().into_iter().filter(|part| (name.first..=name.last).contains(&part.first()));
-        let parts: Vec<LogPart> = parts.collect();
-        let at = match self.is(Break::PackOfNow) {
-            true => LogIndex(self.nodes[node].position as u64),
-            false => name.mark,
-        };
-        let made = match self.made(PackName { mark: at, ..name }, &parts) {
-            Ok(made) => made,
-            Err(error) if self.is(Break::PackedWhileSyncing) || self.is(Break::PackedDirty) => {
-                _ = error;
-                match self.made(name, &filled(name, &parts)) {
-                    Ok(made) => made,
-                    Err(_) => return,
+    /// Policies, marks and pins by which records die at a position of the log.
+    fn rules_at(&self, position: usize) -> (RetentionTable, TruncateList) {
+        let mut table = self.names.pass_table(position);
+        if self.is(Break::MarkUncommitted) {
+            for entry in &self.proposed {
+                if let NamesEntry::Retain(entry) = entry {
+                    let _ = table.apply(entry);
                 }
             }
-            Err(error) => return self.judge.fail(format!("server {node} cannot make {name:?}: {error}")),
+        }
+        (table, self.names.truncates[position].clone())
+    }
+
+    /// The dead of the index, by file and epoch.
+    fn dead_in(&self, node: usize, position: usize) -> Vec<Vec<u64>> {
+        let (table, truncates) = self.rules_at(position);
+        let records: Vec<RecordExtent> = self.nodes[node].index().values().map(|entry| entry.extent).collect();
+        // Above the marks nothing dies, not even what a group covers of itself.
+        let of_file = |inode| {
+            let kept = table.kept_set(inode);
+            let below: Vec<RecordExtent> =
+                records.iter().filter(|record| record.stamp <= kept.end()).copied().collect();
+            dead_numbers(&below, &kept, &truncates, inode)
         };
-        let mut made = PackContent { name, ..made };
-        self.breaks(&mut made, is_rotten);
+        (1..=FILES).map(InodeId).flat_map(|inode| of_file(inode).into_values()).collect()
+    }
+
+    /// Finds what is dead by what the server has executed, and frees some of it.
+    pub(crate) fn pass(&mut self, node: usize) {
+        // Without a lease some records may not be the chain's: nothing dies by them.
+        let has_lease = matches!(self.nodes[node].role, NodeRole::Member | NodeRole::Syncing { .. })
+            || self.is(Break::DiesWithoutLease);
+        if !self.nodes[node].is_up || !has_lease {
+            return;
+        }
+        let position = self.nodes[node].position;
+        let epochs = self.dead_in(node, position);
+        let all: BTreeSet<u64> = epochs.iter().flatten().copied().collect();
+        let frees = !self.rng.chance(3);
+        let drops_all = self.is(Break::IndexWithoutDead);
+        let (is_noted, is_stored) = (!self.is(Break::ExpiriesNotNoted), !self.is(Break::ExpiriesNotStored));
+        let this = &mut self.nodes[node];
+        if all.is_subset(&this.dead) {
+            return;
+        }
+        // The names are flushed first, and what was executed is noted, durably.
+        if is_noted && is_stored {
+            this.expired = this.expired.max(position);
+        } else if is_noted {
+            this.unstored_expired = position;
+        }
+        this.dead.extend(&all);
+        for number in &all {
+            let is_packed = this.packs.iter().any(|pack| pack.has(*number));
+            if let Some(record) = this.records.get_mut(number).filter(|_| frees && !is_packed) {
+                record.bytes = RecordBytes::Freed;
+            }
+        }
+        for dead in epochs {
+            let newest = dead.iter().max().copied().filter(|_| !drops_all);
+            this.unindexed.extend(dead.into_iter().filter(|number| Some(*number) != newest));
+        }
+        self.reach("passes that found something dead");
+    }
+
+    /// Makes a pack of some of what is committed, synced and old.
+    pub(crate) fn start_pack(&mut self, node: usize) {
+        let this = &self.nodes[node];
+        let may_pack = matches!(this.role, NodeRole::Member | NodeRole::Removed { .. });
+        if !this.is_up || !may_pack || this.candidate.is_some() {
+            return;
+        }
+        let clean = if self.is(Break::PackedDirty) { this.last() } else { this.clean };
+        let old = this.records.values().filter(|record| record.extent.stamp <= self.closed.0).count() as u64;
+        let old = if self.is(Break::PackedDirty) { clean } else { old };
+        let synced = this.unsynced.first().map_or(u64::MAX, |number| number - 1);
+        let upto = clean.min(old).min(synced).min(this.whole_upto());
+        let mut packs: Vec<(u64, u64)> = this.packs.iter().map(|pack| (pack.first, pack.last)).collect();
+        packs.sort_unstable();
+        let packed = packs.last().map_or(0, |(_, last)| *last);
+        let firsts: Vec<u64> = packs.iter().map(|(first, _)| *first).chain([packed + 1]).collect();
+        let first = *self.rng.choose(&firsts);
+        let last = match self.rng.chance(2) || upto <= packed {
+            true => match packs.iter().filter(|(start, _)| *start >= first).map(|(_, last)| *last).max() {
+                Some(last) => last,
+                None => return,
+            },
+            false => self.rng.between(packed + 1, upto),
+        };
+        if last < first || last > upto.max(packed) {
+            return;
+        }
+        let this = &self.nodes[node];
+        if this.rotten.range(first..=last).next().is_some() && !self.is(Break::RottenPacked) {
+            return self.reach("packs that wait for a record to be mended");
+        }
+        let index = this.index();
+        // One dead record of each epoch stays.
+        let mut newest_dead: BTreeMap<(InodeId, Hlc), u64> = BTreeMap::new();
+        let table = self.names.pass_table(this.position);
+        let mut made = ModelPack { first, last, ..ModelPack::default() };
+        for (number, entry) in index.range(first..=last) {
+            if entry.is_dead {
+                let upto = table.kept_set(entry.extent.inode).first_at_or_above(entry.extent.stamp);
+                newest_dead.insert((entry.extent.inode, upto), *number);
+            } else if entry.has_bytes || entry.is_hole {
+                made.live.insert(*number, (entry.extent, entry.is_hole));
+            } else {
+                // It was freed before a start, and is not found dead yet.
+                return self.reach("packs that wait until the dead are known");
+            }
+        }
+        if !self.is(Break::PackWithoutDead) {
+            made.dead = newest_dead.into_values().map(|number| (number, index[&number].extent)).collect();
+        }
+        if self.is(Break::OneTooFew) {
+            made.live.pop_last();
+        }
+        // What fails its checksum is none of it.
+        made.live.retain(|number, _| !self.nodes[node].rotten.contains(number));
         let mut written = made.clone();
         if self.nodes[node].is_full {
             self.reach("packs that met a full disk");
             if !self.is(Break::CutPackCounts) {
                 return;
             }
-            written.parts.truncate(written.parts.len() / 2);
+            written.live.pop_last();
         } else if self.rng.chance(20) {
             // The disk has not what was written, and says nothing.
-            written.parts.pop();
+            written.live.pop_last();
         }
         if self.is(Break::DroppedBeforeSync) {
-            self.nodes[node].drop_packed(name);
+            self.nodes[node].drop_bytes(&made);
         }
-        let candidate = PackCandidate { made, written, is_synced: false, is_read_back: false };
-        self.nodes[node].candidate = Some(candidate);
+        self.nodes[node].candidate = Some(PackCandidate { made, written, is_synced: false });
     }
 
-    /// The pack of some parts, as of its mark. What is not committed, a broken member takes for committed.
-    fn made(&self, name: PackName, parts: &[LogPart]) -> Result<PackContent, RetentionError> {
-        let position = name.mark.0 as usize;
-        let truncates = match self.is(Break::TruncatesIgnored) {
-            true => &self.names.truncates[0],
-            false => &self.names.truncates[position.min(self.names.end())],
-        };
-        let mut made = if position <= self.names.end() {
-            PackContent::make(name, parts, &self.names.pack_table(position), truncates)?
-        } else {
-            let mut table = self.names.tables[self.names.end()].clone();
-            for entry in &self.proposed {
-                if let NamesEntry::Retain(entry) = entry {
-                    let _ = table.apply(entry);
-                }
-            }
-            PackContent::make(name, parts, &table, truncates)?
-        };
-        if self.is(Break::RunsSpanEpochs) {
-            let mut spanned: Vec<LogPart> = Vec::new();
-            for part in made.parts {
-                match (spanned.last_mut(), part) {
-                    (Some(LogPart::Dropped(before)), LogPart::Dropped(run)) => {
-                        let deaths = before.deaths.union(&run.deaths).copied().collect();
-                        *before = DroppedRun { first: before.first, deaths, ..run };
-                    }
-                    (_, part) => spanned.push(part),
-                }
-            }
-            made.parts = spanned;
-        }
-        Ok(made)
-    }
-
-    /// Faults of the member or its memory.
-    fn breaks(&mut self, made: &mut PackContent, is_rotten: bool) {
-        let last_record = made.parts.iter().rposition(|part| matches!(part, LogPart::Record(_)));
-        let first_run = made.parts.iter().position(|part| matches!(part, LogPart::Dropped(_)));
-        let is_flipped = self.flips_left > 0 && self.rng.chance(3);
-        let drops = self.is(Break::OneTooFew) || is_rotten || is_flipped;
-        if let Some(place) = last_record.filter(|_| drops) {
-            let LogPart::Record(RecordExtent { number, stamp, epoch, .. }) = made.parts[place] else { unreachable!() };
-            let run = DroppedRun { first: number, last: number, stamp, epoch, deaths: Default::default() };
-            made.parts[place] = LogPart::Dropped(run);
-            if is_flipped {
-                self.flips_left -= 1;
-                self.flipped.insert(made.name);
-                self.reach("packs that a fault of memory changed");
-            }
-        }
-        if let Some(place) = first_run.filter(|_| self.is(Break::OneTooMany))
-            && let LogPart::Dropped(run) = &made.parts[place]
-            && run.first == run.last
-        {
-            made.parts[place] = LogPart::Record(self.judge.truth[run.first as usize - 1]);
-        }
-    }
-
-    /// Reads a synced pack back and reports its hash.
-    pub(crate) fn read_back(&mut self, node: usize) {
-        let skips = self.is(Break::DroppedBeforeReadBack) || self.is(Break::CutPackCounts);
+    /// Reads a synced pack back and lists it.
+    pub(crate) fn list_pack(&mut self, node: usize) {
+        let skips = self.is(Break::ListedBeforeReadBack) || self.is(Break::CutPackCounts);
         let this = &mut self.nodes[node];
-        let Some(candidate) = this.candidate.as_mut().filter(|candidate| this.is_up && candidate.is_synced) else {
+        if !this.is_up || !this.candidate.as_ref().is_some_and(|candidate| candidate.is_synced) {
             return;
-        };
-        if candidate.written != candidate.made && !skips {
-            this.candidate = None;
+        }
+        let PackCandidate { made, written, .. } = this.candidate.take().expect("it is synced");
+        if made != written && !skips {
             return self.reach("packs that the disk had changed");
         }
-        candidate.is_read_back = true;
-        let made = candidate.made.clone();
-        let name = made.name;
-        let reports = self.reports.entry(name).or_default();
-        if reports.values().any(|other| *other != made) && !self.flipped.contains(&name) {
-            self.judge.fail(format!("two members made different packs {name:?}"));
-        }
-        self.reports.entry(name).or_default().insert(node, made);
-    }
-
-    /// Counts a pack and drops what it was made of, once another member has reported the same and none another one.
-    pub(crate) fn count_pack(&mut self, node: usize) {
-        let this = &self.nodes[node];
-        let Some(candidate) = this.candidate.as_ref().filter(|candidate| this.is_up && candidate.is_read_back) else {
-            return;
-        };
-        let reports = &self.reports[&candidate.made.name];
-        let same = reports.values().filter(|other| **other == candidate.made).count();
-        if (same < 2 || same < reports.len()) && !self.is(Break::HashesIgnored) {
-            return;
-        }
-        let written = candidate.written.clone();
-        self.nodes[node].candidate = None;
-        self.adopt(node, written);
+        // What died meanwhile stays known in memory.
+        this.list_pack(written);
         self.reach("packs that count");
-    }
-
-    /// A member whose pack differs from those of two others makes it anew.
-    pub(crate) fn resolve_alarms(&mut self) {
-        for (name, reports) in &mut self.reports {
-            let majority = reports.values().find(|one| reports.values().filter(|other| other == one).count() >= 2);
-            let Some(majority) = majority.cloned() else { continue };
-            let others: Vec<usize> =
-                reports.iter().filter(|(_, made)| **made != majority).map(|(node, _)| *node).collect();
-            for node in others {
-                reports.remove(&node);
-                let candidate = &mut self.nodes[node].candidate;
-                *candidate = candidate.take().filter(|candidate| candidate.made.name != *name);
-                *self.reached.entry("alarms that a majority resolved").or_default() += 1;
-            }
-        }
-    }
-
-    /// A pack counts at a server. It has to be the one that all committed records give.
-    pub(crate) fn adopt(&mut self, node: usize, pack: PackContent) {
-        let name = pack.name;
-        if name.mark.0 as usize > self.names.end() {
-            self.judge.fail(format!("server {node} counts a pack of a mark that is not committed"));
-            return;
-        }
-        // Of a broken format the judge sees only what it leads to.
-        let expected = match self.is(Break::RunsSpanEpochs) {
-            true => self.made(name, &self.judge.parts(name.first, name.last)),
-            false => {
-                let at = name.mark.0 as usize;
-                let (table, truncates) = (&self.names.tables[at], &self.names.truncates[at]);
-                PackContent::make(name, &self.judge.parts(name.first, name.last), table, truncates)
-            }
-        };
-        if expected.as_ref() != Ok(&pack) {
-            self.judge.fail(format!("server {node} counts {pack:?}, and all records give {expected:?}"));
-        }
-        self.nodes[node].adopt(pack);
     }
 
     /// A record fails its checksum from now on. Another member has it.
     pub(crate) fn rot(&mut self, node: usize) {
         let is_first = self.nodes.iter().all(|node| node.rotten.is_empty());
-        let records: Vec<u64> = self.nodes[node].log.values().filter_map(record_number).collect();
+        let this = &self.nodes[node];
+        let is_here = |number: &u64| this.pack_of(*number).is_none() && this.records[number].bytes == RecordBytes::Here;
+        let records: Vec<u64> = this.records.keys().copied().filter(is_here).collect();
         if self.chain.len() > 1 && self.chain.contains(&node) && is_first && !records.is_empty() {
             let number = *self.rng.choose(&records);
             if number <= self.committed() {
@@ -256,49 +181,35 @@ impl ReplicaWorld {
         }
     }
 
-    /// Another member gives the record, or the pack that has taken its place.
+    /// Another member gives the record, or it has died.
     pub(crate) fn mend(&mut self, node: usize) {
         let Some(&number) = self.nodes[node].rotten.first() else { return };
-        let Some(&other) = self.chain.iter().find(|other| **other != node) else { return };
-        match self.nodes[other].part_of(number) {
-            Some(LogPart::Record(_)) => _ = self.nodes[node].rotten.remove(&number),
-            Some(LogPart::Dropped(_)) => {
-                let pack = self.nodes[other].pack_of(number).cloned();
-                let this = &self.nodes[node];
-                let fits = |pack: &PackContent| {
-                    this.position >= pack.name.mark.0 as usize
-                        && this.clean >= pack.name.last
-                        && this.candidate.is_none()
-                };
-                if let Some(pack) = pack.filter(fits) {
-                    self.adopt(node, pack);
-                    self.reach("records that a pack of another member mended");
-                }
-            }
-            None => {}
+        let has = |other: &&usize| {
+            **other != node && self.nodes[**other].index().get(&number).is_some_and(|entry| entry.has_bytes)
+        };
+        if self.nodes[node].dead.contains(&number) || self.chain.iter().any(|other| has(&other)) {
+            self.nodes[node].rotten.remove(&number);
         }
     }
 
     /// Reads at some instants, at a server that may or may not answer them.
     pub(crate) fn read(&mut self, node: usize) {
-        if !self.may_serve(node) {
+        let this = &self.nodes[node];
+        let is_member = this.role == NodeRole::Member && this.is_up && this.clean >= self.closed.1;
+        if !is_member {
             return;
         }
-        let parts = self.nodes[node].parts();
+        if this.position < this.expired.max(this.unstored_expired) && !self.is(Break::ServesBehindExpiries) {
+            return self.reach("reads that wait for the names");
+        }
         for _ in 0..10 {
             let inode = InodeId(1 + self.rng.below(FILES));
             let at = self.instant(inode);
-            self.read_at(node, &parts, inode, at);
+            self.read_at(node, inode, at);
         }
     }
 
-    fn may_serve(&self, node: usize) -> bool {
-        let this = &self.nodes[node];
-        let is_current = this.position >= this.newest_mark || self.is(Break::ServesBehindMark);
-        this.role == NodeRole::Member && this.is_up && this.clean >= self.closed.1 && is_current
-    }
-
-    fn read_at(&mut self, node: usize, parts: &[LogPart], inode: InodeId, at: Hlc) {
+    fn read_at(&mut self, node: usize, inode: InodeId, at: Hlc) {
         let this = &self.nodes[node];
         let position = this.position;
         let names_closed = self.names.entries.get(position).is_none_or(|(stamp, _)| *stamp > at);
@@ -306,29 +217,40 @@ impl ReplicaWorld {
             return;
         }
         let (table, truncates) = (&self.names.tables[position], &self.names.truncates[position]);
+        let (index, kept) = (this.index(), table.kept_set(inode));
+        let records: Vec<RecordExtent> = index.values().map(|entry| entry.extent).collect();
         let answer = match self.is(Break::ExactByPresence) {
             true => {
-                let runs: Vec<LogPart> = parts.iter().filter(|part| record(part).is_none()).cloned().collect();
-                answer_at(table, truncates, inode, at, &runs)
+                let epoch = kept.epoch_of(at);
+                let within = |stamp: Hlc| epoch.after.is_none_or(|after| stamp > after) && stamp <= epoch.upto;
+                let is_dead = |number: &u64| {
+                    let entry = &index[number];
+                    entry.is_dead && entry.extent.inode == inode && within(entry.extent.stamp)
+                };
+                let has_dead = !kept.is_kept(at) && index.keys().any(is_dead);
+                if has_dead { InstantAnswer::Thinned(epoch) } else { InstantAnswer::Exact }
             }
-            false => answer_at(table, truncates, inode, at, parts),
+            false if self.is(Break::TruncatesIgnored) => answer_at(&kept, &TruncateList::new(), inode, at, &records),
+            false => answer_at(&kept, truncates, inode, at, &records),
         };
-        let shown = state(parts.iter().filter_map(record), truncates, inode, at);
+        let live = index.values().filter(|entry| !entry.is_dead);
+        let painted: Vec<RecordExtent> = live.map(|entry| entry.extent).collect();
+        let shown = state(painted.iter(), truncates, inode, at);
         let is_rotten = shown.iter().any(|number| this.rotten.contains(number));
+        let lost = shown.iter().find(|number| **number != 0 && !index[number].has_bytes).copied();
         let is_exact = answer == InstantAnswer::Exact;
         let expected = self.judge.is_exact(&self.names, inode, at, position);
         if is_exact != expected {
-            let (first, last) = (parts.first().map(LogPart::first), parts.last().map(LogPart::last));
-            let words =
-                format!("server {node} at {position} says {answer:?} of {inode} at {at}, parts {first:?} to {last:?}");
-            self.judge.fail(words);
+            self.judge.fail(format!("server {node} at {position} says {answer:?} of {inode} at {at}"));
         }
         self.judge.note(inode, at, position, is_exact);
         if !is_exact {
             return self.reach("instants that were refused");
         }
         let all = self.judge.state(&self.names, inode, at);
-        if shown != all && !is_rotten {
+        if let Some(number) = lost {
+            self.judge.fail(format!("server {node} at {position} has no bytes of {number}, of {inode} at {at}"));
+        } else if shown != all && !is_rotten {
             self.judge.fail(format!("server {node} at {position} shows {shown:?} of {inode} at {at}, not {all:?}"));
         }
         if position + 3 < self.names.end() {
@@ -338,7 +260,7 @@ impl ReplicaWorld {
         self.reach(if is_kept { "kept instants that were read" } else { "instants between that were exact" });
     }
 
-    /// Faults stop: every server has to come to the same, and to what the rules leave.
+    /// Faults stop: every server has to come to what the rules leave.
     pub(crate) fn end(&mut self) {
         self.proposed.clear();
         for node in 0..NODES {
@@ -347,7 +269,6 @@ impl ReplicaWorld {
                 self.nodes[node].role = NodeRole::Out;
             }
         }
-        self.flips_left = 0;
         self.settle();
         let committed = self.committed();
         if committed == 0 || !self.judge.violations.is_empty() {
@@ -356,24 +277,22 @@ impl ReplicaWorld {
         let closed = self.closed.0;
         let due = self.names.tables[self.names.end()].marks_due(closed);
         let marks = due.into_iter().map(|mark| NamesEntry::Retain(frieze_retention::RetentionEntry::Mark(mark)));
-        let order = NamesEntry::Pack(1, committed);
-        self.append(marks.chain([order]).collect());
-        let name = PackName { first: 1, last: committed, mark: LogIndex(self.names.end() as u64) };
+        self.append(marks.collect());
         for round in 0.. {
             self.settle();
-            let is_packed = |node: &usize| self.nodes[*node].packs.iter().any(|pack| pack.name == name);
+            let is_packed = |node: &usize| self.nodes[*node].packs.iter().any(|pack| pack.last == committed);
             if self.chain.len() == 3 && self.chain.iter().all(is_packed) || !self.judge.violations.is_empty() {
                 break;
             }
             if round == 400 {
-                return self.judge.fail(format!("{name:?} does not count everywhere: {:?}", self.chain));
+                return self.judge.fail(format!("not everything is packed everywhere: {:?}", self.chain));
             }
         }
         for node in self.chain.clone() {
-            let parts = self.nodes[node].parts();
+            self.pass(node);
             for place in 0..committed as usize {
                 let RecordExtent { stamp, inode, .. } = self.judge.truth[place];
-                self.read_at(node, &parts, inode, stamp);
+                self.read_at(node, inode, stamp);
             }
         }
     }
@@ -387,46 +306,12 @@ impl ReplicaWorld {
                 self.rejoin(node);
                 self.supply(node);
                 self.nodes[node].sync();
+                self.pass(node);
                 self.start_pack(node);
                 self.nodes[node].sync();
-                self.read_back(node);
-                self.count_pack(node);
+                self.list_pack(node);
             }
-            self.resolve_alarms();
             self.drain();
         }
     }
-}
-
-fn record(part: &LogPart) -> Option<&RecordExtent> {
-    match part {
-        LogPart::Record(record) => Some(record),
-        LogPart::Dropped(_) => None,
-    }
-}
-
-fn record_number(part: &LogPart) -> Option<u64> {
-    record(part).map(|record| record.number)
-}
-
-/// The parts of a member that takes what is missing for dropped.
-fn filled(name: PackName, parts: &[LogPart]) -> Vec<LogPart> {
-    let mut filled = Vec::new();
-    let mut next = name.first;
-    for part in parts.iter().filter(|part| part.last() <= name.last) {
-        if part.first() > next {
-            filled.push(missing(next, part.first() - 1));
-        }
-        next = part.last() + 1;
-        filled.push(part.clone());
-    }
-    if next <= name.last {
-        filled.push(missing(next, name.last));
-    }
-    filled
-}
-
-fn missing(first: u64, last: u64) -> LogPart {
-    let deaths = Default::default();
-    LogPart::Dropped(DroppedRun { first, last, stamp: Hlc::ZERO, epoch: ChainEpoch(0), deaths })
 }

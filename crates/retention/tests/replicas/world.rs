@@ -1,15 +1,16 @@
 //! The world: a chain, servers that execute the log of names at speeds of their own, a leader, faults.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use frieze_base::{ByteRange, ChainEpoch, InodeId, Rng};
 use frieze_hlc::Hlc;
-use frieze_retention::{LogPart, PackContent, PackName, PolicyNumber, RecordExtent, RetentionEntry, RetentionMark};
+use frieze_retention::{PolicyNumber, RetentionEntry, RetentionMark};
 
 use crate::breakage::RetentionBreak;
+use crate::common::RecordExtent;
 use crate::judge::{BYTES, Judge};
 use crate::names::{BEGIN, BEHIND_MAX, FILES, NamesEntry, NamesLog, seconds};
-use crate::node::{NodeRole, ReplicaNode};
+use crate::node::{NodeRole, RecordBytes, ReplicaNode};
 
 pub(crate) const NODES: usize = 4;
 const MEMBERS: usize = 3;
@@ -36,11 +37,6 @@ pub(crate) struct ReplicaWorld {
     promise: Option<(Hlc, u64)>,
     /// Everything that this head has promised.
     promised: Hlc,
-    /// Hashes that members reported, as the packs themselves.
-    pub(crate) reports: BTreeMap<PackName, BTreeMap<usize, PackContent>>,
-    /// Packs that a fault of memory has changed while they were made.
-    pub(crate) flipped: BTreeSet<PackName>,
-    pub(crate) flips_left: u32,
     pub(crate) judge: Judge,
     /// What the run has reached: a model that reaches nothing finds nothing.
     pub(crate) reached: BTreeMap<&'static str, u64>,
@@ -53,7 +49,6 @@ impl ReplicaWorld {
         let nodes = (0..NODES)
             .map(|_| ReplicaNode::new(rng.below(2 * skew + 1) as i64 - skew as i64, *rng.choose(&[1, 1, 2, 12])))
             .collect();
-        let flips_left = u32::from(rng.chance(6));
         let leader_ahead = if rng.chance(3) { 20 + rng.below(100) } else { 0 };
         let mut world = ReplicaWorld {
             rng,
@@ -68,9 +63,6 @@ impl ReplicaWorld {
             closed: (Hlc::ZERO, 0),
             promise: None,
             promised: Hlc::ZERO,
-            reports: BTreeMap::new(),
-            flipped: BTreeSet::new(),
-            flips_left,
             judge: Judge::default(),
             reached: BTreeMap::new(),
         };
@@ -95,7 +87,7 @@ impl ReplicaWorld {
     }
 
     pub(crate) fn run(&mut self, steps: u32) {
-        // Some history, so that the first orders are about something.
+        // Some history, so that the first marks are about something.
         for _ in 0..self.rng.below(25) {
             self.now += self.rng.below(3);
             self.write();
@@ -132,13 +124,12 @@ impl ReplicaWorld {
             61 => self.remove(node),
             62..=64 => self.some_nodes(Self::rejoin),
             65..=69 => self.some_nodes(|world, node| (0..5).for_each(|_| world.supply(node))),
-            70..=76 => self.some_nodes(Self::start_pack),
-            77..=83 => self.some_nodes(Self::read_back),
-            84..=89 => self.some_nodes(Self::count_pack),
-            90 if self.rng.chance(3) => self.rot(node),
-            90 | 91 => self.mend(node),
-            92 => self.resolve_alarms(),
-            93 => self.nodes[node].is_full = self.rng.chance(8),
+            70..=76 => self.some_nodes(Self::pass),
+            77..=82 => self.some_nodes(Self::start_pack),
+            83..=88 => self.some_nodes(Self::list_pack),
+            89 if self.rng.chance(3) => self.rot(node),
+            89..=91 => self.mend(node),
+            92 => self.nodes[node].is_full = self.rng.chance(8),
             _ => self.read(node),
         }
     }
@@ -171,12 +162,9 @@ impl ReplicaWorld {
         if last > self.committed() + DIRTY_MAX || self.nodes[head].whole_upto() != last {
             return;
         }
-        let before = self.nodes[head].part_of(last);
-        let (last_stamp, is_last_mine) = match &before {
-            Some(LogPart::Record(record)) => (record.stamp, record.epoch.0 == epoch),
-            Some(LogPart::Dropped(run)) => (run.stamp, false),
-            None => (Hlc::ZERO, false),
-        };
+        let before = self.nodes[head].extent_of(last);
+        let (last_stamp, is_last_mine) =
+            before.map_or((Hlc::ZERO, false), |record| (record.stamp, record.epoch.0 == epoch));
         let promised = self.promised.max(self.closed.0);
         // Records of one group share their stamp.
         let stamp = match is_last_mine && last_stamp > promised && self.rng.chance(6) {
@@ -187,7 +175,7 @@ impl ReplicaWorld {
         let range = ByteRange::new(a.min(b), a.max(b) + 1);
         let inode = InodeId(1 + self.rng.below(FILES));
         let record = RecordExtent { number: last + 1, stamp, epoch: ChainEpoch(epoch), inode, range };
-        self.nodes[head].add(LogPart::Record(record));
+        self.nodes[head].add(record, RecordBytes::Here);
         self.commit();
     }
 
@@ -211,9 +199,14 @@ impl ReplicaWorld {
         self.commit();
     }
 
+    /// Young records come with their bytes.
     fn forward(&mut self, from: usize, to: usize, number: u64) {
-        if let Some(part @ LogPart::Record(_)) = self.nodes[from].part_of(number) {
-            self.nodes[to].add(part);
+        if let Some(record) = self.nodes[from].records.get(&number)
+            && record.bytes == RecordBytes::Here
+            && !self.nodes[to].records.contains_key(&number)
+        {
+            let extent = record.extent;
+            self.nodes[to].add(extent, RecordBytes::Here);
         }
     }
 
@@ -225,9 +218,9 @@ impl ReplicaWorld {
     fn commit(&mut self) {
         let tail = self.tail();
         while self.committed() < self.nodes[tail].last() {
-            match self.nodes[tail].part_of(self.committed() + 1) {
-                Some(LogPart::Record(record)) => self.judge.commit(record),
-                part => return self.judge.fail(format!("the tail commits {part:?}")),
+            match self.nodes[tail].extent_of(self.committed() + 1) {
+                Some(record) => self.judge.commit(record),
+                None => return self.judge.fail(format!("the tail lacks {}", self.committed() + 1)),
             }
         }
         let committed = self.committed();
@@ -253,8 +246,8 @@ impl ReplicaWorld {
         let head = self.chain[0];
         if self.promise.is_none() {
             self.promised = self.promised.max(self.closed.0).max(self.clock(head));
-            let newest = self.nodes[head].part_of(self.nodes[head].last());
-            if let Some(LogPart::Record(record)) = newest {
+            let newest = self.nodes[head].extent_of(self.nodes[head].last());
+            if let Some(record) = newest {
                 self.promised = self.promised.max(record.stamp);
             }
             self.promise = Some((self.promised, self.nodes[head].last()));
@@ -319,8 +312,7 @@ impl ReplicaWorld {
         }
         let tail = self.tail();
         let epochs = |node: &ReplicaNode| {
-            let parts = node.parts().into_iter();
-            let each = parts.flat_map(|part| (part.first()..=part.last()).map(move |number| (number, part.epoch())));
+            let each = node.records.iter().map(|(number, record)| (*number, record.extent.epoch));
             each.collect::<BTreeMap<u64, ChainEpoch>>()
         };
         let (own, chain) = (epochs(&self.nodes[node]), epochs(&self.nodes[tail]));
@@ -342,42 +334,36 @@ impl ReplicaWorld {
         if upto >= self.nodes[tail].last() {
             return self.join(node);
         }
-        let Some(part) = self.nodes[tail].part_of(upto + 1) else { return };
-        let mut run = match part {
-            LogPart::Record(_) if self.nodes[tail].rotten.contains(&(upto + 1)) => return,
-            LogPart::Record(_) => return self.nodes[node].add(part),
-            LogPart::Dropped(run) => run,
-        };
-        let pack = self.nodes[tail].pack_of(upto + 1).cloned();
-        let mark = match &pack {
-            Some(pack) => pack.name.mark.0 as usize,
-            None => self.nodes[tail].newest_mark,
-        };
-        if let Some(pack) = pack.filter(|_| self.rng.chance(2)) {
-            self.reach("packs that were supplied whole");
-            return self.adopt(node, pack);
+        let number = upto + 1;
+        let from = &self.nodes[tail];
+        let Some(extent) = from.extent_of(number) else { return };
+        if from.rotten.contains(&number) {
+            return;
         }
-        self.reach("runs that were supplied");
-        run = run.from_number(upto + 1);
-        if self.is(Break::RunsWithoutDeaths) || self.is(Break::SupplySkipsRun) {
-            run.deaths.clear();
+        let entry = from.index().get(&number).copied();
+        if entry.is_some_and(|entry| entry.has_bytes) {
+            return self.nodes[node].add(extent, RecordBytes::Here);
         }
-        if self.is(Break::SupplySkipsRun) {
-            run.epoch = ChainEpoch(self.epoch);
+        if entry.is_some_and(|entry| !entry.is_dead && !entry.is_hole) {
+            // It was freed before a start, and is not found dead yet.
+            return;
         }
-        // The run ends where what the member has begins.
-        let node = &mut self.nodes[node];
-        node.newest_mark = node.newest_mark.max(mark);
-        node.log.retain(|first, _| !(run.first..=run.last).contains(first));
-        node.add(LogPart::Dropped(run));
+        // It died here, or where it came from: it comes as a hole, with what it died by.
+        let expired = from.expired.max(from.unstored_expired);
+        let to = &mut self.nodes[node];
+        if self.broken != Some(Break::SupplyWithoutExpiries) {
+            to.expired = to.expired.max(expired);
+        }
+        if self.broken == Some(Break::SupplySkipsDead) && self.nodes[node].last() > number {
+            return self.join(node);
+        }
+        self.reach("records that were supplied without bytes");
+        self.nodes[node].add(extent, RecordBytes::Hole);
     }
 
     fn join(&mut self, node: usize) {
         let committed = self.committed();
         let joined = &mut self.nodes[node];
-        if joined.position < joined.newest_mark && self.broken != Some(RetentionBreak::ServesBehindMark) {
-            return;
-        }
         joined.sync();
         joined.role = NodeRole::Member;
         joined.clean = committed;
@@ -395,8 +381,12 @@ impl ReplicaWorld {
         if this.whole_upto() != this.last() {
             self.judge.fail(format!("server {node} acknowledges {} with a hole", this.last()));
         }
-        for part in self.nodes[node].parts() {
-            let LogPart::Record(record) = part else { continue };
+        let packed = self.nodes[node]
+            .packs
+            .iter()
+            .flat_map(|pack| pack.live.values().map(|(extent, _)| *extent).chain(pack.dead.values().copied()));
+        let logged = self.nodes[node].records.values().map(|record| record.extent);
+        for record in packed.chain(logged).collect::<Vec<_>>() {
             if self.judge.truth.get(record.number as usize - 1).is_some_and(|truth| *truth != record) {
                 self.judge.fail(format!("server {node} keeps {record:?}, which is not the chain's"));
             }
@@ -436,23 +426,19 @@ impl ReplicaWorld {
             0..=3 => {
                 let marks = self.marks();
                 self.proposed.extend(marks);
-                if self.rng.chance(2) {
-                    self.propose_pack();
-                }
             }
-            4..=7 => self.propose_pack(),
-            8 => {
+            4..=6 => {
                 let at = self.instant(inode);
                 self.proposed.push(NamesEntry::Retain(RetentionEntry::Pin(inode, at)));
             }
-            9 => {
+            7 | 8 => {
                 let pins = self.judge.pins(inode);
                 if !pins.is_empty() {
                     let at = *self.rng.choose(&pins);
                     self.proposed.push(NamesEntry::Retain(RetentionEntry::Unpin(inode, at)));
                 }
             }
-            10 => {
+            9 | 10 => {
                 let number = PolicyNumber(self.rng.below(4) as u32);
                 self.proposed.push(NamesEntry::Retain(RetentionEntry::SetPolicy(inode, number)));
             }
@@ -475,34 +461,6 @@ impl ReplicaWorld {
         }
         marks.retain(|_| !self.rng.chance(3));
         marks.into_iter().map(|mark| NamesEntry::Retain(RetentionEntry::Mark(mark))).collect()
-    }
-
-    /// Stretches that were ordered, in order, merged where one order has several.
-    fn stretches(&self) -> Vec<(u64, u64)> {
-        let mut stretches: Vec<(u64, u64)> = Vec::new();
-        for (_, entry) in &self.names.entries {
-            if let NamesEntry::Pack(first, last) = *entry {
-                stretches.retain(|(start, _)| !(first..=last).contains(start));
-                stretches.push((first, last));
-            }
-        }
-        stretches.sort_unstable();
-        stretches
-    }
-
-    fn propose_pack(&mut self) {
-        let stretches = self.stretches();
-        let packed = stretches.last().map_or(0, |(_, last)| *last);
-        // What is young is not packed.
-        let old = self.judge.truth.iter().take_while(|record| record.stamp <= self.closed.0).count() as u64;
-        if self.rng.chance(2) && !stretches.is_empty() {
-            let from = self.rng.below(stretches.len() as u64) as usize;
-            let upto = self.rng.between(from as u64, stretches.len() as u64 - 1) as usize;
-            self.proposed.push(NamesEntry::Pack(stretches[from].0, stretches[upto].1));
-        } else if old > packed {
-            let last = self.rng.between(packed + 1, old);
-            self.proposed.push(NamesEntry::Pack(packed + 1, last));
-        }
     }
 
     /// What was proposed is committed, or lost with its leader.

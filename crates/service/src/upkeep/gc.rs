@@ -32,7 +32,8 @@ impl Upkeep {
     /// # Errors
     /// Those of the store and the disk's: the next call continues.
     pub fn reclaim(&self) -> Result<(), Fault> {
-        if self.planes.durability.failure().is_some() {
+        // Without a lease some records here may not be the chain's: nothing dies by them.
+        if self.planes.durability.failure().is_some() || self.planes.data.check_lease().is_err() {
             return Ok(());
         }
         let _alone = self.thinning.lock();

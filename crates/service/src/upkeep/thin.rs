@@ -1,7 +1,8 @@
 //! Policies of retention: raises their marks, and buries what no kept instant shows.
 //!
 //! Guarantees: a mark is raised only when names and all chains are closed up to the instant that ages count from, so no
-//! record comes below a mark. What shared ranges need stays, and the last state of each file.
+//! record comes below a mark. What shared ranges need stays, and the last state of each file. Without a lease nothing
+//! dies: a head that was replaced has records that the chain never will, and nothing may die by those.
 //! Leaves to others: refusing instants and the rule (`planes`, `retention`), which instants are kept (`namespace`).
 //!
 //! # The algorithm
@@ -34,6 +35,9 @@ impl Upkeep {
             return Ok(false);
         }
         self.raise_marks()?;
+        if self.planes.data.check_lease().is_err() {
+            return Ok(false);
+        }
         let mut pass = self.thinning.lock();
         let has_more = self.expire_removed(&mut pass)? | self.bury_removed(&mut pass)?;
         if pass.files.is_empty() && !pass.begin(&self.planes)? {
