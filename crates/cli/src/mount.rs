@@ -114,6 +114,9 @@ fn remount(run: &mut CommandRun, args: &MountArgs) -> Result<()> {
     if !is_frieze_mount(&table, &mountpoint) {
         return Err(Error::msg("no frieze file system is mounted there"));
     }
+    if args.options.contains(&MountFlag::Nearest) {
+        return Err(Error::msg("-o nearest cannot be changed by -o remount: unmount, and mount again"));
+    }
     let mut flags = flags_of(&table, &mountpoint);
     for (yes, no, flag) in [
         (MountFlag::Suid, MountFlag::Nosuid, MsFlags::MS_NOSUID),

@@ -325,12 +325,13 @@ fn status_table(server: &str, status: &StatusReply) -> TextTable {
         row("forgotten", format!("{} of the history{waiting}", format::size(status.forgotten_bytes)));
     }
     if let Some(thinned) = &status.thinned {
-        let packs = format!("{} packs with {}", thinned.packs, format::size(thinned.packed_bytes));
+        let packs = format!("{} in {}", format::size(thinned.packed_bytes), format::count(thinned.packs, "pack"));
         let left = match thinned.files_left {
             0 => String::new(),
-            files => format!(", {files} files still to look at"),
+            files => format!("; {} still to look at", format::count(files, "file")),
         };
-        row("thinned", format!("{packs}; {} died and is not packed{left}", format::size(thinned.unpacked_dead_bytes)));
+        let dead = format::size(thinned.unpacked_dead_bytes);
+        row("thinned", format!("{packs}; {dead} died since, and are not packed{left}"));
     }
     if status.scrub_all_bytes > 0 {
         let (done, all) = (status.scrub_done_bytes, status.scrub_all_bytes);

@@ -98,6 +98,11 @@ impl Metadata {
         self.state.read().kept_quotas().collect()
     }
 
+    /// The directories above an inode in memory that bound the bytes kept below, with the bounds.
+    pub fn kept_quotas_above(&self, id: InodeId) -> Vec<(InodeId, u64)> {
+        self.state.read().kept_quotas_above(id)
+    }
+
     /// Counts the changes of quotas, and the moves from below one to below another, since the start.
     pub fn quota_changes(&self) -> u64 {
         self.state.read().quota_changes()

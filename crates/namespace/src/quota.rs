@@ -47,6 +47,16 @@ impl Namespace {
         self.quotas.limits.iter().filter_map(|(id, limit)| Some((*id, limit.quota.kept_max?)))
     }
 
+    /// The directories above an inode in memory that bound the bytes kept below, with the bounds.
+    pub fn kept_quotas_above(&self, id: InodeId) -> Vec<(InodeId, u64)> {
+        if self.quotas.limits.is_empty() {
+            return Vec::new();
+        }
+        let above = self.inodes.get(id).map_or(Vec::new(), |inode| self.above(inode.parent));
+        let bound = |directory: InodeId| Some((directory, self.quotas.limits[&directory].quota.kept_max?));
+        above.into_iter().filter_map(bound).collect()
+    }
+
     /// Counts the changes of quotas, and the moves from below one to below another, since the start.
     pub fn quota_changes(&self) -> u64 {
         self.quotas.changes

@@ -25,26 +25,18 @@ const COUNT_EVERY_NS: u64 = 5_000_000_000;
 const REST: u64 = 20;
 
 impl Planes {
-    /// The bounds of what is stored of a file: those of the directories above it.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// The bounds of what is stored of a file in memory: those of the directories above it.
     ///
     /// # Cost
-    /// None while no quota bounds what is kept; else a look at each directory above.
-    pub fn bounds_of(&self, id: InodeId) -> Result<Vec<TreeBound>, Fault> {
-        let quotas = self.meta.kept_quotas();
-        if quotas.is_empty() {
-            return Ok(Vec::new());
+    /// None while there is no quota; else a look at each directory above.
+    pub fn bounds_of(&self, id: InodeId) -> Vec<TreeBound> {
+        let above = self.meta.kept_quotas_above(id);
+        if above.is_empty() {
+            return Vec::new();
         }
-        let above = self.quotas_above(id, &quotas, &mut FastMap::default())?;
         let mut counts = self.kept.lock();
-        let bound = |root: &InodeId| TreeBound {
-            root: *root,
-            max: quotas[root],
-            tree: Arc::clone(counts.trees.entry(*root).or_default()),
-        };
-        Ok(above.iter().map(bound).collect())
+        let mut tree = |root| Arc::clone(counts.trees.entry(root).or_default());
+        above.into_iter().map(|(root, max)| TreeBound { root, max, tree: tree(root) }).collect()
     }
 
     /// Admits a write of so many bytes to a file with these bounds, or none of it.
@@ -160,7 +152,11 @@ impl Files {
             pass.files = planes.data.device().log().files_with_records(Hlc::ZERO, Hlc::MAX).0;
         }
         while let Some(id) = pass.files.pop() {
-            self.count_file(id, &quotas, &mut pass)?;
+            match self.count_file(id, &quotas, &mut pass) {
+                // Its index is damaged, as a scrub reports: the others are counted.
+                Err(fault) if fault.reason == Reason::Corrupt => {}
+                counted => counted?,
+            }
             if planes.clock.reading().mono.since_ns(began) > STEP_NS && !pass.files.is_empty() {
                 pass.spent_ns += planes.clock.reading().mono.since_ns(began);
                 planes.kept.lock().pass = Some(pass);
@@ -220,8 +216,11 @@ impl Files {
                     }
                 }
                 Err(fault) => {
-                    // What they said last holds.
+                    // What they said last holds. The wait for them keeps this thread from its other work.
                     debug!("other servers do not say what they keep: {fault}");
+                    let spent_ns = self.planes.clock.reading().mono.since_ns(now);
+                    let rest_ns = (REST * spent_ns).max(COUNT_EVERY_NS);
+                    self.planes.kept.lock().next_ask = MonoTime(now.0 + rest_ns);
                     return;
                 }
             }

@@ -21,6 +21,8 @@ pub struct GcState {
     pub known: AtomicBool,
     /// A pass over what policies thin has finished since the start.
     pub thinned: AtomicBool,
+    /// Bytes that died outside of packs since records were packed last.
+    pub unpacked_bytes: AtomicU64,
     /// Files that the pass over what policies thin has still to look at.
     pub thinning_left: AtomicU64,
     /// Times the full pass was put off because edits were under way.
@@ -162,6 +164,7 @@ impl GcState {
         let len = |runs: &BTreeMap<u64, u64>| runs.iter().map(|(start, end)| end - start).sum::<u64>();
         self.buried_bytes.store(state.graves.values().map(len).sum(), Ordering::Relaxed);
         self.waiting_bytes.store(state.due.values().sum(), Ordering::Relaxed);
+        self.unpacked_bytes.store(state.dead_since_pack, Ordering::Relaxed);
     }
 }
 

@@ -130,6 +130,7 @@ impl Planes {
             let mut state = self.gc.lock();
             (state.dead_since_pack, state.pack_at) = (0, 0);
             state.pack_trouble.clear();
+            self.gc.note(&state);
         }
         Ok(freed)
     }
@@ -139,14 +140,16 @@ impl Planes {
         if !self.meta.has_policies() {
             return None;
         }
-        let unpacked_dead_bytes = self.gc.lock().dead_since_pack;
-        let log = self.data.device().log();
-        let mut status = ThinnedStatus { unpacked_dead_bytes, ..ThinnedStatus::default() };
-        for pack in log.packs() {
+        // A pass may hold the lists of the dead for long.
+        let mut status = ThinnedStatus {
+            unpacked_dead_bytes: self.gc.unpacked_bytes.load(Ordering::Relaxed),
+            files_left: self.gc.thinning_left.load(Ordering::Relaxed),
+            ..ThinnedStatus::default()
+        };
+        for pack in self.data.device().log().packs() {
             status.packs += 1;
             status.packed_bytes += pack.live_bytes();
         }
-        status.files_left = self.gc.thinning_left.load(Ordering::Relaxed);
         Some(Box::new(status))
     }
 

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_base::{Fault, InodeId, Reason};
+use frieze_base::{Fault, InodeId, MonoTime, Reason};
 use frieze_hlc::Hlc;
 use frieze_retention::{PolicyNumber, Thinning};
 
@@ -17,8 +17,10 @@ use crate::planes::Planes;
 
 /// Changes of names that are looked at in one step.
 const CHANGES_AT_ONCE: usize = 20_000;
-/// Most files that one step names.
+/// Files after which a step ends.
 const FILES_AT_ONCE: usize = 4096;
+/// Time after which files that could not go are looked at again, ns.
+const LOOK_AGAIN_NS: u64 = 10_000_000_000;
 
 /// How far removed files were looked at. On the leader only; a new one begins anew.
 #[derive(Default)]
@@ -29,8 +31,10 @@ pub struct RemovalScan {
     changes: u64,
     /// Stretches of changes that it still has to look at.
     todo: Vec<(Hlc, Hlc)>,
-    /// Files that were found, and are to be looked at again once marks have risen: they are open.
+    /// Files that were found, and could not go: they are open, or an edit was under way.
     waiting: BTreeSet<InodeId>,
+    /// They are looked at again then.
+    next_look: MonoTime,
 }
 
 impl RemovalScan {
@@ -57,22 +61,25 @@ impl RemovalScan {
                 let done = self.done.get(number).unwrap_or(&none);
                 self.todo.extend(done.marks().zip(marks.marks()).filter(|(after, upto)| after < upto));
             }
-            due.append(&mut self.waiting);
         }
         (self.done, self.changes) = (marks, changes);
+        let now = planes.clock.reading().mono;
+        if now >= self.next_look {
+            self.next_look = MonoTime(now.0 + LOOK_AGAIN_NS);
+            due.append(&mut self.waiting);
+        }
         while due.len() < FILES_AT_ONCE
             && let Some((after, upto)) = self.todo.pop()
         {
-            let found = planes.meta.history().changed_inodes((after, upto), CHANGES_AT_ONCE);
-            let (ids, reached) = found.inspect_err(|_| self.todo.push((after, upto)))?;
+            let found = planes.removed_within((after, upto));
+            let (mut files, reached) = found.inspect_err(|_| {
+                self.todo.push((after, upto));
+                self.waiting.append(&mut due);
+            })?;
             if reached < upto {
                 self.todo.push((reached, upto));
             }
-            for id in ids {
-                if planes.removed_and_due(id)?.is_some() {
-                    due.insert(id);
-                }
-            }
+            due.append(&mut files);
             if !due.is_empty() {
                 break;
             }
@@ -80,7 +87,7 @@ impl RemovalScan {
         Ok(due)
     }
 
-    /// Looks at these files again once marks have risen.
+    /// Looks at these files again after a while.
     pub fn wait_for(&mut self, files: Vec<InodeId>) {
         self.waiting.extend(files);
     }
@@ -92,6 +99,18 @@ impl RemovalScan {
 }
 
 impl Planes {
+    /// The files that were removed among the first changes of an interval, and are due, and how far those reach.
+    fn removed_within(&self, interval: (Hlc, Hlc)) -> Result<(BTreeSet<InodeId>, Hlc), Fault> {
+        let (ids, reached) = self.meta.history().changed_inodes(interval, CHANGES_AT_ONCE)?;
+        let mut due = BTreeSet::new();
+        for id in ids {
+            if self.removed_and_due(id)?.is_some() {
+                due.insert(id);
+            }
+        }
+        Ok((due, reached))
+    }
+
     /// When a file lost its last name, if no instant shows it that its policy keeps, and it was not let go of before.
     ///
     /// # Errors

@@ -16,11 +16,11 @@ const LOOK_EVERY_NS: u64 = 600_000_000_000;
 
 impl Planes {
     /// While the disk is full, looks now and then which policy of retention would free how much, for the words of its
-    /// refusals. Call it now and then, on a thread that may block for long.
+    /// refusals. Call it now and then, on a thread that may block for long; `goes_on` is asked at each file.
     ///
     /// # Errors
-    /// Those of the store and of the device.
-    pub fn advise_on_space(&self) -> Result<(), Fault> {
+    /// Those of the store and of the device: then refusals say no more than they did.
+    pub fn advise_on_space(&self, goes_on: &dyn Fn() -> bool) -> Result<(), Fault> {
         let (device, now) = (self.data.device(), self.clock.reading().mono);
         if !device.is_full() && !device.refuses_names() {
             return Ok(());
@@ -35,7 +35,10 @@ impl Planes {
         let enough = device.space()?.capacity_bytes / ENOUGH_PART;
         let (mut words, mut most) = (String::new(), 0);
         for policy in POLICIES {
-            let freed = self.preview(&Caller::root(), InodeId::ROOT, &policy.parse()?)?.freed_bytes;
+            let freed = self.preview(&Caller::root(), InodeId::ROOT, &policy.parse()?, goes_on)?.freed_bytes;
+            if !goes_on() {
+                return Ok(());
+            }
             // One that keeps less has to be worth it.
             if freed > most + most / 4 {
                 most = freed;

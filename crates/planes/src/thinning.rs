@@ -105,7 +105,7 @@ impl Planes {
                 let words = "only the owner of a file or directory, or the superuser, learns what a policy would keep";
                 return Err(Fault::new(Reason::NotPermitted, words));
             }
-            reply.preview = Some(self.preview(&principal.caller, found.id, &ask.preview.parse()?)?);
+            reply.preview = Some(self.preview(&principal.caller, found.id, &ask.preview.parse()?, &|| true)?);
         }
         if let Some(at) = at {
             let thinned = self.stretch_of(found.id, at)?;
@@ -118,7 +118,7 @@ impl Planes {
     }
 
     /// What a policy would keep of the files below, if they got it now; without directories that the caller may not
-    /// list.
+    /// list. Once `goes_on` is false, of those that were looked at.
     ///
     /// # Errors
     /// Those of the store and of the device.
@@ -130,12 +130,16 @@ impl Planes {
         caller: &Caller,
         root: InodeId,
         policy: &RetentionPolicy,
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<RetentionPreview, Fault> {
         let thinning = policy.thinning_at(self.clock.now());
         let mut preview = RetentionPreview::default();
         let mut classes: BTreeMap<String, RetainedClass> = BTreeMap::new();
         let (mut todo, mut seen) = (vec![root], BTreeSet::new());
         while let Some(id) = todo.pop() {
+            if !goes_on() {
+                break;
+            }
             if !seen.insert(id) {
                 continue;
             }

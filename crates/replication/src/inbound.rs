@@ -34,18 +34,17 @@ impl DataPlane {
         crc: u32,
         payload: ReceivedPayload<'_>,
     ) -> Result<bool, Fault> {
-        let lag_bytes = match &message {
-            ServerMessage::ChainRecord(record) => {
-                self.raise_expired_index(LogIndex(record.expired_index))?;
-                Some(record.left_bytes)
-            }
-            _ => None,
+        let (lag_bytes, expired_index) = match &message {
+            ServerMessage::ChainRecord(record) => (Some(record.left_bytes), LogIndex(record.expired_index)),
+            _ => (None, LogIndex(0)),
         };
         let Some(decoded) = from_wire(message, payload.len())? else { return Ok(false) };
         let chain = decoded.chain;
         if chain.0 >= self.chain_count() {
             return Err(malformed(format!("there is no chain {chain}")));
         }
+        // Before a record is taken that has no bytes.
+        self.raise_expired_index(expired_index)?;
         if let Some(lag_bytes) = lag_bytes {
             self.views.lag_bytes[chain.0 as usize].store(lag_bytes, Ordering::Relaxed);
         }

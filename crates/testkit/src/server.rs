@@ -213,7 +213,7 @@ impl TestServer {
     /// # Errors
     /// The disk's.
     pub fn advise_on_space(&self) -> Result<(), Fault> {
-        self.0.planes.advise_on_space()
+        self.0.planes.advise_on_space(&|| true)
     }
 
     /// Does a step of counting what is kept of trees.

@@ -12,8 +12,8 @@ pub const QUOTA_XATTR: &[u8] = b"trusted.frieze.quota";
 /// may read the directory, in the format of [`format_quota`] and [`parse_quota`].
 pub const USAGE_XATTR: &[u8] = b"user.frieze.usage";
 
-/// How much may lie below a directory, itself included. As text: `files=1000 bytes=1073741824 kept=2147483648`, each
-/// alone, or nothing.
+/// How much may lie below a directory, itself included. As text: `files=1000 bytes=1073741824 kept=2147483648`, some
+/// of them, or nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Most inodes with a name; `None`: as many as there is room for.
@@ -53,7 +53,7 @@ impl Quota {
     /// The reason why the text is no quota.
     pub fn parse(text: &[u8]) -> Result<Quota, &'static str> {
         const WRONG: &str =
-            "a quota is written as `files=1000 bytes=1073741824 kept=2147483648`, each of them alone, in whole numbers";
+            "a quota is written as `files=1000 bytes=1073741824 kept=2147483648`, or some of them, in whole numbers";
         let mut quota = Quota::default();
         for part in std::str::from_utf8(text).map_err(|_| WRONG)?.split_ascii_whitespace() {
             let (what, most) = part.split_once('=').ok_or(WRONG)?;

@@ -375,9 +375,8 @@ Examples:
   frieze quota /users/ada --kept 200G                   more of history
   frieze quota /users/ada --bytes none --kept none      of files only
 
-JSON: one line a directory: path, files, files_max, bytes, bytes_max, kept, kept_max; all but path null where there is \
-no quota, a limit
-null where there is none, and kept null where it has no limit or is not counted yet.")]
+JSON: one line a directory: path, files, files_max, bytes, bytes_max, kept, kept_max; all but path null where there is
+no quota, a limit null where there is none, and kept null where it has no limit or is not counted yet.")]
 pub(crate) struct SetQuotaArgs {
     /// Directories.
     #[arg(value_name = "PATH", required = true)]

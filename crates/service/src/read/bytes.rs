@@ -42,7 +42,7 @@ impl Reader {
         }
         let mut answered = self.planes.answer_about(capability.view, chains.as_ref())?;
         for attempt in 0..=PLANS_MAX {
-            let expiries = self.planes.meta.expiry_changes();
+            let expiries = capability.view.is_past().then(|| self.planes.meta.expiry_changes());
             let before = self.planes.inode_at(id, capability.at())?;
             let version = before.from;
             self.files.check_read_here(id, &before, capability.view, ask)?;
@@ -76,7 +76,7 @@ impl Reader {
                 self.planes.check_kept(id, capability.at())?;
             }
             let (end_of_file, crc) = read?;
-            if capability.view.is_past() && self.planes.meta.expiry_changes() != expiries {
+            if expiries.is_some_and(|before| self.planes.meta.expiry_changes() != before) {
                 // What died between the check and the plan is not in the plan.
                 self.planes.check_kept(id, capability.at())?;
             }

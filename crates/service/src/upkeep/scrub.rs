@@ -172,7 +172,9 @@ impl Upkeep {
     /// Those of the store, while expired records are looked up: the next call tries again.
     pub fn scrub(&self, pause: &dyn Fn(Duration) -> bool) -> Result<(), Fault> {
         self.planes.pack_beside_requests(pause);
-        self.planes.advise_on_space()?;
+        if let Err(fault) = self.planes.advise_on_space(&|| pause(Duration::ZERO)) {
+            tracing::debug!("which policy would free a full disk is not known: {fault}");
+        }
         self.start_scrub_if_due();
         let now = self.planes.clock.reading().mono;
         let met = self.planes.data.device().read_errors().is_due(now);

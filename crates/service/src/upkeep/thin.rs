@@ -82,12 +82,22 @@ impl Upkeep {
         };
         // An edit may have brought one back since.
         let mut removed_upto = 0;
-        due.retain(|id| {
-            self.planes.removed_and_due(*id).is_ok_and(|since| {
-                removed_upto = since.unwrap_or_default().0.max(removed_upto);
-                since.is_some()
-            })
-        });
+        for id in std::mem::take(&mut due) {
+            match self.planes.removed_and_due(id) {
+                Ok(None) => {}
+                Ok(Some(since)) => {
+                    removed_upto = since.0.max(removed_upto);
+                    due.push(id);
+                }
+                Err(fault) => {
+                    debug!("whether inode {id} can go is not known: {fault}");
+                    removals.wait_for(vec![id]);
+                }
+            }
+        }
+        if due.is_empty() {
+            return Ok(removals.has_more());
+        }
         let op = ExpireRemoved { inodes: encode_ids(due.iter().map(|id| id.0)), removed_upto };
         let transaction = self.write.own(SessionId(0), Op::ExpireRemoved(op));
         let done = self.planes.meta.execute(transaction, None).and_then(Outcome::into_result);
@@ -115,7 +125,10 @@ impl Upkeep {
         let horizons = self.planes.meta.horizons();
         let (needs, _) = pass.needs(&self.planes, &|| self.files.needs(&horizons))?;
         let began = self.planes.clock.reading().mono;
-        for (stamp, ids) in self.planes.meta.history().expired_removals(state.removals_upto)? {
+        // More may have been let go of since the horizons were read.
+        let upto = horizons.newest_expired_removal();
+        let removals = self.planes.meta.history().expired_removals(state.removals_upto)?.into_iter();
+        for (stamp, ids) in removals.take_while(|(stamp, _)| *stamp <= upto) {
             for &id in &ids {
                 let dead = self.files.dead_of(&horizons, &needs, id)?;
                 self.planes.mark_dead(&mut state, id, &dead)?;

@@ -246,7 +246,7 @@ impl Writers {
     fn look_up(&self, id: InodeId, session: SessionId) -> Result<Arc<WriteContext>, Fault> {
         let target = self.planes.meta.write_target(id, session)?;
         let plugin = target.timed.as_ref().map(|inode| inode.plugin().parse()).transpose()?;
-        let (layout, bounds) = (spread_of(id, target.layout), self.planes.bounds_of(id)?);
+        let (layout, bounds) = (spread_of(id, target.layout), self.planes.bounds_of(id));
         Ok(Arc::new(WriteContext { session, inode: id, layout, plugin, target, bounds }))
     }
 }
